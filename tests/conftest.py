@@ -1,0 +1,19 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with real corpora and golden numbers: $WORKBENCH_SHARED, or `shared/` beside the checkout."""
+    place = Path(os.environ.get("WORKBENCH_SHARED", ROOT.parent / "shared"))
+    if not (place / "golden").is_dir():
+        pytest.skip(f"no golden numbers at {place}: set WORKBENCH_SHARED to the folder that holds data/ and golden/")
+    return place

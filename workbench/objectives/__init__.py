@@ -1,0 +1,1 @@
+"""Objectives, one file each; `workbench.objective` says what an objective is."""

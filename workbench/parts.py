@@ -1,0 +1,161 @@
+"""Parts: from a name in a recipe to an object.
+
+A part is named by a short name for what the core ships (`mlm`) or by an import path (`kg.fusion:Aggregator`).
+Short names need no table: the short name is the module's name in the package of its kind, and the part is the
+class of that module whose name is the same without underscores (`sentence_pair` -> `SentencePair`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.errors import WorkbenchError, unknown
+
+PACKAGES = {
+    "layer": "workbench.models.layers",
+    "embedding": "workbench.models.embeddings",
+    "builder": "workbench.text.builders",
+    "policy": "workbench.text.policies",
+    "objective": "workbench.objectives",
+}
+
+
+def short_names(kind: str) -> list[str]:
+    """The names of the parts of a kind that the core ships."""
+    package = importlib.import_module(PACKAGES[kind])
+    names = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return sorted(name for name in names if not name.startswith("_") and _member(package.__name__, name))
+
+
+def find(kind: str, name: str) -> Any:
+    """The class that a recipe's name stands for.
+
+    Raises:
+        WorkbenchError: the name is not known; the message lists the nearest valid ones.
+    """
+    if ":" in name:
+        return _imported(kind, name)
+    if kind not in PACKAGES:
+        raise WorkbenchError(f"{kind} {name!r}: the core ships no {kind}; name one as 'package.module:Class'")
+    found = _member(PACKAGES[kind], name)
+    if found is None:
+        raise unknown(kind, name, [*short_names(kind), "package.module:Class"])
+    return found
+
+
+def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given: Any) -> Any:
+    """Build the part that `spec` describes: a name, or a mapping with the name under `kind` and the options beside it.
+
+    `given` are things the caller has (tokenizer, max_length, ...); the part gets those its signature asks for and
+    that the recipe does not state itself.
+
+    Raises:
+        WorkbenchError: unknown name or option, missing option, or a value of the wrong type.
+    """
+    options = {kind: spec} if isinstance(spec, str) else dict(spec)
+    if kind not in options:
+        raise WorkbenchError(f"{where or kind}: the key {kind!r} is missing; found {sorted(options)}")
+    name = options.pop(kind)
+    part = find(kind, name)
+    place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
+    return part(**checked(part, options, place, given))
+
+
+def checked(
+    part: Any, options: Mapping[str, Any], where: str, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Options that fit the part's signature, completed from `given`.
+
+    Raises:
+        WorkbenchError: as for `build`.
+    """
+    parameters = {n: p for n, p in inspect.signature(part).parameters.items() if n != "self"}
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    hints = _hints(part)
+    for option, value in options.items():
+        if option not in parameters and not open_ended:
+            raise unknown("option", option, parameters, where)
+        if option in hints and not _fits(value, hints[option]):
+            raise WorkbenchError(
+                f"{where}: {option} = {value!r} is of type {type(value).__name__}; allowed: {_readable(hints[option])}"
+            )
+    complete = {n: v for n, v in (given or {}).items() if n in parameters and n not in options} | dict(options)
+    missing = [
+        n
+        for n, p in parameters.items()
+        if p.default is p.empty and n not in complete and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    if missing:
+        raise WorkbenchError(f"{where}: missing {', '.join(missing)}; options: {', '.join(parameters)}")
+    return complete
+
+
+def _member(package: str, name: str) -> Any:
+    if not name.isidentifier() or importlib.util.find_spec(f"{package}.{name}") is None:
+        return None
+    module = importlib.import_module(f"{package}.{name}")
+    wanted = name.replace("_", "").lower()
+    for attribute, value in vars(module).items():
+        if attribute.lower() == wanted and getattr(value, "__module__", None) == module.__name__:
+            return value
+    return None
+
+
+def _imported(kind: str, name: str) -> Any:
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and not module_name.startswith(error.name):
+            raise WorkbenchError(f"{kind} {name!r} needs the package {error.name!r}, which is not installed") from error
+        raise WorkbenchError(
+            f"{kind} {name!r}: there is no module {module_name!r}. Write 'package.module:Class'; "
+            "a module beside the recipe's YAML can be named too"
+        ) from error
+    if not hasattr(module, attribute):
+        public = [n for n, v in vars(module).items() if inspect.isclass(v) or inspect.isfunction(v)]
+        raise unknown(kind, attribute, public, module_name)
+    return getattr(module, attribute)
+
+
+def _hints(part: Any) -> dict[str, Any]:
+    target = part.__init__ if inspect.isclass(part) else part
+    try:
+        return typing.get_type_hints(target)
+    except (NameError, TypeError):
+        return {}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a YAML value may stand for the annotation; unusual annotations accept anything."""
+    origin = typing.get_origin(hint)
+    if hint is Any or isinstance(hint, str | typing.TypeVar):
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, h) for h in typing.get_args(hint))
+    if origin is typing.Literal:
+        return value in typing.get_args(hint)
+    if origin is not None:
+        if origin in (list, tuple) or getattr(origin, "__name__", "") in ("Sequence", "Iterable", "Collection"):
+            return isinstance(value, list | tuple)
+        return not isinstance(origin, type) or isinstance(value, origin)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint in (str, bool, dict, list):
+        return isinstance(value, hint)
+    if hint is type(None) or hint is None:
+        return value is None
+    return True
+
+
+def _readable(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")

@@ -1,0 +1,105 @@
+"""Sequences: what a builder makes of a sample, before it is collated. Lives in the loader's workers (numpy only).
+
+A stream of a sequence is a dict of parallel arrays, one row per token. Fields of the `text` stream:
+
+    input_ids        int64   token ids
+    token_type_ids   int64   segment (0 or 1)
+    position_ids     int64   position (soft positions repeat)
+    word_ids         int64   number of the word a token belongs to, -1 for special tokens   (worker only)
+    special          bool    added by the builder ([CLS], [SEP], ...), never corrupted        (worker only)
+    char_start, char_end  int64  half-open span in the sample's text, -1 where there is none  (worker only)
+    taken            bool    already labelled by an objective, or an injected token           (worker only)
+    doc, rank, branch, anchor  int64  the visibility integers; a missing one is 0 everywhere
+
+The `entity` stream has `entity_ids` (row of the entity table, 0 = none) and `token` (the row of the text
+stream it hangs on). The `image` stream has one of `features`, `patches` or `pixels`, and `boxes`, `masked`.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from workbench.keyed import Draw
+
+Sample = dict[str, Any]
+Fields = dict[str, np.ndarray]
+
+WORKER_FIELDS = frozenset({"word_ids", "special", "char_start", "char_end", "taken"})
+
+
+@dataclass
+class Span:
+    """A mention of an entity in the text stream: token rows [start, end), the entity's id and the linker's score."""
+
+    start: int
+    end: int
+    entity: str
+    score: float = 1.0
+
+
+@dataclass
+class Rows:
+    """Indices of rows of one stream; collating adds the sequence's offset in that stream."""
+
+    stream: str
+    index: np.ndarray
+
+
+@dataclass
+class Sequence:
+    """One sequence: its streams, its entity mentions, its labels, and the targets that objectives wrote."""
+
+    streams: dict[str, Fields]
+    draw: Draw
+    key: str = ""
+    spans: list[Span] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    targets: dict[str, dict[str, np.ndarray | Rows]] = field(default_factory=dict)
+
+    def length(self, stream: str) -> int:
+        """Number of rows of a stream; 0 where the sequence does not have it."""
+        fields = self.streams.get(stream)
+        return row_count(fields) if fields else 0
+
+    def copy(self) -> Sequence:
+        return copy.deepcopy(self)
+
+
+def row_count(fields: Fields) -> int:
+    """Rows of a stream. `pixels` is per image; its `boxes` tell how many rows the backbone will give."""
+    for name in ("input_ids", "entity_ids", "boxes", "features", "patches"):
+        if name in fields:
+            return len(fields[name])
+    raise ValueError(f"a stream needs input_ids, entity_ids, boxes, features or patches; found {sorted(fields)}")
+
+
+def text_fields(
+    input_ids: np.ndarray,
+    *,
+    token_type_ids: np.ndarray | None = None,
+    word_ids: np.ndarray | None = None,
+    special: np.ndarray | None = None,
+    char_start: np.ndarray | None = None,
+    char_end: np.ndarray | None = None,
+) -> Fields:
+    """A complete text stream from its ids: positions count up, everything else defaults to plain text."""
+    n = len(input_ids)
+
+    def whole(value: np.ndarray | None, default: np.ndarray, dtype: type) -> np.ndarray:
+        return default.astype(dtype) if value is None else np.asarray(value, dtype)
+
+    none = np.full(n, -1)
+    return {
+        "input_ids": np.asarray(input_ids, np.int64),
+        "token_type_ids": whole(token_type_ids, np.zeros(n), np.int64),
+        "position_ids": np.arange(n, dtype=np.int64),
+        "word_ids": whole(word_ids, np.arange(n), np.int64),
+        "special": whole(special, np.zeros(n), np.bool_),
+        "char_start": whole(char_start, none, np.int64),
+        "char_end": whole(char_end, none, np.int64),
+        "taken": np.zeros(n, np.bool_),
+    }
