@@ -259,7 +259,7 @@ def _union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
     if str in choices and isinstance(value, str):
         return value
     for choice in choices:
-        if len(choices) == 1 or not (choice is str):
+        if len(choices) == 1 or choice is not str:
             return parse(choice, value, where)
     raise _wrong(value, " or ".join(map(str, choices)), where)
 
