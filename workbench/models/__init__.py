@@ -1,0 +1,1 @@
+"""Models: embeddings and layers over streams."""

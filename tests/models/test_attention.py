@@ -1,0 +1,126 @@
+"""Every kernel against the plain loop and against the dense reference, outputs and gradients."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from workbench.batch import Batch
+from workbench.errors import WorkbenchError
+from workbench.models.attention import Request, attend, choose, use_kernel
+from workbench.models.context import Context
+
+_spec = importlib.util.spec_from_file_location("models_oracle", Path(__file__).with_name("conftest.py"))
+assert _spec is not None
+assert _spec.loader is not None
+oracle = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(oracle)
+
+PAIRS = [
+    (("text",), ("text",)),
+    (("text",), ("image",)),
+    (("image",), ("text",)),
+    (("text", "image"), ("text", "image")),
+]
+KERNELS = ["dense", "padded", "flex"]
+
+
+def rows(context: Context, streams: tuple[str, ...], heads: int = 2, size: int = 16, seed: int = 0) -> torch.Tensor:
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(context.layout(*streams).rows, heads, size, generator=g).requires_grad_()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("name", ["plain_batch", "odd_batch"])
+def test_kernel_equals_plain_loop(kernel: str, pair: tuple, name: str, request: pytest.FixtureRequest) -> None:
+    batch: Batch = request.getfixturevalue(name)
+    context = Context(batch)
+    q, k, v = (rows(context, streams, seed=i) for i, streams in enumerate((pair[0], pair[1], pair[1])))
+    q, k, v = q.detach(), k.detach(), v.detach()  # flex has no gradient on a CPU
+    with use_kernel(kernel):
+        out, _ = attend(q, k, v, context.layout(*pair[0]), context.layout(*pair[1]))
+    streams = [[batch.streams[n] for n in side] for side in pair]
+    expected = oracle.loop_attention(q, k, v, *streams)
+    torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["padded"])
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("name", ["plain_batch", "odd_batch"])
+def test_gradients_equal_the_reference(kernel: str, pair: tuple, name: str, request: pytest.FixtureRequest) -> None:
+    gradients = []
+    for used in ("dense", kernel):
+        context = Context(request.getfixturevalue(name))
+        inputs = [rows(context, streams, seed=i) for i, streams in enumerate((pair[0], pair[1], pair[1]))]
+        with use_kernel(used):
+            out, _ = attend(*inputs, context.layout(*pair[0]), context.layout(*pair[1]))
+        (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum().backward()
+        gradients.append([t.grad for t in inputs])
+    for expected, found in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["dense", "padded", "flex"])
+def test_window_and_score(kernel: str, odd_batch: Batch) -> None:
+    context = Context(odd_batch)
+    q, k, v = (rows(context, ("text",), seed=i).detach() for i in range(3))
+    layout = context.layout("text")
+    score = None if kernel == "flex" else (lambda i, j: (i[..., :, None] - j[..., None, :]).float().unsqueeze(-3) * 0.1)
+    with use_kernel(kernel):
+        out, _ = attend(q, k, v, layout, layout, window=2, score=score)
+    with use_kernel("dense"):
+        expected, weights = attend(q, k, v, layout, layout, window=2, score=score, need_weights=True)
+    torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
+    assert weights is not None
+    far = (layout.index[:, None] - layout.index[None]).abs() > 2
+    assert float(weights[:, far].detach().abs().max()) == 0.0
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_dropout_keeps_the_mean(kernel: str, plain_batch: Batch) -> None:
+    """Over many draws the mean of the dropped-out result is the result without dropout, and single draws differ."""
+    context = Context(plain_batch)
+    q, k, v = (rows(context, ("text",), seed=i).detach() for i in range(3))
+    layout = context.layout("text")
+    torch.manual_seed(0)
+    with use_kernel(kernel):
+        exact, _ = attend(q, k, v, layout, layout)
+        draws = torch.stack([attend(q, k, v, layout, layout, dropout=0.3)[0] for _ in range(400)])
+    assert not torch.equal(draws[0], draws[1])
+    error = (draws.mean(0) - exact).abs() / (draws.std(0) / 20 + 1e-6)
+    assert float(error.mean()) < 1.2
+    assert float(error.max()) < 6
+
+
+def test_choice_on_cpu_is_padded_unless_weights_are_wanted(plain_batch: Batch) -> None:
+    context = Context(plain_batch)
+    q = rows(context, ("text",))
+    layout = context.layout("text")
+    assert choose(Request(q, q, q, layout, layout)).name == "padded"
+    assert choose(Request(q, q, q, layout, layout, need_weights=True)).name == "dense"
+
+
+def test_unknown_kernel_names_the_valid_ones() -> None:
+    with pytest.raises(WorkbenchError, match="padded"), use_kernel("pading"):
+        pass
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("kernel", ["varlen", "flex", "padded"])
+def test_cuda_kernels_equal_the_reference(kernel: str) -> None:
+    g = torch.Generator().manual_seed(0)
+    batch = Batch({"text": oracle.stream([50, 17, 128, 3])}).to("cuda")
+    layout = Context(batch).layout("text")
+    q, k, v = (torch.randn(198, 4, 64, generator=g).cuda().bfloat16().requires_grad_() for _ in range(3))
+    results = []
+    for used in ("dense", kernel):
+        with use_kernel(used):
+            out, _ = attend(q, k, v, layout, layout)
+        results.append([out, *torch.autograd.grad(out.float().square().sum(), (q, k, v))])
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found.float(), expected.float(), atol=3e-2, rtol=3e-2)

@@ -1,0 +1,113 @@
+"""What a layer may read besides the hidden states: offsets, visibility integers, links between streams."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workbench.batch import VISIBILITY, Batch, Stream
+
+
+class Layout:
+    """How the rows of one stream, or of several streams joined, divide into sequences.
+
+    Args:
+        lengths: rows of each sequence, as Python integers.
+        offsets: the same, cumulated [sequences + 1], on the device.
+        integers: the visibility integers that are not 0 everywhere, each [rows].
+        order: for joined streams, the row (in the order of `torch.cat` over the streams) at each place of the
+            order in which each sequence is contiguous [rows]; None where rows are in that order already.
+    """
+
+    def __init__(
+        self, lengths: list[int], offsets: Tensor, integers: dict[str, Tensor], order: Tensor | None = None
+    ) -> None:
+        self.lengths = lengths
+        self.offsets = offsets
+        self.integers = integers
+        self.order = order
+        self.cache: dict[Any, Any] = {}
+
+    @property
+    def rows(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def device(self) -> torch.device:
+        return self.offsets.device
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where each sequence begins, in contiguous order."""
+        return [0, *accumulate(self.lengths)][:-1]
+
+    @cached_property
+    def contiguous_integers(self) -> dict[str, Tensor]:
+        """The integers in the order in which each sequence is contiguous."""
+        if self.order is None:
+            return self.integers
+        return {name: values[self.order] for name, values in self.integers.items()}
+
+    @cached_property
+    def sequence_ids(self) -> Tensor:
+        """The number of the sequence of each row, in contiguous order [rows]."""
+        counts = torch.tensor(self.lengths, device=self.device)
+        return torch.repeat_interleave(
+            torch.arange(len(self.lengths), device=self.device), counts, output_size=self.rows
+        )
+
+    @cached_property
+    def index(self) -> Tensor:
+        """The place of each row in its sequence, in contiguous order [rows]."""
+        return torch.arange(self.rows, device=self.device) - self.offsets[:-1][self.sequence_ids]
+
+
+class Context:
+    """Read-only knowledge about one batch, shared by all layers of a forward."""
+
+    def __init__(self, batch: Batch, *, keep_attention: bool = False) -> None:
+        self.batch = batch
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self.keep_attention = keep_attention
+        self.attention: list[tuple[tuple[str, ...], tuple[str, ...], Tensor]] = []
+
+    def fields(self, stream: str) -> dict[str, Tensor]:
+        return self.batch.streams[stream].fields
+
+    def layout(self, *streams: str) -> Layout:
+        """The layout of one stream, or of several joined: their rows in the order of `torch.cat`."""
+        if streams not in self._layouts:
+            parts = [self.batch.streams[name] for name in streams]
+            self._layouts[streams] = _single(parts[0]) if len(parts) == 1 else _joined(parts)
+        return self._layouts[streams]
+
+
+def _single(stream: Stream) -> Layout:
+    integers = {name: stream.fields[name] for name in VISIBILITY if name in stream.fields}
+    return Layout(stream.lengths, stream.offsets, integers)
+
+
+def _joined(streams: list[Stream]) -> Layout:
+    lengths = [sum(parts) for parts in zip(*(s.lengths for s in streams), strict=True)]
+    offsets = torch.stack([s.offsets for s in streams]).sum(0)
+    integers = {}
+    for name in VISIBILITY:
+        if any(name in s.fields for s in streams):
+            parts = [s.fields.get(name, torch.zeros(s.rows, dtype=torch.long, device=offsets.device)) for s in streams]
+            integers[name] = torch.cat(parts)
+    return Layout(lengths, offsets, integers, _interleave(streams).to(offsets.device, non_blocking=True))
+
+
+def _interleave(streams: list[Stream]) -> Tensor:
+    """The permutation that brings the rows of each sequence together, made from the lengths on the host."""
+    rows = [torch.arange(s.rows) for s in streams]
+    base = 0
+    pieces = []
+    for stream, numbers in zip(streams, rows, strict=True):
+        pieces.append(torch.split(numbers + base, stream.lengths))
+        base += stream.rows
+    return torch.cat([piece for sequence in zip(*pieces, strict=True) for piece in sequence])

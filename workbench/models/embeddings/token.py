@@ -1,0 +1,56 @@
+"""Token embeddings (BERT, arXiv:1810.04805): word + position + segment, norm, dropout."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workbench.errors import WorkbenchError
+from workbench.models.blocks import make_norm
+
+
+class Token(nn.Module):
+    """dropout(norm(token + position + segment)) of the rows of a text stream.
+
+    Args:
+        vocab_size: rows of the table (given: the tokenizer's size).
+        hidden_size: width.
+        max_positions: rows of the learned position table; 0 leaves it out (rotary positions).
+        token_types: rows of the segment table; 0 leaves it out.
+        embedding_norm: whether a norm follows (pre-norm stacks often have none).
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        vocab_size: int,
+        max_positions: int = 512,
+        token_types: int = 2,
+        dropout: float = 0.1,
+        embedding_norm: bool = True,
+        norm: str = "layer",
+        norm_eps: float = 1e-12,
+    ) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.max_positions = max_positions
+        self.token = nn.Embedding(vocab_size, hidden_size)
+        self.position = nn.Embedding(max_positions, hidden_size) if max_positions else None
+        self.token_type = nn.Embedding(token_types, hidden_size) if token_types else None
+        self.norm = make_norm(norm, hidden_size, norm_eps) if embedding_norm else nn.Identity()
+        self.dropout = dropout
+
+    def forward(self, fields: dict[str, Tensor]) -> Tensor:
+        """Fields input_ids, position_ids, token_type_ids, each [rows] -> [rows, hidden_size]."""
+        states = self.token(fields["input_ids"])
+        if self.position is not None:
+            positions = fields["position_ids"]
+            if not positions.is_cuda and positions.numel() and int(positions.max()) >= self.max_positions:
+                raise WorkbenchError(
+                    f"a sequence has position {int(positions.max())}, but max_positions = {self.max_positions}: "
+                    "shorten the builder's max_length or enlarge max_positions"
+                )
+            states = states + self.position(positions)
+        if self.token_type is not None:
+            states = states + self.token_type(fields["token_type_ids"])
+        return F.dropout(self.norm(states), self.dropout, self.training)

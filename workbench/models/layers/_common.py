@@ -1,0 +1,74 @@
+"""What all Transformer layers of the core have in common: their options and their two kinds of sublayer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from workbench.models.blocks import FeedForward, MultiHeadAttention, Sublayer, make_norm
+from workbench.models.context import Context
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a Transformer block; the defaults are BERT's (arXiv:1810.04805)."""
+
+    num_heads: int
+    intermediate_size: int | None = None
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation: str = "gelu"
+    norm: str = "layer"
+    norm_place: str = "post"
+    norm_eps: float = 1e-12
+    rotary: float | None = None
+
+    def sublayer(self, size: int) -> Sublayer:
+        return Sublayer(size, dropout=self.dropout, norm=self.norm, norm_place=self.norm_place, norm_eps=self.norm_eps)
+
+
+class AttentionBlock(nn.Module):
+    """Attention from one set of rows to another (or itself) with residual and norm."""
+
+    def __init__(self, size: int, options: Options, key_size: int | None = None, inner_size: int | None = None) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(
+            size,
+            options.num_heads,
+            key_size=key_size,
+            inner_size=inner_size,
+            dropout=options.attention_dropout,
+            rotary=options.rotary,
+        )
+        self.residual = options.sublayer(size)
+        pre = key_size is not None and options.norm_place == "pre"
+        self.key_norm = make_norm(options.norm, key_size or size, options.norm_eps) if pre else None
+
+    def forward(
+        self,
+        rows: Tensor,
+        context: Context,
+        streams: tuple[str, ...],
+        key_rows: Tensor | None = None,
+        key_streams: tuple[str, ...] | None = None,
+    ) -> Tensor:
+        """Rows of `streams` attend to `key_rows` of `key_streams` (default: to themselves)."""
+        names = (streams, streams if key_streams is None else key_streams)
+        layouts = context.layout(*names[0]), context.layout(*names[1])
+        entered = self.residual.enter(rows)
+        if self.key_norm is not None and key_rows is not None:
+            key_rows = self.key_norm(key_rows)
+        return self.residual.leave(rows, self.attention(entered, key_rows, *layouts, context=context, names=names))
+
+
+class FeedForwardBlock(nn.Module):
+    """Feed-forward network with residual and norm."""
+
+    def __init__(self, size: int, options: Options) -> None:
+        super().__init__()
+        self.network = FeedForward(size, options.intermediate_size or 4 * size, options.activation)
+        self.residual = options.sublayer(size)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.residual.leave(rows, self.network(self.residual.enter(rows)))

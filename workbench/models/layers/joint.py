@@ -1,0 +1,50 @@
+"""One Transformer layer over several streams as one sequence (UNITER, VisualBERT, ViLT: "single stream")."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from workbench.errors import WorkbenchError
+from workbench.models.context import Context
+from workbench.models.layers._common import AttentionBlock, FeedForwardBlock, Options
+
+
+class Joint(nn.Module):
+    """A self-attention layer whose rows are those of all `streams` (equal hidden sizes), sequence by sequence.
+
+    Options as for `Self`.
+    """
+
+    def __init__(
+        self,
+        streams: list[str],
+        sizes: dict[str, int],
+        num_heads: int,
+        intermediate_size: int | None = None,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        activation: str = "gelu",
+        norm: str = "layer",
+        norm_place: str = "post",
+        norm_eps: float = 1e-12,
+    ) -> None:
+        super().__init__()
+        found = {name: sizes[name] for name in streams}
+        if len(set(found.values())) != 1:
+            raise WorkbenchError(f"layer 'joint' needs streams of one hidden size; found {found}")
+        options = Options(
+            num_heads, intermediate_size, dropout, attention_dropout, activation, norm, norm_place, norm_eps
+        )
+        self.streams = tuple(streams)
+        self.attention = AttentionBlock(sizes[streams[0]], options)
+        self.feed_forward = FeedForwardBlock(sizes[streams[0]], options)
+
+    def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        present = tuple(name for name in self.streams if name in hidden)
+        if not present:
+            return hidden
+        rows = torch.cat([hidden[name] for name in present])
+        rows = self.feed_forward(self.attention(rows, context, present))
+        parts = rows.split([hidden[name].shape[0] for name in present])
+        return {**hidden, **dict(zip(present, parts, strict=True))}

@@ -1,0 +1,138 @@
+"""A network: embeddings of the streams, then layers that map streams to streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from workbench import parts
+from workbench.batch import Batch
+from workbench.config import NetworkSpec, Spec
+from workbench.errors import WorkbenchError, unknown
+from workbench.models.context import Context
+
+States = dict[str, Tensor]
+SHARES = ("all", "attention", "feed_forward")
+
+
+class Pooler(nn.Module):
+    """tanh(W h + b) of the first row of each sequence (BERT's pooled output)."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """[sequences, hidden_size] -> the same shape."""
+        return torch.tanh(self.dense(rows))
+
+
+class Network(nn.Module):
+    """The stack that a recipe's `model` describes.
+
+    Args:
+        spec: streams (an embedding each), layers, poolers.
+        where: the place in the recipe, for messages.
+        given: what embeddings and layers may ask for (vocab_size, ...).
+    """
+
+    def __init__(self, spec: NetworkSpec, where: str = "model", **given: Any) -> None:
+        super().__init__()
+        self.embeddings = nn.ModuleDict()
+        for name, part in spec.streams.items():
+            self.embeddings[name] = parts.build("embedding", part, f"{where}.streams.{name}", **given)
+        self.sizes: dict[str, int] = {name: getattr(e, "hidden_size") for name, e in self.embeddings.items()}  # noqa: B009
+        given = {**given, "sizes": self.sizes}
+        self.layers = nn.ModuleList(_layers(spec.layers, f"{where}.layers", given))
+        for name in spec.poolers:
+            if name not in self.sizes:
+                raise unknown("stream", name, self.sizes, f"{where}.poolers")
+        self.poolers = nn.ModuleDict({name: Pooler(self.sizes[name]) for name in spec.poolers})
+        self.checkpointing = False
+        initialise(self, spec.init_range)
+
+    def forward(self, batch: Batch, context: Context | None = None) -> States:
+        """The batch's streams -> states [rows, hidden_size] per stream."""
+        context = context or Context(batch)
+        hidden: States = {}
+        for name, stream in batch.streams.items():
+            if name in self.embeddings:
+                hidden[name] = self.embeddings[name](stream.fields)
+        for layer in self.layers:
+            if self.checkpointing and self.training:
+                hidden = checkpoint(layer, hidden, context, use_reentrant=False)
+            else:
+                hidden = layer(hidden, context)
+        return hidden
+
+    def first_rows(self, states: States, batch: Batch, stream: str = "text") -> Tensor:
+        """The state of the first row of each sequence [sequences, hidden_size]."""
+        return states[stream][batch.streams[stream].offsets[:-1]]
+
+    def pool(self, states: States, batch: Batch, stream: str = "text") -> Tensor:
+        """The pooled output of each sequence [sequences, hidden_size].
+
+        Raises:
+            WorkbenchError: the recipe gives this stream no pooler.
+        """
+        if stream not in self.poolers:
+            raise WorkbenchError(
+                f"an objective needs the pooled output of stream {stream!r}; add it to model.poolers "
+                f"(found: {', '.join(self.poolers) or 'none'})"
+            )
+        return self.poolers[stream](self.first_rows(states, batch, stream))
+
+
+def _layers(specs: list[Spec], where: str, given: dict[str, Any]) -> list[nn.Module]:
+    """The layers of a list of specs: a layer, or `{group: [...]}`, each with `repeat` and `share`."""
+    layers: list[nn.Module] = []
+    for i, spec in enumerate(specs):
+        place = f"{where}[{i}]"
+        options = dict(spec)
+        repeat, share = options.pop("repeat", 1), options.pop("share", None)
+        if not isinstance(repeat, int) or repeat < 1:
+            raise WorkbenchError(f"{place}.repeat = {repeat!r}; allowed: a whole number from 1")
+        if share is not None and share not in SHARES:
+            raise unknown("share", str(share), SHARES, place)
+        first: list[nn.Module] = []
+        for _ in range(repeat):
+            block = _block(options, place, given, first, share)
+            first = first or block
+            layers.extend(block)
+    return layers
+
+
+def _block(
+    options: Spec, place: str, given: dict[str, Any], first: list[nn.Module], share: str | None
+) -> list[nn.Module]:
+    """One repetition of a layer or group, sharing with the first one what `share` says."""
+    if share == "all" and first:
+        return first
+    if "group" in options:
+        block = _layers(options["group"], f"{place}.group", given)
+    else:
+        block = [parts.build("layer", options, place, **given)]
+    if share and first:
+        for layer, original in zip(block, first, strict=True):
+            for name, child in original.named_children():
+                if name.startswith(share) or name.endswith(share):
+                    setattr(layer, name, child)
+    return block
+
+
+def initialise(module: nn.Module, scale: float) -> None:
+    """BERT's initialisation: matrices and tables from N(0, scale^2), biases 0, norms 1 and 0.
+
+    A part that brings its own values (a pretrained backbone, an entity table) sets `keeps_values = True`.
+    """
+    if getattr(module, "keeps_values", False):
+        return
+    if isinstance(module, nn.Linear | nn.Embedding | nn.Conv2d):
+        nn.init.normal_(module.weight, std=scale)
+        if getattr(module, "bias", None) is not None:
+            nn.init.zeros_(module.bias)  # type: ignore[arg-type]
+    for child in module.children():
+        initialise(child, scale)

@@ -1,0 +1,147 @@
+"""Grouping sequences of similar length into padded grids, for attention without a variable-length kernel.
+
+The grids are made by selecting rows, and since every real row stands in exactly one grid, the gradient is a
+selection too (no scattered addition).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workbench.models.context import Layout
+
+GROUP_WASTE = 0.8  # a sequence joins a group whose longest member it reaches to this share
+GROUP_SCORES = 1 << 19  # at most this many scores per head in one group, so that they stay in the cache
+
+
+@dataclass
+class Side:
+    """The rows of a group's queries or keys: a grid [batch, width] of row numbers, padded with row 0."""
+
+    index: Tensor
+    valid: Tensor
+    full: bool
+    places: Tensor
+
+    @property
+    def width(self) -> int:
+        return self.index.shape[1]
+
+    @property
+    def slots(self) -> int:
+        return self.index.numel()
+
+    def take(self, values: Tensor) -> Tensor:
+        """Values per row [rows] -> on the grid [batch, width]."""
+        return values[self.index]
+
+
+@dataclass
+class Group:
+    """Sequences that share one padded call. `masks` keeps the masks made for it, by window."""
+
+    queries: Side
+    keys: Side
+    masks: dict[Any, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict)
+
+
+class Grid:
+    """All grids of one side, one after another: `index[slot]` is a row, `place[row]` a slot (-1: in no group)."""
+
+    def __init__(self, sides: list[Side], rows: int, device: torch.device) -> None:
+        self.shapes = [tuple(side.index.shape) for side in sides]
+        none = torch.zeros(0, dtype=torch.long)
+        index = torch.cat([side.index.flatten().cpu() for side in sides]) if sides else none
+        valid = torch.cat([side.valid.flatten().cpu() for side in sides]) if sides else none.bool()
+        place = torch.full((rows,), -1, dtype=torch.long)
+        place[index[valid]] = torch.arange(len(index))[valid]
+        source = torch.where(valid, index, -1)
+        self.complete = bool((place >= 0).all())
+        self.index, self.place, self.source = (t.to(device) for t in (index, place, source))
+
+    def split(self, rows: Tensor) -> list[Tensor]:
+        """Rows [rows, ...] -> one grid [batch, width, ...] per group."""
+        slots = _Select.apply(rows, self.index, self.place, self.complete)
+        parts = slots.split([batch * width for batch, width in self.shapes])
+        return [part.view(*shape, *rows.shape[1:]) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def join(self, slots: Tensor) -> Tensor:
+        """Concatenated grids [slots, ...] -> rows [rows, ...]; a row in no group is zero."""
+        rows = _Select.apply(slots, self.place.clamp_min(0), self.source, False)
+        if self.complete:
+            return rows
+        return rows * (self.place >= 0).to(rows.dtype).view(-1, *([1] * (rows.dim() - 1)))
+
+
+class _Select(torch.autograd.Function):
+    """Row selection whose gradient is the selection by the inverse (-1 there: no gradient)."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, index: Tensor, inverse: Tensor, complete: bool) -> Tensor:
+        ctx.save_for_backward(inverse)
+        ctx.complete = complete
+        return values.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (inverse,) = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        if ctx.complete:
+            return gradient.index_select(0, inverse), None, None, None
+        picked = gradient.index_select(0, inverse.clamp_min(0))
+        picked *= (inverse >= 0).to(picked.dtype).view(-1, *([1] * (picked.dim() - 1)))
+        return picked, None, None, None
+
+
+@dataclass
+class Groups:
+    """The groups of a pair of layouts, and the grids of its two sides."""
+
+    groups: list[Group]
+    queries: Grid
+    keys: Grid
+
+
+def groups_of(queries: Layout, keys: Layout) -> Groups:
+    """The grouping for this pair of layouts, made once and kept with the queries' layout."""
+    found = queries.cache.get(("groups", id(keys)))
+    if found is None:
+        groups = [Group(_side(queries, m), _side(keys, m)) for m in _members(queries, keys)]
+        q_grid = Grid([g.queries for g in groups], queries.rows, queries.device)
+        k_grid = Grid([g.keys for g in groups], keys.rows, keys.device)
+        found = queries.cache["groups", id(keys)] = Groups(groups, q_grid, k_grid)
+    return found
+
+
+def _members(queries: Layout, keys: Layout) -> list[list[int]]:
+    """Which sequences share a group: neighbours in length, within bounds on padding and on size."""
+    sizes = list(zip(queries.lengths, keys.lengths, strict=True))
+    order = sorted((i for i, (q, k) in enumerate(sizes) if q and k), key=lambda i: (-sizes[i][1], -sizes[i][0]))
+    one_group = queries.device.type != "cpu"
+    members: list[list[int]] = []
+    width_q = width_k = 0
+    for i in order:
+        q, k = sizes[i]
+        close = GROUP_WASTE * width_q <= q <= width_q and k >= GROUP_WASTE * width_k
+        if members and (one_group or (close and (len(members[-1]) + 1) * width_q * width_k <= GROUP_SCORES)):
+            members[-1].append(i)
+        else:
+            members.append([i])
+            width_q, width_k = q, k
+    return members
+
+
+def _side(layout: Layout, members: list[int]) -> Side:
+    lengths = torch.tensor([layout.lengths[i] for i in members])
+    starts = torch.tensor([layout.starts[i] for i in members])
+    places = torch.arange(int(lengths.max())).expand(len(members), -1)
+    valid = places < lengths[:, None]
+    index = torch.where(valid, starts[:, None] + places, 0)
+    if layout.order is not None:
+        index = torch.where(valid, layout.order.cpu()[index], 0)
+    device = layout.device
+    return Side(index.to(device), valid.to(device), bool(valid.all()), places.to(device))

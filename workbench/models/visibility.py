@@ -1,0 +1,52 @@
+"""Who may attend to whom: four integers per token and one predicate.
+
+    visible(q, k) =  doc[q] == doc[k]
+                and  rank[k] <= rank[q]
+                and  (branch[q] == branch[k]  or  anchor[q] == anchor[k] and (branch[q] == 0 or branch[k] == 0))
+
+Bidirectional attention is rank 0 everywhere; causal is rank = position; a prefix language model has rank 0 in the
+prefix and 1..n after it; K-BERT's visible matrix (arXiv:1909.07606, eq. 3) is branch = number of the injected
+triple, 0 on the trunk, and anchor = number of the mention that the branch hangs on. True means: may attend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+Integers = Mapping[str, Tensor]
+
+
+def visible(queries: Integers, keys: Integers) -> Tensor | None:
+    """The predicate, broadcast: integers of the queries [..., q] and of the keys [..., k] -> bool [..., q, k].
+
+    A missing integer is 0 everywhere. None where everything is visible by construction (no integers on either side).
+    """
+    terms = []
+    for name, compare in (("doc", torch.eq), ("rank", torch.ge)):
+        pair = _pair(name, queries, keys)
+        if pair is not None:
+            terms.append(compare(*pair))
+    branches = _pair("branch", queries, keys)
+    if branches is not None:
+        q_branch, k_branch = branches
+        anchors = _pair("anchor", queries, keys)
+        same = anchors[0] == anchors[1] if anchors is not None else torch.ones_like(q_branch == k_branch)
+        terms.append((q_branch == k_branch) | (same & ((q_branch == 0) | (k_branch == 0))))
+    if not terms:
+        return None
+    mask = terms[0]
+    for term in terms[1:]:
+        mask = mask & term
+    return mask
+
+
+def _pair(name: str, queries: Integers, keys: Integers) -> tuple[Tensor, Tensor] | None:
+    """The integers as [..., q, 1] and [..., 1, k]; None where neither side has them."""
+    q, k = queries.get(name), keys.get(name)
+    if q is None and k is None:
+        return None
+    zero = torch.zeros(1, dtype=torch.long, device=(q if q is not None else k).device)  # type: ignore[union-attr]
+    return (q if q is not None else zero).unsqueeze(-1), (k if k is not None else zero).unsqueeze(-2)
