@@ -51,7 +51,11 @@ class Rows:
 
 @dataclass
 class Sequence:
-    """One sequence: its streams, its entity mentions, its labels, and the targets that objectives wrote."""
+    """One sequence: its streams, its entity mentions, its labels, and the targets that objectives wrote.
+
+    `mask_spans` are stretches of the text that the policy `field` masks as a whole; `meta` is what evaluation needs
+    of the sample (a question's answers, a mention's types) and never reaches the model.
+    """
 
     streams: dict[str, Fields]
     draw: Draw
@@ -59,6 +63,8 @@ class Sequence:
     spans: list[Span] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     targets: dict[str, dict[str, np.ndarray | Rows]] = field(default_factory=dict)
+    mask_spans: list[Span] = field(default_factory=list)
+    meta: dict[str, Any] = field(default_factory=dict)
 
     def length(self, stream: str) -> int:
         """Number of rows of a stream; 0 where the sequence does not have it."""

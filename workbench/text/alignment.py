@@ -1,0 +1,72 @@
+"""Character spans -> token rows, the same for every tokenizer.
+
+A mention covers the rows from the first token that shares a character with it to the last one. ERNIE-THU's release
+(thunlp/ERNIE) instead gives a mention only to a white-space-delimited word that starts where the mention starts, and so
+silently loses mentions straight after "(" or a quotation mark; here they are found. Its rule and this one agree on
+the first token wherever the release finds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from workbench.sequences import Span
+from workbench.text.tokenizer import Encoded
+
+UNALIGNED = "unaligned span"
+Partial = Literal["cover", "drop"]
+
+
+class Alignment(NamedTuple):
+    """`spans` in token rows, in the order given; `unaligned` counts the mentions that no token row stands for."""
+
+    spans: list[Span]
+    unaligned: int
+
+
+def align(encoded: Encoded, mentions: Iterable[Sequence], partial: Partial = "cover") -> Alignment:
+    """The token rows of mentions.
+
+    Args:
+        encoded: the tokens of the text that the mentions are in.
+        mentions: `[start, end, entity id, score]` in characters, half-open; id and score may be missing.
+        partial: what becomes of a mention that begins or ends inside a token: `cover` takes the whole token,
+            `drop` counts the mention as unaligned.
+    """
+    listed = list(mentions)
+    if not listed:
+        return Alignment([], 0)
+    begins = np.array([m[0] for m in listed], np.int64)
+    ends = np.array([m[1] for m in listed], np.int64)
+    first, last = token_rows(encoded.starts, encoded.ends, begins, ends)
+    found = first < last
+    if partial == "drop" and len(encoded):
+        inside = np.where(found, first, 0), np.where(found, last - 1, 0)
+        found &= (encoded.starts[inside[0]] >= begins) & (encoded.ends[inside[1]] <= ends)
+    spans = [
+        Span(int(first[i]), int(last[i]), str(m[2]) if len(m) > 2 else "", float(m[3]) if len(m) > 3 else 1.0)
+        for i, m in enumerate(listed)
+        if found[i]
+    ]
+    return Alignment(spans, len(listed) - len(spans))
+
+
+def token_rows(
+    starts: np.ndarray, ends: np.ndarray, begins: np.ndarray, finishes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Half-open row ranges [first, last) of the tokens that overlap each [begin, finish); empty where none does.
+
+    `starts`, `ends` [tokens] are the tokens' characters. They need not ascend (a normaliser may reorder accents):
+    the first overlapping row is where the running maximum of the ends passes `begin`, and likewise for the last.
+    """
+    if not len(starts):
+        none = np.zeros(len(begins), np.int64)
+        return none, none
+    reached = np.maximum.accumulate(ends)
+    ahead = np.minimum.accumulate(starts[::-1])[::-1]
+    first = np.searchsorted(reached, begins, side="right")
+    last = np.searchsorted(ahead, finishes, side="left")
+    return first, np.where(finishes > begins, last, first)

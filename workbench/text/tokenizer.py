@@ -1,0 +1,229 @@
+"""Tokenizers: text -> token ids, word numbers and character offsets, by one interface for every kind.
+
+The offsets always index the text that was given, also where the tokenizer lower-cases, strips accents or applies
+NFKC, and never include the white space that byte-level and SentencePiece-like tokens begin with: mentions are found by
+character (`workbench.text.alignment`). A special token's spelling inside a text (`[MASK]` typed by somebody) is plain
+text and never becomes the special token.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tokenizers
+
+from workbench.errors import WorkbenchError
+from workbench.text.tokenizer_files import ROLES_FILE, read_tokenizer
+from workbench.text.tokenizer_training import train_tokenizer
+
+__all__ = ["ROLES", "Encoded", "Tokenizer", "train_tokenizer"]
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "cls": ("[CLS]", "<s>", "<cls>"),
+    "sep": ("[SEP]", "</s>", "<sep>"),
+    "pad": ("[PAD]", "<pad>"),
+    "mask": ("[MASK]", "<mask>"),
+    "unk": ("[UNK]", "<unk>"),
+    "bos": ("[BOS]", "<s>", "<bos>", "<|startoftext|>", "<|begin_of_text|>", "<|endoftext|>", "[CLS]"),
+    "eos": ("[EOS]", "</s>", "<eos>", "<|endoftext|>", "<|end_of_text|>", "[SEP]"),
+}
+_SPACES = np.array([ord(c) for c in map(chr, range(0x3001)) if c.isspace()], np.uint32)
+
+
+class Encoded(NamedTuple):
+    """A text's tokens, without special ones: four int64 arrays of one length.
+
+    `words` numbers the tokenizer's words from 0; `starts`, `ends` are half-open character offsets in the text
+    (equal where a token stands for nothing but white space).
+    """
+
+    ids: np.ndarray
+    words: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    def part(self, begin: int, end: int) -> Encoded:
+        """The tokens [begin, end); offsets and word numbers stay those of the whole text."""
+        return Encoded(*(column[begin:end] for column in self))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Tokenizer:
+    """A `tokenizers.Tokenizer` with special tokens by role.
+
+    Args:
+        backend: the tokenizer; it is copied, and its own padding, truncation and template are not used.
+        roles: role -> token string, where it is not one of the usual spellings in `ROLES`.
+
+    Raises:
+        WorkbenchError: a role that does not exist, or a role's token that is not in the vocabulary.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, roles: dict[str, str] | None = None) -> None:
+        self._setup(backend.to_str(), dict(roles or {}))
+
+    def _setup(self, definition: str, roles: dict[str, str]) -> None:
+        self.backend = tokenizers.Tokenizer.from_str(definition)
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        self.backend.encode_special_tokens = True
+        self.roles = _usual_roles(self.backend) | roles
+        for role, token in roles.items():
+            if role not in ROLES:
+                raise WorkbenchError(f"unknown special-token role {role!r}; roles: {', '.join(ROLES)}")
+            if self.backend.token_to_id(token) is None:
+                raise WorkbenchError(
+                    f"the {role} token {token!r} is not in the vocabulary of {self.vocab_size} tokens; "
+                    "name one that is, or train the tokenizer with it"
+                )
+        self.vocabulary_spaces = any(token[:1] in "▁Ġ " for token in self.backend.get_vocab())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """Read a `tokenizer.json`, a Hugging Face tokenizer folder or a BERT `vocab.txt`.
+
+        Raises:
+            WorkbenchError: nothing there, or not a tokenizer.
+        """
+        backend, roles = read_tokenizer(Path(path))
+        return cls(backend, roles)
+
+    def save(self, path: str | Path) -> Path:
+        """Write `tokenizer.json` (path ends in .json) or a folder with it; roles with unusual names go beside it."""
+        target = Path(path)
+        if target.suffix != ".json":
+            target = target / "tokenizer.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write(target, self.backend.to_str(pretty=True))
+        if self.roles != _usual_roles(self.backend):
+            tokens = {f"{role}_token": token for role, token in sorted(self.roles.items())}
+            _write(target.parent / ROLES_FILE, json.dumps(tokens, ensure_ascii=False, indent=2))
+        return target
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"definition": self.backend.to_str(), "roles": self.roles}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._setup(state["definition"], state["roles"])
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, special tokens included."""
+        return int(self.backend.get_vocab_size(with_added_tokens=True))
+
+    def id(self, role: str) -> int:
+        """The id of a special token by role: cls, sep, pad, mask, unk, bos, eos.
+
+        Raises:
+            WorkbenchError: the tokenizer has no such token.
+        """
+        token = self.roles.get(role)
+        if token is None:
+            found = ", ".join(f"{r} = {t!r}" for r, t in sorted(self.roles.items())) or "none"
+            raise WorkbenchError(
+                f"the tokenizer has no {role} token; it has {found}. Choose an objective and builder that need none, "
+                f"or a tokenizer with one (usual spellings: {', '.join(ROLES.get(role, ())) or 'unknown role'})"
+            )
+        return int(self.backend.token_to_id(token))
+
+    def has(self, role: str) -> bool:
+        return role in self.roles
+
+    @cached_property
+    def special_ids(self) -> np.ndarray:
+        """Sorted ids of all special tokens: those with a role and those the tokenizer declares."""
+        declared = [i for i, t in self.backend.get_added_tokens_decoder().items() if t.special]
+        return np.unique(np.array([*declared, *(self.backend.token_to_id(t) for t in self.roles.values())], np.int64))
+
+    @cached_property
+    def ordinary_ids(self) -> np.ndarray:
+        """Sorted ids of everything else: what a random token is drawn from."""
+        return np.setdiff1d(np.array(sorted(self.backend.get_vocab().values()), np.int64), self.special_ids)
+
+    @cached_property
+    def characters_per_token(self) -> float:
+        """Estimated characters of running text that one token covers, from the vocabulary alone.
+
+        Trained vocabularies are sorted by frequency, so tokens count by 1 / rank (Zipf). An estimate: windows
+        made with it may hold some more or fewer tokens.
+        """
+        tokens = [self.backend.id_to_token(int(i)) or "" for i in self.ordinary_ids]
+        tokens = [t for t in tokens if t and not t.startswith("[unused")] or ["?"]
+        continued = any(t.startswith("##") for t in tokens)
+        lengths = np.array([len(t.removeprefix("##")) + (continued and t[0].isascii() and t[0].isalnum()) for t in tokens])
+        weights = 1.0 / (np.arange(len(tokens)) + 0.02 * len(tokens) + 1)
+        return float((lengths * weights).sum() / weights.sum())
+
+    def encode(self, text: str) -> Encoded:
+        """The tokens of one text, without special ones."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
+        """The tokens of many texts; much cheaper than one by one."""
+        encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        return [self._encoded(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
+
+    def _encoded(self, text: str, encoding: tokenizers.Encoding) -> Encoded:
+        ids = np.array(encoding.ids, np.int64)
+        n = len(ids)
+        offsets = np.fromiter(chain.from_iterable(encoding.offsets), np.int64, 2 * n).reshape(n, 2)
+        words = np.array([-1 if w is None else w for w in encoding.word_ids], np.int64)
+        starts, ends = offsets[:, 0], offsets[:, 1]
+        if self.vocabulary_spaces:
+            starts = _after_space(text, starts, ends)
+        if n and self._spelled_special[ids].any():
+            ids = np.where(self._spelled_special[ids], self.id("unk"), ids)
+        return Encoded(ids, words, starts, ends)
+
+    @cached_property
+    def _spelled_special(self) -> np.ndarray:
+        """bool [ids]: special tokens other than the unknown one, which a text must not produce by spelling them."""
+        table = np.zeros(int(max(self.backend.get_vocab().values(), default=0)) + 1, np.bool_)
+        table[self.special_ids] = True
+        if self.has("unk"):
+            table[self.id("unk")] = False
+        return table
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of token ids, without special ones."""
+        return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=True))
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The token strings of ids, for people to read."""
+        return [self.backend.id_to_token(int(i)) or f"<{int(i)}?>" for i in ids]
+
+
+def _after_space(text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Each start moved over white space, at most to its end."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    space = np.append(np.isin(codes, _SPACES), False)
+    if not space[starts].any():
+        return starts
+    solid = np.where(space, len(space), np.arange(len(space)))
+    following = np.minimum.accumulate(solid[::-1])[::-1]
+    return np.minimum(following[starts], ends)
+
+
+def _usual_roles(backend: tokenizers.Tokenizer) -> dict[str, str]:
+    """Role -> the first of its usual spellings that the vocabulary has."""
+    found = {}
+    for role, spellings in ROLES.items():
+        present = [s for s in spellings if backend.token_to_id(s) is not None]
+        if present:
+            found[role] = present[0]
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
