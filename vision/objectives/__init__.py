@@ -1,0 +1,1 @@
+"""Vision-language objectives, one file each."""

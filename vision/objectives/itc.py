@@ -1,0 +1,139 @@
+"""Image-text contrast: which of all captions of the step belongs to which image (CLIP, arXiv:2103.00020).
+
+    loss = sum over pairs of [ CE(s t_i . v_j over j; i) + CE(s t_i . v_j over i; j) ] / 2,  s = exp(scale) <= 100
+
+with t and v the normalised projections of the text and the image. By default the negatives are those of the whole
+step, over micro-batches and ranks; `negatives: micro-batch` looks at the micro-batch alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vision.pairs import IMAGE, MATCHED, image_id, labelled
+from workbench.batch import Batch, Targets
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.objective import BatchTargets, LossOutput, Objective, States, StepHead
+from workbench.sequences import Sample, Sequence
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+Pool = Literal["first", "mean", "last"]
+MAX_SCALE = 100.0
+
+
+class Itc(Objective):
+    """Image-text contrast over the step.
+
+    Args:
+        size: width of the common space.
+        pool_text, pool_image: what stands for a sequence: its `first` row, `last` row, or `mean` (CLIP: last, first).
+        norm: a LayerNorm on the pooled state before the projection (for pre-norm stacks, as CLIP).
+        temperature: 1 / s at the start.
+        negatives: over the `step`, or the `micro-batch` alone.
+        same_image: what other captions of a pair's own image are: `ignored` (left out), or `negative` (CLIP's code).
+    """
+
+    def __init__(
+        self,
+        size: int = 256,
+        pool_text: Pool = "first",
+        pool_image: Pool = "first",
+        norm: bool = False,
+        temperature: float = 0.07,
+        negatives: Literal["step", "micro-batch"] = "step",
+        same_image: Literal["ignored", "negative"] = "ignored",
+    ) -> None:
+        self.size = size
+        self.pools: dict[str, Pool] = {"text": pool_text, "image": pool_image}
+        self.norm = norm
+        self.temperature = temperature
+        self.step_wide = negatives == "step"
+        self.same_image = same_image
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            if sequence.labels.get(MATCHED) == 0:
+                raise WorkbenchError(
+                    f"objective {self.name!r}: it needs true pairs, but itm exchanges them in the same view; give itm "
+                    "or this objective a view of its own (view: matching)"
+                )
+            if not all(sequence.length(stream) for stream in self.pools):
+                raise WorkbenchError(f"objective {self.name!r}: sequence {sequence.key!r} lacks a text or an image")
+            sequence.targets[self.name] = {"image": np.asarray([sequence.labels[IMAGE]], np.int64)}
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        """The number of pairs."""
+        return float(len(batch.targets.get(self.name, {}).get("image", ())))
+
+    def head(self, network: Network) -> StepHead:
+        missing = [stream for stream in self.pools if stream not in network.sizes]
+        if missing:
+            raise WorkbenchError(f"objective {self.name!r} needs the streams text and image; missing {missing[0]!r}")
+        return ItcHead(self, network.sizes)
+
+
+class ItcHead(StepHead):
+    """Projections into the common space and the learned scale."""
+
+    def __init__(self, options: Itc, sizes: dict[str, int]) -> None:
+        super().__init__()
+        self.pools = options.pools
+        self.ignore_same_image = options.same_image == "ignored"
+        self.norms = nn.ModuleDict({s: nn.LayerNorm(sizes[s]) if options.norm else nn.Identity() for s in self.pools})
+        self.projections = nn.ModuleDict({s: nn.Linear(sizes[s], options.size, bias=False) for s in self.pools})
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / options.temperature)))
+
+    def vectors(self, states: States, batch: Batch, stream: str) -> Tensor:
+        """The normalised vector of each sequence's text or image [sequences, size], float32."""
+        pooled = pool_rows(states[stream], batch, stream, self.pools[stream])
+        return F.normalize(self.projections[stream](self.norms[stream](pooled)).float(), dim=-1)
+
+    def embed(self, network: Network, states: States, batch: Batch, targets: Targets) -> dict[str, Tensor]:
+        both = {stream: self.vectors(states, batch, stream) for stream in self.pools}
+        return {**both, "image_id": targets["image"]}
+
+    def loss(self, embedded: dict[str, Tensor]) -> LossOutput:
+        text, image, ids = embedded["text"], embedded["image"], embedded["image_id"]
+        with torch.no_grad():
+            self.logit_scale.clamp_(max=math.log(MAX_SCALE))
+        with torch.autocast(text.device.type, enabled=False):
+            logits = self.logit_scale.float().exp() * text.float() @ image.float().T
+        own = torch.arange(len(ids), device=ids.device)
+        if self.ignore_same_image:
+            same = (ids[:, None] == ids[None, :]) & (own[:, None] != own[None, :])
+            logits = logits.masked_fill(same, float("-inf"))
+        loss = (F.cross_entropy(logits, own, reduction="sum") + F.cross_entropy(logits.T, own, reduction="sum")) / 2
+        with torch.no_grad():
+            to_image, to_text = (logits.argmax(1) == own).sum(), (logits.argmax(0) == own).sum()
+        pairs = float(len(ids))
+        metrics: dict[str, tuple[Tensor, Tensor | float]] = {
+            "itc/text_to_image": (to_image, pairs),
+            "itc/image_to_text": (to_text, pairs),
+            "itc/scale": (self.logit_scale.detach().exp() * pairs, pairs),
+        }
+        return LossOutput(loss, metrics)
+
+
+def pool_rows(rows: Tensor, batch: Batch, stream: str, pool: Pool) -> Tensor:
+    """One row per sequence from the rows of a stream: its first, its last, or their mean [sequences, hidden_size]."""
+    offsets = batch.streams[stream].offsets
+    if pool == "first":
+        return rows[offsets[:-1]]
+    if pool == "last":
+        return rows[offsets[1:] - 1]
+    rows, lengths = rows.float(), offsets.diff()
+    sequence = torch.repeat_interleave(lengths, output_size=len(rows))
+    return rows.new_zeros(len(lengths), rows.shape[1]).index_add(0, sequence, rows) / lengths[:, None]

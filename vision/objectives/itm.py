@@ -1,0 +1,107 @@
+"""Image-text matching: does the caption belong to the image? (ViLBERT, LXMERT, UNITER)
+
+With probability `rate` a sample's caption (or its image) is exchanged for that of another sample of the micro-batch,
+never one that shows the same image or says the same. The label of a sequence is 1 = matched, 0 = exchanged, as
+UNITER's release; ViLBERT's and LXMERT's have it the other way round. A sample without such a partner stays matched.
+
+The label is `sequence.labels["itm"]`, so that other objectives can leave exchanged pairs alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vision.pairs import MATCHED, image_id, labelled
+from workbench.batch import Batch, Targets
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.sequences import Sample, Sequence
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+EXCHANGED = {"caption": ("captions", "caption_spans"), "image": ("image", "regions", "meta")}
+
+
+class Itm(Objective):
+    """Image-text matching as a two-way classification of the pooled output.
+
+    Args:
+        rate: probability of an exchange (0.5 in all published models).
+        exchange: what is replaced: `caption` (LXMERT, ViLBERT) or `image` (UNITER).
+        pool: the streams whose pooled outputs are multiplied: [text] (UNITER, LXMERT) or [text, image] (ViLBERT).
+    """
+
+    def __init__(
+        self, rate: float = 0.5, exchange: Literal["caption", "image"] = "caption", pool: list[str] | None = None
+    ) -> None:
+        self.rate = rate
+        self.exchange = exchange
+        self.pool = pool or ["text"]
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        arranged = []
+        for sample in samples:
+            rng = draws.of(sample["draw"])
+            partners = [other for other in samples if _differ(sample, other)] if rng.random() < self.rate else []
+            if not partners:
+                arranged.append(labelled(sample, MATCHED, 1))
+                continue
+            other = partners[int(rng.integers(len(partners)))]
+            borrowed = {name: other[name] for name in EXCHANGED[self.exchange] if name in other}
+            kept = {name: value for name, value in sample.items() if name not in EXCHANGED[self.exchange]}
+            arranged.append(labelled({**kept, **borrowed}, MATCHED, 0))
+        return arranged
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            label = sequence.labels.get(MATCHED, -100)
+            sequence.targets[self.name] = {"labels": np.asarray([label], np.int64)}
+        return {}
+
+    def head(self, network: Network) -> Head:
+        for stream in self.pool:
+            if stream not in network.poolers:
+                raise WorkbenchError(
+                    f"objective {self.name!r}: the stream {stream!r} has no pooler; set model.poolers: "
+                    f"[{', '.join(self.pool)}]"
+                )
+        return ItmHead(self.pool, {name: network.sizes[name] for name in self.pool})
+
+
+class ItmHead(Head):
+    """A linear classifier on the pooled output, or on the product of several streams' pooled outputs."""
+
+    def __init__(self, pool: list[str], sizes: dict[str, int]) -> None:
+        super().__init__()
+        if len(set(sizes.values())) != 1:
+            raise WorkbenchError(f"itm: streams that are multiplied need one pooled width; found {sizes}")
+        self.pool = pool
+        self.classifier = nn.Linear(sizes[pool[0]], 2)
+
+    def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
+        """[sequences, 2]: exchanged, matched."""
+        pooled = network.pool(states, batch, self.pool[0])
+        for stream in self.pool[1:]:
+            pooled = pooled * network.pool(states, batch, stream)
+        return self.classifier(pooled)
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        logits, labels = self.logits(network, states, batch).float(), targets["labels"]
+        loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
+        known = labels != -100
+        with torch.no_grad():
+            hits = (logits.argmax(-1) == labels).sum()
+        return LossOutput(loss, {"itm/accuracy": (hits, known.sum())})
+
+
+def _differ(sample: Sample, other: Sample) -> bool:
+    """Whether `other` shows another image and says something else."""
+    same_words = set(sample.get("captions", ())) & set(other.get("captions", ()))
+    return not same_words and image_id(sample) != image_id(other)

@@ -1,0 +1,174 @@
+"""Masked region feature regression: predict the features of hidden image rows (LXMERT, UNITER; arXiv:1909.11740 3.2).
+
+Regions: the target is the row's own features. Patches: its pixels, normalised per patch as in MAE (arXiv:2111.06377).
+The loss of a row is the mean over the target's numbers, so that the mean over rows is UNITER's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vision.pairs import MATCHED
+from workbench.batch import Batch, Targets
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.sequences import Fields, Rows, Sequence
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class Mrfr(Objective):
+    """Masked region (or patch) feature regression.
+
+    Args:
+        rate: share of the image rows to predict, at least one an image.
+        zero: share of these whose features become zero (and `masked`); the rest of them ...
+        random: ... or become those of a row of another image of the micro-batch; what is left over is kept.
+            UNITER: 1, 0. LXMERT: 0.8, 0.1. ViLBERT: 0.9, 0.
+        loss: `mse` (UNITER) or `smooth_l1` (LXMERT).
+        tied: the output matrix is the transpose of the embedding's projection (UNITER); else a matrix of its own.
+        matched_only: leave pairs alone that itm exchanged. LXMERT's code predicts their regions too.
+    """
+
+    def __init__(
+        self,
+        rate: float = 0.15,
+        zero: float = 1.0,
+        random: float = 0.0,
+        loss: Literal["mse", "smooth_l1"] = "mse",
+        tied: bool = True,
+        matched_only: bool = True,
+    ) -> None:
+        if not (0 < rate <= 1 and zero >= 0 and random >= 0 and zero + random <= 1):
+            raise WorkbenchError(
+                f"mrfr: rate = {rate}, zero = {zero}, random = {random}; allowed: 0 < rate <= 1, zero + random <= 1"
+            )
+        self.rate, self.zero, self.random = rate, zero, random
+        self.loss = loss
+        self.tied = tied
+        self.matched_only = matched_only
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        chosen = [s for s in sequences if s.length("image") and not self._skipped(s)]
+        clean = {id(s): s.streams["image"][feature_field(s.streams["image"])].copy() for s in chosen}
+        for sequence in chosen:
+            rng = draws.of(sequence.draw)
+            fields = sequence.streams["image"]
+            rows = self._select(fields, rng)
+            if not len(rows):
+                continue
+            own = clean[id(sequence)]
+            others = [features for key, features in clean.items() if key != id(sequence)]
+            self._hide(fields, rows, others, rng)
+            goal = normalise_patches(own[rows]) if "patches" in fields else own[rows]
+            sequence.targets[self.name] = {"rows": Rows("image", rows), "features": goal}
+        return {}
+
+    def _skipped(self, sequence: Sequence) -> bool:
+        return self.matched_only and sequence.labels.get(MATCHED) == 0
+
+    def _select(self, fields: Fields, rng: np.random.Generator) -> np.ndarray:
+        """Each free row with probability `rate`; one of them where none was drawn."""
+        n = len(fields["boxes"])
+        fields.setdefault("taken", np.zeros(n, np.bool_))
+        free = np.flatnonzero(~fields["taken"] & ~fields.get("special", np.zeros(n, np.bool_)))
+        rows = free[rng.random(len(free)) < self.rate]
+        if not len(rows) and len(free):
+            rows = free[[rng.integers(len(free))]]
+        return rows
+
+    def _hide(self, fields: Fields, rows: np.ndarray, others: list[np.ndarray], rng: np.random.Generator) -> None:
+        features = fields[feature_field(fields)]
+        fields["taken"][rows] = True
+        fields.setdefault("masked", np.zeros(len(features), np.bool_))
+        for row, lot in zip(rows, rng.random(len(rows)), strict=True):
+            if lot < self.zero or (lot < self.zero + self.random and not others):
+                features[row] = 0
+                fields["masked"][row] = True
+            elif lot < self.zero + self.random:
+                donor = others[int(rng.integers(len(others)))]
+                features[row] = donor[int(rng.integers(len(donor)))]
+
+    def count(self, batch: Batch) -> float:
+        """The number of rows to predict."""
+        return float(len(batch.targets.get(self.name, {}).get("rows", ())))
+
+    def head(self, network: Network) -> Head:
+        if "image" not in network.sizes:
+            raise WorkbenchError(f"objective {self.name!r} needs an image stream; found {', '.join(network.sizes)}")
+        projection = input_projection(network)
+        return MrfrHead(projection.in_features, projection.out_features, network.sizes["image"], self.loss, self.tied)
+
+
+class MrfrHead(Head):
+    """Dense, gelu, LayerNorm, then the target's width: by the transposed input projection, or a matrix of its own."""
+
+    def __init__(self, feature_size: int, embedding_size: int, hidden_size: int, loss: str, tied: bool) -> None:
+        super().__init__()
+        if tied and embedding_size != hidden_size:
+            raise WorkbenchError(
+                f"mrfr: tied needs embedding width = hidden size; found {embedding_size}, {hidden_size}"
+            )
+        self.dense = nn.Linear(hidden_size, hidden_size)
+        self.norm = nn.LayerNorm(hidden_size, eps=1e-12)
+        self.bias = nn.Parameter(torch.zeros(feature_size))
+        self.output = None if tied else nn.Linear(hidden_size, feature_size, bias=False)
+        self.function = F.mse_loss if loss == "mse" else F.smooth_l1_loss
+
+    def predict(self, network: Network, rows: Tensor) -> Tensor:
+        """States [rows, hidden_size] -> features [rows, feature_size]."""
+        hidden = self.norm(F.gelu(self.dense(rows)))
+        if self.output is not None:
+            return self.output(hidden) + self.bias
+        return F.linear(hidden, input_projection(network).weight.T, self.bias)
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        if not targets:
+            return LossOutput(self.bias.sum() * 0, {})
+        predicted = self.predict(network, states["image"][targets["rows"]]).float()
+        goal = targets["features"].float()
+        losses = self.function(predicted, goal, reduction="none").mean(-1)
+        with torch.no_grad():
+            centred = (goal - goal.mean(0)).square().mean(-1)
+        return LossOutput(losses.sum(), {"mrfr/target_variance": (centred.sum(), float(len(goal)))})
+
+
+def input_projection(network: Network) -> nn.Linear:
+    """The linear map from the features of image rows to the hidden size, which every image embedding has.
+
+    Raises:
+        WorkbenchError: the embedding has none.
+    """
+    projection = getattr(network.embeddings["image"], "project", None)
+    if not isinstance(projection, nn.Linear):
+        found = type(network.embeddings["image"]).__name__
+        raise WorkbenchError(f"mrfr needs an image embedding with a linear map `project`; {found} has none")
+    return projection
+
+
+def feature_field(fields: Fields) -> str:
+    """The field of an image stream that mrfr can hide and predict.
+
+    Raises:
+        WorkbenchError: the features are only made inside the model.
+    """
+    for name in ("features", "patches"):
+        if name in fields:
+            return name
+    raise WorkbenchError(
+        f"mrfr needs stored features or patches; the image stream has {', '.join(sorted(fields))}. Extract grid "
+        "features with `workbench prepare regions` and use vision.inputs:Regions, or use vision.inputs:Patches"
+    )
+
+
+def normalise_patches(patches: np.ndarray) -> np.ndarray:
+    """Each patch [n, pixels] with mean 0 and deviation 1."""
+    mean, variance = patches.mean(-1, keepdims=True), patches.var(-1, ddof=1, keepdims=True)
+    return (patches - mean) / np.sqrt(variance + 1e-6)
