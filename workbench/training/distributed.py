@@ -1,0 +1,128 @@
+"""The ranks of a run: set-up from torchrun's environment and the few collectives that the trainer uses.
+
+Everything works on one process without a process group.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all: `rank` of `size`, and the device it computes on."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The element-wise sum over ranks, in place (a CPU tensor travels by gloo, a CUDA tensor by nccl)."""
+        if self.size > 1:
+            dist.all_reduce(values)
+        return values
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's small Python value, in rank order, on every rank."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def barrier(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+    def lanes(self, total: int) -> range:
+        """The lanes this rank runs: rank, rank + size, ...
+
+        Raises:
+            WorkbenchError: fewer lanes than ranks, which would leave a rank without work.
+        """
+        if total < self.size:
+            raise WorkbenchError(
+                f"train: global_batch_size / micro_batch_size = {total} micro-batches a step cannot feed {self.size} "
+                "ranks; lower micro_batch_size, raise global_batch_size or start fewer ranks"
+            )
+        return range(self.rank, total, self.size)
+
+    def gather_rows(self, mine: dict[int, Tensor], total: int) -> list[Tensor]:
+        """Tensors [rows_i, ...] of numbered lanes, gathered over ranks: a list in lane order, detached.
+
+        A rank may hold no lane; every rank gets the same list. Lanes that nobody holds are left out.
+        """
+        about = self.gather({lane: (tuple(t.shape), str(t.dtype)) for lane, t in mine.items()})
+        if self.size == 1:
+            return [mine[lane].detach() for lane in sorted(mine)]
+        shapes = {lane: shape for rank in about for lane, (shape, _) in rank.items()}
+        names = {name for rank in about for _, name in rank.values()}
+        if not names:
+            return []
+        if len(names) != 1 or len({shape[1:] for shape in shapes.values()}) != 1:
+            raise ValueError(f"ranks hold embeddings of different kinds: {about}")
+        dtype = getattr(torch, names.pop().removeprefix("torch."))
+        width = next(iter(shapes.values()))[1:]
+        rows = [sum(shape[0] for shape, _ in rank.values()) for rank in about]
+        padded = torch.zeros((max(rows), *width), dtype=dtype, device=self.device)
+        if mine:
+            local = torch.cat([mine[lane].detach() for lane in sorted(mine)])
+            padded[: len(local)] = local
+        everyone = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(everyone, padded)
+        found: dict[int, Tensor] = {}
+        for rank, gathered in zip(about, everyone, strict=True):
+            start = 0
+            for lane in sorted(rank):
+                found[lane] = gathered[start : start + shapes[lane][0]]
+                start += shapes[lane][0]
+        return [found[lane] for lane in range(total) if lane in found]
+
+
+def world_from_environment() -> World:
+    """The world that torchrun's variables describe (RANK, WORLD_SIZE, LOCAL_RANK), or a single process.
+
+    Joins the process group: nccl for CUDA tensors beside gloo for CPU tensors, or gloo alone without a GPU.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    rank = int(os.environ.get("RANK", "0"))
+    cuda = torch.cuda.is_available()
+    device = torch.device("cpu")
+    if cuda:
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        if local >= torch.cuda.device_count():
+            raise WorkbenchError(
+                f"rank {rank} is local rank {local}, but this node has {torch.cuda.device_count()} GPU(s); start at most "
+                "as many processes per node as it has GPUs"
+            )
+        device = torch.device("cuda", local)
+        torch.cuda.set_device(device)
+    if size > 1 and not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo")
+    return World(rank, size, device)
+
+
+@contextmanager
+def distributed() -> Iterator[World]:
+    """The world for the length of a run; leaves the process group at the end."""
+    joined = dist.is_available() and dist.is_initialized()
+    world = world_from_environment()
+    try:
+        yield world
+    finally:
+        if world.size > 1 and not joined:
+            dist.destroy_process_group()

@@ -1,0 +1,102 @@
+"""The loader: micro-batches in an order that is known in advance, so that workers and prefetching change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from workbench.batch import MicroBatch
+from workbench.errors import WorkbenchError
+from workbench.sequences import Sample
+from workbench.training.schedule import TaskSchedule
+from workbench.training.signals import ignore_in_worker
+from workbench.training.task import Task
+
+PREFETCH = 4
+
+
+class SampleReader(Protocol):
+    """What the feed needs of `workbench.corpora`'s reader: a pure function of the micro-batch's place."""
+
+    def micro_batch(self, number: int, lane: int) -> list[Sample]: ...
+
+
+class Place(NamedTuple):
+    """A micro-batch's place: which task, its number in that task, its lane."""
+
+    task: str
+    number: int
+    lane: int
+
+
+@dataclass
+class Failure:
+    """A wrong input met in a worker, carried to the main process as it is."""
+
+    message: str
+
+
+class MicroBatches(Dataset):
+    """A map from places to micro-batches. A place without samples or sequences gives None.
+
+    `split` is 0 for training and 1 for held-out passes: part of the key of hooks that look across a micro-batch.
+    """
+
+    def __init__(self, tasks: Mapping[str, Task], readers: Mapping[str, SampleReader], split: int = 0) -> None:
+        self.tasks = tasks
+        self.readers = readers
+        self.split = split
+
+    def __getitem__(self, place: Place) -> MicroBatch | None | Failure:
+        try:
+            return self.micro_batch(place)
+        except WorkbenchError as error:
+            return Failure(str(error))
+
+    def micro_batch(self, place: Place) -> MicroBatch | None:
+        samples = self.readers[place.task].micro_batch(place.number, place.lane)
+        if not samples:
+            return None
+        micro = self.tasks[place.task].micro_batch(samples, (self.split, place.number, place.lane))
+        return micro if all(view.streams for view in micro.views.values()) else None
+
+
+def training_places(schedule: TaskSchedule, steps: range, lanes: Iterable[int]) -> Iterator[Place]:
+    """The places of these steps for a rank's lanes: by step, task, lane."""
+    own = list(lanes)
+    for step in steps:
+        for turn in schedule.at(step):
+            for lane in own:
+                yield Place(turn.task, turn.number, lane)
+
+
+def feed(
+    batches: MicroBatches, places: Iterable[Place], *, num_workers: int, device: torch.device
+) -> Iterator[MicroBatch | None]:
+    """Micro-batches at these places, in this order; pinned for CUDA. Without workers they are made when asked for.
+
+    Raises:
+        WorkbenchError: the one met in a worker.
+    """
+    loader = DataLoader(
+        batches,
+        batch_size=None,
+        sampler=places,
+        num_workers=num_workers,
+        prefetch_factor=PREFETCH if num_workers else None,
+        pin_memory=device.type == "cuda",
+        worker_init_fn=ignore_in_worker,
+        collate_fn=_same,
+    )
+    for micro in loader:
+        if isinstance(micro, Failure):
+            raise WorkbenchError(micro.message)
+        yield micro
+
+
+def _same(micro: MicroBatch | None | Failure) -> MicroBatch | None | Failure:
+    return micro

@@ -1,0 +1,149 @@
+"""A task: corpora + sequence builder + objectives, and its half of the work in the loader's workers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench import parts
+from workbench.batch import MicroBatch, collate
+from workbench.config import TaskSpec
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draw, Draws
+from workbench.objective import Objective
+from workbench.sequences import Sample, Sequence
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_VIEW = "main"
+DEFAULT_NETWORK = "main"
+
+
+@dataclass
+class TaskObjective:
+    """An objective in its place: what the recipe says of it beside the objective's own options.
+
+    `view` names the variant of the batch its hooks act on, `network` the network whose states its head reads,
+    `weight` the factor of its loss.
+    """
+
+    objective: Objective
+    name: str
+    weight: float = 1.0
+    view: str = DEFAULT_VIEW
+    network: str = DEFAULT_NETWORK
+
+    @property
+    def step_wide(self) -> bool:
+        return self.objective.step_wide
+
+
+class Task:
+    """What a recipe's task does to samples, up to a micro-batch of jagged tensors. Holds no weights.
+
+    Args:
+        name: the task's name in the recipe; part of the key of every generator.
+        spec: the task as written in the recipe.
+        seed: the recipe's seed.
+        resources: what parts may ask for by the names of their arguments (`tokenizer`, `control`, ...).
+
+    Raises:
+        WorkbenchError: a part, an option or a value that does not exist, or two objectives of one name.
+    """
+
+    def __init__(self, name: str, spec: TaskSpec, *, seed: int, resources: Mapping[str, Any]) -> None:
+        self.name = name
+        self.spec = spec
+        self.seed = seed
+        where = f"tasks.{name}"
+        given = {"seed": seed, **resources}
+        self.builder = parts.build("builder", spec.sequence.builder, f"{where}.sequence", **given)
+        if hasattr(self.builder, "max_length"):
+            given["max_length"] = self.builder.max_length
+        self.steps = [
+            parts.build("step", step, f"{where}.sequence.steps[{i}]", **given)
+            for i, step in enumerate(spec.sequence.steps)
+        ]
+        self.objectives = [
+            _place(objective, f"{where}.objectives[{i}]", given) for i, objective in enumerate(spec.objectives)
+        ]
+        _check_names(self.objectives, where)
+
+    @property
+    def views(self) -> dict[str, list[TaskObjective]]:
+        """The objectives of every view, in recipe order."""
+        views: dict[str, list[TaskObjective]] = {}
+        for placed in self.objectives:
+            views.setdefault(placed.view, []).append(placed)
+        return views
+
+    def micro_batch(self, samples: list[Sample], number: Draw) -> MicroBatch:
+        """Samples -> arrange hooks -> builder -> steps -> per view: corrupt hooks, collate, counts.
+
+        `number` identifies the micro-batch (epoch or split, number, lane); with the seed, the task's and the objective's names
+        it keys every generator.
+        """
+        for placed in self.objectives:
+            samples = placed.objective.arrange(samples, self._draws(placed.name, "arrange", number))
+        sequences: list[Sequence] = self.builder(samples, self._draws("builder", "build", number))
+        for i, step in enumerate(self.steps):
+            sequences = step(sequences, self._draws(f"step-{i}", "build", number))
+        views, counts = {}, {}
+        grouped = self.views
+        for view, objectives in grouped.items():
+            mine = sequences if len(grouped) == 1 else [sequence.copy() for sequence in sequences]
+            targets = {
+                placed.name: placed.objective.corrupt(mine, self._draws(placed.name, "corrupt", number))
+                for placed in objectives
+            }
+            views[view] = collate(mine, targets)
+            counts |= {placed.name: placed.objective.count(views[view]) for placed in objectives}
+        dropped = self.builder.take_dropped() if hasattr(self.builder, "take_dropped") else {}
+        return MicroBatch(self.name, views, counts, number, dict(dropped))
+
+    def _draws(self, part: str, hook: str, number: Draw) -> Draws:
+        return Draws(self.seed, self.name, part, hook, number=number)
+
+
+def build_tasks(specs: Mapping[str, TaskSpec], *, seed: int, resources: Mapping[str, Any]) -> dict[str, Task]:
+    """The tasks of a recipe by name."""
+    if not specs:
+        raise WorkbenchError("the recipe names no task; give at least one under `tasks`")
+    return {name: Task(name, spec, seed=seed, resources=resources) for name, spec in specs.items()}
+
+
+def labels(tasks: Mapping[str, Task]) -> dict[tuple[str, str], str]:
+    """(task, objective) -> the name of its losses and metrics: the objective's own where no other task has it."""
+    names = [placed.name for task in tasks.values() for placed in task.objectives]
+    return {
+        (task.name, placed.name): placed.name if names.count(placed.name) == 1 else f"{task.name}.{placed.name}"
+        for task in tasks.values()
+        for placed in task.objectives
+    }
+
+
+def _place(spec: Any, where: str, given: Mapping[str, Any]) -> TaskObjective:
+    options = {"objective": spec} if isinstance(spec, str) else dict(spec)
+    name = options.pop("name", None) or str(options.get("objective", "")).rpartition(":")[2].lower()
+    weight = options.pop("weight", 1.0)
+    view = options.pop("view", DEFAULT_VIEW)
+    network = options.pop("network", DEFAULT_NETWORK)
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
+        raise WorkbenchError(f"{where}: weight = {weight!r}; allowed: a number that is not negative")
+    for key, value in (("name", name), ("view", view), ("network", network)):
+        if not isinstance(value, str) or "." in value or "/" in value:
+            raise WorkbenchError(f"{where}: {key} = {value!r}; allowed: a word without '.' and '/'")
+    objective = parts.build("objective", options, where, **given)
+    objective.name = name
+    return TaskObjective(objective, name, float(weight), view, network)
+
+
+def _check_names(objectives: list[TaskObjective], where: str) -> None:
+    names = [placed.name for placed in objectives]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise WorkbenchError(f"{where}: {len(names)} objectives share the name {twice[0]!r}; give each a `name` of its own")
+    if not names:
+        raise WorkbenchError(f"{where}: a task needs at least one objective")
