@@ -1,0 +1,1 @@
+"""Weights from and to other code: the Hugging Face classes, the original releases."""
