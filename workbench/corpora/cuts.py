@@ -1,0 +1,142 @@
+"""Where a text may be cut into windows, and the windows of a width.
+
+A cut point is strong (after a sentence, a line or a paragraph) or weak (after white space, or between two characters
+where there is none within reach). No cut point lies inside a mention. Positions are in characters; a stored cut
+point is `2 * position + strong`, so that one sorted array carries both.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+REACH = 64
+"""A stretch without strong cut points gets a weak one at least every so many characters (mentions aside)."""
+
+_ABBREVIATION = r"(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bvs)(?<!\b[A-Z])"
+_STRONG = re.compile(rf"""{_ABBREVIATION}[.!?…]+["'”’»)\]]*\s+|[。！？；…]+[”’」』）]*\s*|\s*\n\s*""")
+_SPACE = re.compile(r"\s+")
+
+Mention = Sequence[int | str | float]
+
+
+def cut_points(text: str, spans: Iterable[Mention] = ()) -> list[int]:
+    """The stored cut points of a text, ascending; `spans` start with (start, end) in characters, half-open.
+
+    The ends of the text are not listed.
+    """
+    closed = _merged(spans)
+    strong = _outside([m.end() for m in _STRONG.finditer(text) if 0 < m.end() < len(text)], closed)
+    walls = [0, *strong, len(text)]
+    weak: list[int] = []
+    if any(b - a > REACH for a, b in pairwise(walls)):
+        spaces = _outside([m.end() for m in _SPACE.finditer(text)], closed)
+        for a, b in pairwise(walls):
+            weak.extend(_weak(text, a, b, spaces, closed))
+    return sorted([2 * p for p in weak] + [2 * p + 1 for p in strong])
+
+
+def _merged(spans: Iterable[Mention]) -> list[tuple[int, int]]:
+    """Disjoint intervals, ascending, that cover the mentions."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted((int(s[0]), int(s[1])) for s in spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _outside(positions: list[int], closed: list[tuple[int, int]]) -> list[int]:
+    if not closed or not positions:
+        return positions
+    points = np.array(positions)
+    which = np.searchsorted([start for start, _ in closed], points, side="left") - 1
+    ends = np.array([end for _, end in closed])
+    inside = (which >= 0) & (points < ends[which])
+    return points[~inside].tolist()
+
+
+def _weak(text: str, a: int, b: int, spaces: list[int], closed: list[tuple[int, int]]) -> list[int]:
+    found = []
+    while b - a > REACH:
+        last = bisect_right(spaces, a + REACH) - 1
+        point = spaces[last] if last >= 0 and spaces[last] > a else _hard(text, a, closed)
+        if point >= b:
+            break
+        found.append(point)
+        a = point
+    return found
+
+
+def _hard(text: str, a: int, closed: list[tuple[int, int]]) -> int:
+    """A point near a + REACH between two characters: before a mention that is in the way, else after it."""
+    point = a + REACH
+    while point > a + 1 and unicodedata.combining(text[point]):
+        point -= 1
+    before = bisect_right(closed, (point, -1)) - 1
+    if before >= 0 and closed[before][0] < point < closed[before][1]:
+        start, end = closed[before]
+        return start if start > a else end
+    return point
+
+
+def windows(lengths: np.ndarray, cut_starts: np.ndarray, cuts: np.ndarray, width: int) -> tuple[np.ndarray, ...]:
+    """The windows of every record of a shard: arrays record, start, end [windows], in order.
+
+    A record's windows cover its text exactly, one after the other. A window ends at the last strong cut point within
+    `width` characters if that is in its second half, else at the last cut point; it is wider than `width` only
+    where no cut point is in reach (a mention wider than the window).
+
+    Args:
+        lengths: [records] characters.
+        cut_starts: [records + 1] where each record's points begin in `cuts`.
+        cuts: stored cut points of all records.
+        width: in characters, at least 1.
+    """
+    lengths = np.asarray(lengths, np.int64)
+    long = np.flatnonzero(lengths > width)
+    if not len(long):
+        return np.arange(len(lengths)), np.zeros_like(lengths), lengths
+    records, starts, ends = _long_windows(long, lengths, np.asarray(cut_starts), np.asarray(cuts), width)
+    short = np.flatnonzero(lengths <= width)
+    order = np.argsort(np.concatenate([short, records]), kind="stable")
+    return (
+        np.concatenate([short, records])[order],
+        np.concatenate([np.zeros_like(short), starts])[order],
+        np.concatenate([lengths[short], ends])[order],
+    )
+
+
+def _long_windows(
+    long: np.ndarray, lengths: np.ndarray, cut_starts: np.ndarray, cuts: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Windows of the records `long`, laid end to end on one line; every point knows its window's end, then one walk."""
+    ends = np.cumsum(lengths[long])
+    bases = ends - lengths[long]
+    counts = cut_starts[long + 1] - cut_starts[long]
+    owner = np.repeat(np.arange(len(long)), counts)
+    stored = cuts[np.repeat(cut_starts[long] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())]
+    inner = (stored >> 1) + bases[owner]
+    points = np.concatenate([bases, ends[-1:], inner])
+    strong = np.concatenate([np.ones(len(bases) + 1, np.bool_), (stored & 1).astype(np.bool_)])
+    order = np.argsort(points, kind="stable")
+    points, strong = points[order], strong[order]
+    record = np.searchsorted(ends, points, side="right")
+    limit = np.minimum(points + width, np.append(ends, ends[-1])[record])
+    any_cut = np.searchsorted(points, limit, side="right") - 1
+    strong_cut = np.maximum.accumulate(np.where(strong, np.arange(len(points)), 0))[any_cut]
+    here = np.arange(len(points))
+    following = np.where(points[strong_cut] >= points + (width + 1) // 2, strong_cut, any_cut)
+    steps = np.maximum(following, here + 1).tolist()
+    walk, last = [0], len(points) - 1
+    while walk[-1] < last:
+        walk.append(steps[walk[-1]])
+    visited = points[walk]
+    owners = record[walk[:-1]]
+    return long[owners], visited[:-1] - bases[owners], visited[1:] - bases[owners]

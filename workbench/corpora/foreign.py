@@ -1,0 +1,195 @@
+"""Making a corpus of somebody else's WebDataset: its tars are indexed, never rewritten."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.corpora.files import sha256_of
+from workbench.corpora.index import IndexBuilder, index_name
+from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, finish_corpus
+from workbench.corpora.record import (
+    FIELDS,
+    FOREIGN_IMAGES,
+    FOREIGN_MEMBERS,
+    FOREIGN_TEXTS,
+    UNITS,
+    BadRecordError,
+    cuts_of,
+    decode_foreign,
+    lengths_of,
+)
+from workbench.corpora.tars import Member, records
+from workbench.errors import WorkbenchError, unknown
+from workbench.sequences import Sample
+
+logger = logging.getLogger(__name__)
+_COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
+
+
+def index_foreign(
+    inputs: Sequence[Path], output: Path, *, kind: str | None = None, provenance: Mapping[str, Any] | None = None
+) -> Manifest:
+    """Index tars, or folders of tars, into a corpus at `output` (index files and corpus.json only).
+
+    Args:
+        inputs: `.tar` files, or folders that are searched for them.
+        output: the corpus folder; it may be the folder of the tars.
+        kind: `text`, `image-text` or `triples`; told from the first record's members when None.
+
+    Raises:
+        WorkbenchError: no tars, compressed tars, members of a key not side by side, undecodable records, or an
+            `output` that already holds a prepared corpus.
+    """
+    if kind is not None and kind not in FIELDS:
+        raise unknown("kind of corpus", kind, FIELDS)
+    _refuse_own(output)
+    tars = find_tars(inputs)
+    kind = kind or _guess_kind(tars)
+    shards = []
+    for number, tar in enumerate(tars):
+        own = tar.parent.resolve() == output.resolve()
+        name = tar.name if own else os.path.abspath(tar)
+        index = index_name(tar.name if own else f"{number:06d}-{tar.name}")
+        shards.append(_index_shard(tar, name, output / index, kind))
+        logger.info("indexed %s: %d records", tar, shards[-1].records)
+    stated = {"inputs": [str(path) for path in inputs], **(provenance or {})}
+    return finish_corpus(output, kind=kind, shards=shards, provenance=stated, foreign=True)
+
+
+def find_tars(inputs: Sequence[Path]) -> list[Path]:
+    """The tars among the inputs, sorted within each folder.
+
+    Raises:
+        WorkbenchError: an input does not exist, is compressed, or holds no tar.
+    """
+    found: list[Path] = []
+    for place in inputs:
+        if not place.exists():
+            raise WorkbenchError(f"there is no file or folder {str(place)!r}")
+        files = sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
+        packed = [p for p in files if p.name.endswith(_COMPRESSED)]
+        if packed:
+            raise WorkbenchError(
+                f"{packed[0]} is compressed ({len(packed)} such files), so its records cannot be read one by one. "
+                f"Repack: gunzip -k (or zstd -d, ...) and index the .tar"
+            )
+        tars = [p for p in files if p.suffix == ".tar"]
+        if not tars:
+            raise WorkbenchError(f"{place}: no .tar files here; found {len(files)} other files")
+        found.extend(tars)
+    return found
+
+
+def _refuse_own(output: Path) -> None:
+    manifest = output / FILE_NAME
+    if manifest.is_file() and b'"foreign": true' not in manifest.read_bytes():
+        raise WorkbenchError(
+            f"{output} is a corpus that `workbench prepare` wrote, with its index; there is nothing to index. "
+            "Choose another --output for a foreign WebDataset"
+        )
+
+
+def _guess_kind(tars: Sequence[Path]) -> str:
+    for tar in tars:
+        for _, members in records(tar):
+            names = {member.name for member in members}
+            if names & FOREIGN_IMAGES:
+                return "image-text"
+            if names & FOREIGN_TEXTS:
+                return "text"
+            if "json" in names:
+                return _kind_of_json(tar, members)
+            raise WorkbenchError(
+                f"{tar}: cannot tell the kind from the members {sorted(names)}; known are {sorted(FOREIGN_MEMBERS)}."
+                f"{_trap(names)}"
+            )
+    raise WorkbenchError(f"no records in {len(tars)} tars; the first is {tars[0]}")
+
+
+def _kind_of_json(tar: Path, members: Sequence[Member]) -> str:
+    stored = decode_foreign(_load(tar, members, {"json"}), "text")
+    keys = {*stored, *stored.get("meta", {})}
+    if "text" in keys:
+        return "text"
+    if "triples" in keys:
+        return "triples"
+    raise WorkbenchError(f"{tar}: cannot tell the kind from the json keys {sorted(keys)}; give --kind")
+
+
+def _load(tar: Path, members: Sequence[Member], wanted: set[str] | frozenset[str]) -> dict[str, bytes]:
+    loaded = {}
+    with open(tar, "rb") as file:
+        for name, offset, size in members:
+            if name in wanted:
+                file.seek(offset)
+                loaded[name] = file.read(size)
+    return loaded
+
+
+def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo:
+    index = IndexBuilder(UNITS[kind])
+    fields: Counter[str] = Counter()
+    strange: Counter[str] = Counter()
+    decoded = FOREIGN_MEMBERS - FOREIGN_IMAGES - {"regions.npz"}
+    for key, members in records(tar):
+        names = {member.name for member in members}
+        try:
+            sample = decode_foreign(_load(tar, members, decoded), kind)
+        except ValueError as error:
+            raise BadRecordError(str(tar), key, str(error)) from error
+        _complete(sample, names)
+        _require(sample, kind, tar, key, names)
+        index.add(key, members, lengths_of(sample, kind), cuts_of(sample))
+        fields.update(sample)
+        strange.update(names - FOREIGN_MEMBERS)
+    if strange:
+        logger.warning(
+            "%s: members that no field comes from: %s.%s",
+            tar,
+            ", ".join(f"{n} x {member}" for member, n in strange.items()),
+            _trap(strange),
+        )
+    stored: dict[str, Any] = {
+        "name": name,
+        "index": index_path.name,
+        "records": index.records,
+        "bytes": tar.stat().st_size,
+        "sha256": sha256_of(tar),
+        "lengths": index.totals(),
+        "fields": dict(fields),
+        "dropped": {},
+    }
+    index.write(index_path, stored)
+    return ShardInfo(**stored, index_sha256=sha256_of(index_path))
+
+
+def _complete(sample: Sample, names: set[str]) -> None:
+    """Note the fields whose members were not read."""
+    if names & FOREIGN_IMAGES:
+        sample["image"] = b""
+    if "regions.npz" in names:
+        sample["regions"] = {}
+
+
+def _require(sample: Sample, kind: str, tar: Path, key: str, names: set[str]) -> None:
+    needed = {"text": "text", "image-text": "image", "triples": "triples"}[kind]
+    if needed not in sample:
+        raise BadRecordError(
+            str(tar), key, f"a record of kind {kind} without {needed}", f"members {sorted(names)}{_trap(names)}"
+        )
+
+
+def _trap(names: Mapping[str, int] | set[str]) -> str:
+    """The hint for members such as `input.jpg`: the file was called `x.input.jpg`; the key ends at the first dot."""
+    dotted = [n for n in names if "." in n and n.rsplit(".", 1)[1] in FOREIGN_MEMBERS and n != "regions.npz"]
+    if not dotted:
+        return ""
+    return (
+        f" The member {sorted(dotted)[0]!r} comes from a file name with two dots: WebDataset ends the key at the first "
+        "dot, so that x.input.jpg is key x with member input.jpg, and no reader finds an image there. Rename the files"
+    )

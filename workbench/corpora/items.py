@@ -1,0 +1,89 @@
+"""Items, the unit of order: a record, a window of its text, or one element of one of its lists."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.record import UNITS, Sample, take
+from workbench.errors import WorkbenchError
+
+OPEN_TABLES = 256
+
+
+class Span(NamedTuple):
+    """Where an item lies: `start` and `end` count elements of the unit; both are -1 where the item is the record."""
+
+    record: int
+    start: int
+    end: int
+
+
+class Items:
+    """The items of a corpus for a unit and a window width.
+
+    Args:
+        corpus: the corpus.
+        unit: None (an item is a record), `text`, or a list field of the corpus's kind.
+        window: width of the windows in characters; needed for `text` and only there. Without it a text is one item.
+
+    `counts` [shards] is the number of items of each shard.
+
+    Raises:
+        WorkbenchError: the corpus has no such unit, or no items.
+    """
+
+    def __init__(self, corpus: Corpus, unit: str | None = None, window: int | None = None) -> None:
+        if unit is not None and unit not in UNITS[corpus.kind]:
+            raise WorkbenchError(
+                f"corpus {corpus.name!r} is of kind {corpus.kind}, which is not cut by {unit!r}; "
+                f"allowed: {', '.join(UNITS[corpus.kind])}. Does the task's builder fit this corpus?"
+            )
+        if window is not None and window < 1:
+            raise WorkbenchError(f"a window has at least 1 character; found {window}")
+        self.corpus = corpus
+        self.unit = None if unit == "text" and window is None else unit
+        self.window = window
+        self._table = lru_cache(OPEN_TABLES)(self._load)
+        self.counts = np.array([self._count(shard) for shard in range(len(corpus.shards))], np.int64)
+        if not self.counts.sum():
+            what = f"no {unit} in its {corpus.records} records" if unit else "no records"
+            raise WorkbenchError(f"corpus {corpus.name!r} ({corpus.place}) is empty: {what}")
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def span(self, shard: int, item: int) -> Span:
+        """Where an item of a shard lies."""
+        if self.unit is None:
+            return Span(item, -1, -1)
+        record, start, end = self._table(shard)
+        return Span(int(record[item]), int(start[item]), int(end[item]))
+
+    def read(self, shard: int, item: int) -> Sample:
+        """The sample of an item."""
+        if self.unit is None:
+            return self.corpus.read(shard, item)
+        record, start, end = self.span(shard, item)
+        return take(self.corpus.read(shard, record), self.unit, start, end)
+
+    def _count(self, shard: int) -> int:
+        info = self.corpus.shards[shard]
+        if self.unit is None:
+            return info.records
+        return len(self._table(shard)[0]) if self.unit == "text" else info.lengths.get(self.unit, 0)
+
+    def _load(self, shard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        assert self.unit is not None
+        return self.corpus.index(shard).items(self.unit, self.window)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {k: v for k, v in self.__dict__.items() if k != "_table"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._table = lru_cache(OPEN_TABLES)(self._load)

@@ -1,0 +1,243 @@
+"""A record: the members of a shard that share a key, and the sample they stand for.
+
+Member `json` holds everything but images and arrays; the image is member `jpg` or `png`; region arrays are member
+`regions.npz`, read without pickle. The schema is the table under "Samples" in docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workbench.corpora.cuts import cut_points
+from workbench.errors import WorkbenchError, unknown
+from workbench.sequences import Sample
+
+FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "text": {"text": str, "spans": list},
+    "image-text": {"image": bytes, "captions": list, "caption_spans": list, "questions": list, "regions": dict},
+    "triples": {"id": str, "label": str, "aliases": list, "description": str, "types": list, "triples": list},
+}
+COMMON: dict[str, type | tuple[type, ...]] = {"labels": dict, "meta": dict}
+REQUIRED = {"text": ("text",), "image-text": ("image",), "triples": ("id", "triples")}
+UNITS = {"text": ("text",), "image-text": ("captions", "questions"), "triples": ("triples",)}
+READING = ("key", "corpus", "draw")
+"""Fields that the reader adds; they are not stored."""
+
+
+class BadRecordError(WorkbenchError):
+    """A record that cannot be read. `reason` is short and the same for equal causes, so that it can be counted."""
+
+    def __init__(self, shard: str, key: str, reason: str, detail: str = "") -> None:
+        super().__init__(f"shard {shard}, key {key!r}: {reason}{f' ({detail})' if detail else ''}")
+        self.shard, self.key, self.reason, self.detail = shard, key, reason, detail
+
+    def __reduce__(self) -> tuple[type[BadRecordError], tuple[str, str, str, str]]:
+        return BadRecordError, (self.shard, self.key, self.reason, self.detail)
+
+
+class Encoded(NamedTuple):
+    """What a shard stores of a sample: members, length per unit, stored cut points of the text."""
+
+    members: dict[str, bytes]
+    lengths: dict[str, int]
+    cuts: list[int] | None
+
+
+def encode(sample: Sample, kind: str) -> Encoded:
+    """The record of a sample. `key`, `corpus` and `draw` are not stored.
+
+    Raises:
+        WorkbenchError: a field is missing, unknown or of the wrong type; a span lies outside its text; the image is
+            neither JPEG nor PNG; a value is not JSON. Nothing is repaired silently.
+    """
+    _check_fields(sample, kind)
+    members: dict[str, bytes] = {}
+    plain = {k: v for k, v in sample.items() if k not in (*READING, "image", "regions")}
+    for captions, spans in _linked_texts(sample):
+        check_spans(captions, spans)
+    try:
+        members["json"] = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        raise WorkbenchError(f"the sample cannot be stored as UTF-8 JSON: {error}") from error
+    if "image" in sample:
+        members[image_kind(sample["image"])] = sample["image"]
+    if "regions" in sample:
+        members["regions.npz"] = _pack_arrays(sample["regions"])
+    return Encoded(members, lengths_of(sample, kind), cuts_of(sample))
+
+
+def lengths_of(sample: Sample, kind: str) -> dict[str, int]:
+    """Length per unit: characters of the text, elements of a list."""
+    return {unit: len(sample.get(unit) or ()) for unit in UNITS[kind]}
+
+
+def cuts_of(sample: Sample) -> list[int] | None:
+    """Stored cut points of the sample's text; None where it has no text."""
+    return cut_points(sample["text"], sample.get("spans", ())) if "text" in sample else None
+
+
+def decode(members: Mapping[str, bytes]) -> Sample:
+    """The sample of a record written by `encode`.
+
+    Raises:
+        ValueError: a member is damaged; the message names it.
+    """
+    sample = _object(members["json"]) if "json" in members else {}
+    for name, value in members.items():
+        if name in ("jpg", "png"):
+            sample["image"] = value
+        elif name == "regions.npz":
+            sample["regions"] = _unpack_arrays(value)
+    return sample
+
+
+def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
+    """The sample of a record of somebody else's WebDataset.
+
+    `txt` is the text, or the caption of an image; `json` fields that the schema knows are taken, the rest goes to
+    `meta`; `cls` becomes `labels["cls"]`; image members become `image`. Other members are left out.
+
+    Raises:
+        ValueError: a member is damaged; the message names it.
+    """
+    stored = _object(members["json"]) if "json" in members else {}
+    known = {**FIELDS[kind], **COMMON}
+    sample: Sample = {f: v for f, v in stored.items() if f in known and isinstance(v, known[f])}
+    rest = {f: v for f, v in stored.items() if f not in sample}
+    if kind == "image-text" and "captions" not in sample and isinstance(stored.get("caption"), str):
+        sample["captions"] = [stored["caption"]]
+    for name, value in members.items():
+        if name in FOREIGN_IMAGES:
+            sample["image"] = value
+        elif name in FOREIGN_TEXTS:
+            text = _text(name, value)
+            sample.update({"captions": [text.strip()]} if kind == "image-text" else {"text": text})
+        elif name == "cls":
+            sample["labels"] = {**sample.get("labels", {}), "cls": _integer(name, value)}
+        elif name == "regions.npz":
+            sample["regions"] = _unpack_arrays(value)
+    if rest:
+        sample["meta"] = {**sample.get("meta", {}), **rest}
+    return sample
+
+
+FOREIGN_IMAGES = frozenset({"jpg", "jpeg", "png", "webp"})
+FOREIGN_TEXTS = frozenset({"txt", "text"})
+FOREIGN_MEMBERS = FOREIGN_IMAGES | FOREIGN_TEXTS | {"json", "cls", "regions.npz"}
+
+
+def take(sample: Sample, unit: str, start: int, end: int) -> Sample:
+    """The part [start, end) of a sample: characters of its text with the spans inside, or elements of a list."""
+    part = dict(sample)
+    part[unit] = sample[unit][start:end]
+    if unit == "text" and "spans" in sample:
+        part["spans"] = [[s[0] - start, s[1] - start, *s[2:]] for s in sample["spans"] if s[0] >= start and s[1] <= end]
+    if unit == "captions" and "caption_spans" in sample:
+        part["caption_spans"] = sample["caption_spans"][start:end]
+    return part
+
+
+def check_spans(text: str, spans: Sequence[Sequence[Any]]) -> None:
+    """Raises WorkbenchError where a span is not [start, end, entity id, score] inside the text, or out of order."""
+    previous = (0, 0)
+    for span in spans:
+        if len(span) != 4 or not isinstance(span[0], int) or not isinstance(span[1], int):
+            raise WorkbenchError(f"span {list(span)!r} is not [start, end, entity id, score]")
+        start, end = span[0], span[1]
+        if not 0 <= start < end <= len(text):
+            raise WorkbenchError(
+                f"span [{start}, {end}) of entity {span[2]!r} lies outside its text of {len(text)} characters; "
+                "spans are half-open and count characters (not bytes) of the stored text"
+            )
+        if (start, end) < previous:
+            raise WorkbenchError(f"span [{start}, {end}) comes after [{previous[0]}, {previous[1]}); sort the spans")
+        previous = (start, end)
+
+
+def image_kind(data: bytes) -> str:
+    """`jpg` or `png`, read off the first bytes."""
+    if data.startswith(b"\xff\xd8\xff"):
+        return "jpg"
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    raise WorkbenchError(
+        f"the image starts with {bytes(data[:12])!r}: neither JPEG nor PNG; convert it, or look whether the "
+        "download saved an error page"
+    )
+
+
+def _check_fields(sample: Sample, kind: str) -> None:
+    if kind not in FIELDS:
+        raise unknown("kind of corpus", kind, FIELDS)
+    known = {**FIELDS[kind], **COMMON}
+    for name, value in sample.items():
+        if name in READING:
+            continue
+        if name not in known:
+            raise unknown("field", name, known, f"a sample of kind {kind} (anything else belongs into 'meta')")
+        if not isinstance(value, known[name]):
+            raise WorkbenchError(f"field {name!r} is of type {type(value).__name__}; the schema says {known[name]}")
+    missing = [name for name in REQUIRED[kind] if name not in sample]
+    if missing:
+        raise WorkbenchError(f"a sample of kind {kind} lacks {', '.join(missing)}; found {sorted(sample)}")
+
+
+def _linked_texts(sample: Sample) -> list[tuple[str, list[Any]]]:
+    if "spans" in sample:
+        return [(sample["text"], sample["spans"])]
+    if "caption_spans" not in sample:
+        return []
+    captions, linked = sample.get("captions", []), sample["caption_spans"]
+    if len(captions) != len(linked):
+        raise WorkbenchError(f"{len(linked)} lists in caption_spans for {len(captions)} captions; give one for each")
+    return list(zip(captions, linked, strict=True))
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"member json is not UTF-8: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"member json is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"member json holds a {type(value).__name__}, not an object")
+    return value
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"member {name} is not UTF-8: {error}") from error
+
+
+def _integer(name: str, data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError as error:
+        raise ValueError(f"member {name} is not an integer: {error}") from error
+
+
+def _pack_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
+    unpicklable = [name for name, value in arrays.items() if np.asarray(value).dtype.hasobject]
+    if unpicklable:
+        raise WorkbenchError(f"regions {', '.join(unpicklable)} hold Python objects; store numbers or fixed strings")
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: np.asarray(value) for name, value in arrays.items()})  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _unpack_arrays(data: bytes) -> dict[str, np.ndarray]:
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(f"member regions.npz is damaged: {error}") from error
+    return {n: a.astype(np.float32) if a.dtype.kind == "f" else a for n, a in arrays.items()}
