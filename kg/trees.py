@@ -29,6 +29,7 @@ import numpy as np
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences import Fields, Sequence, Span
+from workbench.text.tokenizer import Tokenizer
 
 CACHED_MENTIONS = 1 << 16
 
@@ -126,7 +127,7 @@ class SentenceTree:
 
     A tree longer than `max_length` loses whole branches from the last mention on, never a token of the sentence
     (`overflow="branches"`); `overflow="cut"` is the release's rule, which cuts the tree and with it the sentence's
-    tail. `dropped` counts by reason what did not fit.
+    tail. `take_dropped` says by reason what did not fit.
 
     `visible_matrix: false` keeps tokens and soft positions and lets everybody see everybody (the release's
     `--no_vm`). `control` is the recipe's: `no-kg` injects nothing, `shuffled-kg` draws from `graph.shuffled(seed)`.
@@ -135,7 +136,7 @@ class SentenceTree:
     def __init__(
         self,
         graph: str | Graph,
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         max_length: int,
         max_triples: int = 2,
         use_predicate: bool = True,
@@ -162,6 +163,11 @@ class SentenceTree:
         """The sequences with their branches; nothing here is drawn."""
         return sequences if self.graph is None else [self._grown(sequence) for sequence in sequences]
 
+    def take_dropped(self) -> dict[str, int]:
+        """What was left out since the last call, by reason."""
+        dropped, self.dropped = dict(self.dropped), Counter()
+        return dropped
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_branches"}
 
@@ -178,7 +184,7 @@ class SentenceTree:
             spelt[f"{self.graph.label(relation)} {tail_text}" if self.use_predicate else tail_text] = None
             if len(spelt) == self.max_triples:
                 break
-        return tuple(tuple(self.tokenizer.encode(text)) for text in spelt)
+        return tuple(tuple(encoded.ids.tolist()) for encoded in self.tokenizer.encode_batch(list(spelt)))
 
     def _grown(self, sequence: Sequence) -> Sequence:
         text = sequence.streams["text"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,6 +33,9 @@ class Words:
 
     def encode(self, text: str) -> list[int]:
         return [self.vocabulary.setdefault(word, 100 + len(self.vocabulary)) for word in text.split()]
+
+    def encode_batch(self, texts: list[str]) -> list[SimpleNamespace]:
+        return [SimpleNamespace(ids=np.array(self.encode(text))) for text in texts]
 
 
 class Graph:

@@ -1,0 +1,133 @@
+"""Denoising entity auto-encoder (dEA): which entity does this token mean?
+
+Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities", ACL 2019 (arXiv 1905.07129),
+section 3.4, as released. Of the entities of the micro-batch, 5 % are replaced by another of its entities, 15 % are
+removed, 80 % stay. At every token that had an entity,
+
+    p(e_j | w) = exp(transform(w) . e_j) / sum over the candidates k of exp(transform(w) . e_k)
+    transform(w) = norm(gelu(W w + b))      of the entities' width
+
+The candidates are the distinct entities of the micro-batch before the noise, with "none" (the zero vector, logit 0)
+in front. The replacement is drawn from the candidates but "none", so it may be the entity itself, as released.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workbench.batch import Batch, Targets
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.models.blocks import make_norm
+from workbench.models.network import Network
+from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.sequences import Rows, Sequence
+
+NONE = 0
+
+
+class Source(Protocol):
+    """Where random numbers come from; a numpy Generator is one."""
+
+    def random(self) -> float:
+        """A number from [0, 1)."""
+
+    def integers(self, low: int, high: int) -> int:
+        """A whole number from [low, high)."""
+
+
+def noise(labels: np.ndarray, candidates: np.ndarray, replaced: float, removed: float, source: Source) -> np.ndarray:
+    """Noisy entities [entities] for the labels [entities] (places in `candidates`): table rows, `NONE` where removed.
+
+    Per entity one `random`, and one `integers(1, candidates)` where it is replaced.
+    """
+    noisy = candidates[labels]
+    for i in range(len(labels)):
+        u = source.random()
+        if u < replaced:
+            noisy[i] = candidates[source.integers(1, len(candidates))]
+        elif u < replaced + removed:
+            noisy[i] = NONE
+    return noisy
+
+
+class Dea(Objective):
+    """Entity prediction over the entities of the micro-batch.
+
+    Args:
+        replaced: share of the entities that another one of the micro-batch replaces.
+        removed: share of the entities whose row is taken out.
+        stream: the stream of the entities.
+    """
+
+    def __init__(self, replaced: float = 0.05, removed: float = 0.15, stream: str = "entity") -> None:
+        if min(replaced, removed) < 0 or replaced + removed > 1:
+            raise WorkbenchError(
+                f"dea: replaced = {replaced}, removed = {removed}; allowed: shares that together are at most 1"
+            )
+        self.replaced = replaced
+        self.removed = removed
+        self.stream = stream
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Noise the entity rows; targets `rows` (text) and `labels` per sequence, `candidates` for the batch."""
+        streams = [s.streams[self.stream]["entity_ids"] for s in sequences if self.stream in s.streams]
+        candidates = np.unique(np.concatenate([np.array([NONE], np.int64), *streams]))
+        for sequence in sequences:
+            if self.stream in sequence.streams:
+                self._corrupt(sequence, candidates, draws)
+        return {"candidates": candidates}
+
+    def _corrupt(self, sequence: Sequence, candidates: np.ndarray, draws: Draws) -> None:
+        entity = sequence.streams[self.stream]
+        linked = entity["entity_ids"] != NONE
+        labels = np.searchsorted(candidates, entity["entity_ids"][linked])
+        sequence.targets[self.name] = {"rows": Rows("text", entity["token"][linked]), "labels": labels}
+        noisy = entity["entity_ids"].copy()
+        noisy[linked] = noise(labels, candidates, self.replaced, self.removed, draws.of(sequence.draw))
+        kept = ~linked | (noisy != NONE)
+        sequence.streams[self.stream] = {
+            name: (noisy if name == "entity_ids" else value)[kept] for name, value in entity.items()
+        }
+
+    def head(self, network: Network) -> Head:
+        """Predicts from the text's states, in the width of the entity stream's embedding.
+
+        Raises:
+            WorkbenchError: the network has no such stream.
+        """
+        if self.stream not in network.sizes:
+            raise WorkbenchError(
+                f"objective {self.name!r} needs a stream {self.stream!r} in the model; found {', '.join(network.sizes)}"
+            )
+        return DeaHead(network.sizes["text"], network.sizes[self.stream], self.stream)
+
+
+class DeaHead(Head):
+    """Cross-entropy of transform(token) . candidate over the candidates."""
+
+    def __init__(self, hidden_size: int, entity_size: int, stream: str = "entity", norm_eps: float = 1e-12) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden_size, entity_size)
+        self.norm = make_norm("layer", entity_size, norm_eps)
+        self.stream = stream
+
+    def logits(self, rows: Tensor, candidates: Tensor) -> Tensor:
+        """Text rows [tokens, hidden_size], candidate vectors [candidates, entity_size] -> [tokens, candidates]."""
+        return self.norm(F.gelu(self.dense(rows))) @ candidates.T
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        """Sum over all tokens that had an entity; metric `accuracy`."""
+        candidates = network.embeddings[self.stream]({"entity_ids": targets["candidates"]})
+        rows, labels = targets.get("rows"), targets.get("labels")
+        if rows is None or labels is None:
+            rows = labels = torch.zeros(0, dtype=torch.long, device=candidates.device)
+        logits = self.logits(states["text"][rows], candidates.to(states["text"].dtype)).float()
+        loss = F.cross_entropy(logits, labels, reduction="sum")
+        correct = (logits.argmax(-1) == labels).sum()
+        return LossOutput(loss, {"accuracy": (correct, float(len(labels)))})
