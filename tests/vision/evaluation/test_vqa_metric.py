@@ -1,0 +1,163 @@
+"""VQA accuracy against the numbers of the official script, and the answer vocabulary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vision.evaluation.answers import AnswerVocabulary
+from vision.evaluation.vqa_metric import (
+    accuracy,
+    contractions,
+    evaluate_vqa,
+    major_answer,
+    majority_baseline,
+    match_score,
+    normalise,
+)
+from workbench.errors import WorkbenchError
+
+
+@pytest.fixture(scope="module")
+def golden(shared: Path) -> Path:
+    return shared / "golden" / "vqa_metric"
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def predictions(path: Path) -> dict[int, str]:
+    return {r["question_id"]: r["answer"] for r in read(path)}
+
+
+@pytest.mark.parametrize("name", ["mixed", "canonical", "surface_noise", "always_yes"])
+def test_official_numbers(golden: Path, name: str) -> None:
+    questions = read(golden / "annotations.json")["annotations"]
+    expected = read(golden / f"expected_{name}.json")
+    result = evaluate_vqa(predictions(golden / f"results_{name}.json"), questions)
+    assert result.variant == "official_2015"
+    assert round(result.overall, 10) == pytest.approx(expected["overall_10_decimals"], abs=1e-9)
+    assert {k: round(v, 2) for k, v in result.per_question_type.items()} == expected["perQuestionType"]
+    assert {k: round(v, 2) for k, v in result.per_answer_type.items()} == expected["perAnswerType"]
+    for question, numbers in expected["perQuestion"].items():
+        found = 100 * result.accuracies[int(question)]
+        assert found == pytest.approx(numbers["accuracy_10_decimals"], abs=1e-8), question
+
+
+def test_entries_without_ids_follow_the_script(golden: Path) -> None:
+    folder = golden / "no_answer_id"
+    questions = read(folder / "annotations.json")["annotations"]
+    expected = read(folder / "expected.json")
+    result = evaluate_vqa(predictions(folder / "results.json"), questions)
+    assert round(result.overall, 2) == expected["overall"]
+    assert {str(q): round(100 * a, 2) for q, a in result.accuracies.items()} == expected["perQuestion"]
+
+
+def test_plain_strings_equal_entries_with_ids(golden: Path) -> None:
+    questions = read(golden / "annotations.json")["annotations"]
+    plain = [{**q, "answers": [a["answer"] for a in q["answers"]]} for q in questions]
+    given = predictions(golden / "results_mixed.json")
+    assert evaluate_vqa(given, plain).accuracies == evaluate_vqa(given, questions).accuracies
+
+
+def test_official_normal_forms(golden: Path) -> None:
+    for case in read(golden / "normalisation.json"):
+        assert normalise(case["input"]) == case["output"], case
+    for line in (golden / "words.tsv").read_text(encoding="utf-8").splitlines()[1:]:
+        word, output = line.split("\t")
+        assert normalise(word) == output, word
+
+
+def test_identical_answers_are_not_normalised_unless_asked() -> None:
+    assert accuracy("Yes", ["yes"] * 10) == 0
+    assert accuracy("Yes", ["yes"] * 10, "always_normalise") == 1
+    assert accuracy("Yes", ["yes"] * 9 + ["no"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("matches", "expected"), [(0, 0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1), (10, 1)])
+def test_closed_form(matches: int, expected: float) -> None:
+    answers = ["cat"] * matches + [f"dog{i}" for i in range(10 - matches)]
+    assert match_score(matches, 10) == pytest.approx(expected)
+    assert accuracy("cat", answers) == pytest.approx(expected)
+
+
+def test_sets_with_one_answer_say_so() -> None:
+    questions = [
+        {"question_id": 1, "answers": ["two"], "question_type": "count"},
+        {"question_id": 2, "answers": ["red"], "question_type": "colour"},
+    ]
+    result = evaluate_vqa({1: "2", 2: "blue"}, questions)
+    assert (result.variant, result.overall) == ("single_answer", 50)
+    assert result.numbers() == {
+        "accuracy": 50,
+        "accuracy/question_type/colour": 0,
+        "accuracy/question_type/count": 100,
+    }
+    with pytest.raises(WorkbenchError, match="single_answer"):
+        evaluate_vqa({1: "2", 2: "blue"}, questions, "official_2015")
+
+
+def test_wrong_inputs_are_named() -> None:
+    question = {"question_id": 7, "answers": ["a", "b"]}
+    with pytest.raises(WorkbenchError, match="1 questions without a prediction"):
+        evaluate_vqa({}, [question])
+    with pytest.raises(WorkbenchError, match="1 predictions without a question"):
+        evaluate_vqa({7: "a", 8: "b"}, [question])
+    with pytest.raises(WorkbenchError, match="Did you mean 'official_2015'"):
+        evaluate_vqa({7: "a"}, [question], "official")
+    with pytest.raises(WorkbenchError, match="question 7 has no answers"):
+        evaluate_vqa({7: "a"}, [{"question_id": 7, "answers": []}])
+    with pytest.raises(WorkbenchError, match="no questions"):
+        evaluate_vqa({}, [])
+
+
+def test_the_table_has_no_word_that_the_script_leaves_alone() -> None:
+    assert not {"its", "hell", "ill", "were", "shell", "well", "id", "shes", "lets"} & contractions().keys()
+
+
+def test_majority_answer() -> None:
+    train = [{"answers": ["yes"], "question_type": "is"}] * 3 + [{"answers": ["red"], "question_type": "what"}] * 2
+    asked = [{"question_id": n, "question_type": t} for n, t in enumerate(["is", "what", "how"])]
+    assert majority_baseline(train, asked) == {0: "yes", 1: "yes", 2: "yes"}
+    assert majority_baseline(train, asked, by="question_type") == {0: "yes", 1: "red", 2: "yes"}
+
+
+def test_major_answer_prefers_the_given_one() -> None:
+    assert major_answer({"answer": "The Cat.", "answers": ["dog"] * 10}) == "cat"
+    assert major_answer({"answers": ["Dog", "dog", "Dog"]}) == "dog"
+
+
+def test_vocabulary_and_soft_labels(tmp_path: Path) -> None:
+    questions = [{"answers": ["Two"] * 3 + ["2"] * 2 + ["four"] * 2 + ["a lot"] * 3, "answer": "2"}] * 4
+    questions += [{"answers": ["red"] * 10}] * 5 + [{"answers": ["4"] * 10}] * 2
+    vocabulary = AnswerVocabulary.build(questions, min_count=2)
+    assert vocabulary.answers == ("red", "2", "4")
+    classes, scores = vocabulary.labels(questions[0]["answers"])
+    assert classes.tolist() == [1, 2]
+    assert scores.tolist() == pytest.approx([1.0, 0.6])
+    assert vocabulary.targets(questions[0]["answers"]).tolist() == pytest.approx([0, 1, 0.6])
+    assert vocabulary.labels(["blue"])[0].size == 0
+    assert vocabulary.ceiling([*questions[:1], {"answers": ["blue"]}]) == pytest.approx(50)
+    vocabulary.save(tmp_path / "answers.json")
+    assert AnswerVocabulary.load(tmp_path / "answers.json") == vocabulary
+    (tmp_path / "twice.json").write_text('["a", "a"]')
+    with pytest.raises(WorkbenchError, match="occurs twice"):
+        AnswerVocabulary.load(tmp_path / "twice.json")
+    with pytest.raises(WorkbenchError, match="lower min_count"):
+        AnswerVocabulary.build(questions, min_count=99)
+
+
+@pytest.mark.data
+def test_soft_labels_equal_the_accuracy_of_answering_so(shared: Path) -> None:
+    """On real questions: where the annotators disagree, the label of an answer is its official accuracy."""
+    lines = (shared / "data" / "vqa_v2" / "questions_dev.jsonl").read_text(encoding="utf-8").splitlines()
+    questions = [json.loads(line) for line in lines]
+    vocabulary = AnswerVocabulary.build(questions, min_count=1)
+    for question in questions:
+        for row, score in zip(*vocabulary.labels(question["answers"]), strict=True):
+            found = accuracy(vocabulary.answers[row], question["answers"], "always_normalise")
+            assert found == pytest.approx(score, abs=1e-6)

@@ -1,0 +1,1 @@
+"""Evaluation of vision-language models: visual question answering and image-text retrieval."""

@@ -1,0 +1,201 @@
+"""Image-text retrieval: R@K, median and mean rank, both ways (the definitions of UNITER, ViLT, ViLBERT).
+
+Image retrieval asks once per text: the rank of its image. Text retrieval asks once per image: the best rank among
+all its texts; an image's other texts do not compete with each other. Scores come in blocks, so that the matrix
+[texts, images] never has to exist: as a matrix (`MatrixScores`) or as two sets of embeddings (`DualScores`).
+
+Ties: a competitor with the very score of the right answer counts half a place (`realistic`, the mean of the best
+and the worst order, pykeen's word) or a whole one (`pessimistic`). A model that scores everything alike so gets
+chance or nothing, never 100 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError, unknown
+
+TIES = ("realistic", "pessimistic")
+RECALLS = (1, 5, 10)
+
+
+class Scores(Protocol):
+    """Scores of texts with images, higher is better, by block."""
+
+    texts: int
+    images: int
+
+    def block(self, texts: slice, images: slice) -> Tensor:
+        """[len(texts), len(images)]."""
+
+
+@dataclass
+class MatrixScores:
+    """A full matrix [texts, images], for example of matching scores."""
+
+    matrix: Tensor
+
+    def __post_init__(self) -> None:
+        self.texts, self.images = self.matrix.shape
+
+    def block(self, texts: slice, images: slice) -> Tensor:
+        return self.matrix[texts, images]
+
+
+@dataclass
+class DualScores:
+    """Dot products of embeddings: `text` [texts, d], `image` [images, d] (normalise them for cosines)."""
+
+    text: Tensor
+    image: Tensor
+
+    def __post_init__(self) -> None:
+        self.texts, self.images = len(self.text), len(self.image)
+
+    def block(self, texts: slice, images: slice) -> Tensor:
+        return self.text[texts].float() @ self.image[images].float().T
+
+
+def retrieval_metrics(
+    scores: Scores,
+    owner: np.ndarray | Tensor,
+    *,
+    ties: str = "realistic",
+    chunk: int = 1024,
+    text_scores: Scores | None = None,
+) -> dict[str, float]:
+    """`image_retrieval/...` and `text_retrieval/...`: r1, r5, r10 (0..1), median_rank, mean_rank; r_mean of the six.
+
+    Args:
+        owner: [texts] the image (column) each text belongs to.
+        chunk: rows scored at once; memory is chunk x max(texts, images) floats.
+        text_scores: other scores for text retrieval, where re-ranking makes the two directions differ.
+
+    Raises:
+        WorkbenchError: shapes that do not fit, an owner out of range, an image without text, a NaN score.
+    """
+    belongs = _owner(owner, scores)
+    image_ranks = rank_images(scores, belongs, ties=ties, chunk=chunk)
+    text_ranks = rank_texts(text_scores or scores, belongs, ties=ties, chunk=chunk)
+    numbers = _summary("image_retrieval", image_ranks) | _summary("text_retrieval", text_ranks)
+    recalls = [value for name, value in numbers.items() if name.rpartition("/")[2] in {f"r{k}" for k in RECALLS}]
+    return numbers | {"r_mean": float(np.mean(recalls))}
+
+
+def rank_images(
+    scores: Scores, owner: np.ndarray | Tensor, *, ties: str = "realistic", chunk: int = 1024
+) -> np.ndarray:
+    """Rank (from 1) of each text's image: [texts] float64."""
+    belongs = _owner(owner, scores)
+    found = []
+    for start in range(0, scores.texts, chunk):
+        block = _checked(scores.block(slice(start, start + chunk), slice(0, scores.images)))
+        mine = belongs[start : start + chunk].to(block.device)
+        right = block.gather(1, mine[:, None])
+        equal = (block == right).sum(1) - 1
+        found.append(_ranks((block > right).sum(1), equal, ties))
+    return np.concatenate(found)
+
+
+def rank_texts(scores: Scores, owner: np.ndarray | Tensor, *, ties: str = "realistic", chunk: int = 1024) -> np.ndarray:
+    """Best rank (from 1) among each image's texts: [images] float64."""
+    belongs = _owner(owner, scores)
+    found = []
+    for start in range(0, scores.images, chunk):
+        block = _checked(scores.block(slice(0, scores.texts), slice(start, start + chunk))).T
+        columns = torch.arange(start, start + len(block), device=block.device)
+        own = belongs.to(block.device)[None, :] == columns[:, None]
+        best = block.masked_fill(~own, -math.inf).amax(1, keepdim=True)
+        greater = ((block > best) & ~own).sum(1)
+        found.append(_ranks(greater, ((block == best) & ~own).sum(1), ties))
+    return np.concatenate(found)
+
+
+def rerank(
+    scores: Scores, match: Callable[[np.ndarray, np.ndarray], Tensor | np.ndarray], k: int, *, by: str, chunk: int = 256
+) -> MatrixScores:
+    """First-stage scores with the top `k` of each query in the order of `match`, above all others.
+
+    Args:
+        match: (text rows [n], image columns [n]) -> matching scores [n].
+        by: `text` re-ranks the images of each text (image retrieval), `image` the texts of each image.
+
+    Raises:
+        WorkbenchError: `by` is unknown, or `match` gave another number of scores.
+    """
+    if by not in ("text", "image"):
+        raise unknown("side to re-rank by", by, ("text", "image"))
+    queries, others = (scores.texts, scores.images) if by == "text" else (scores.images, scores.texts)
+    everything = slice(0, others)
+    result = torch.empty(queries, others, dtype=torch.float64)
+    for start in range(0, queries, chunk):
+        part = slice(start, min(start + chunk, queries))
+        block = _checked(scores.block(part, everything) if by == "text" else scores.block(everything, part).T)
+        block = block.detach().to("cpu", torch.float64)
+        top = block.topk(min(k, others), dim=1).indices
+        query = (torch.arange(len(block)) + start)[:, None].expand_as(top).reshape(-1).numpy()
+        other = top.reshape(-1).numpy()
+        matched = torch.as_tensor(match(query, other) if by == "text" else match(other, query), dtype=torch.float64)
+        if matched.shape != (top.numel(),):
+            raise WorkbenchError(f"match gave scores of shape {tuple(matched.shape)} for {top.numel()} pairs")
+        # Places instead of values: whatever the two scales are, no sum can lose a difference to rounding.
+        places = torch.unique(_checked(matched.cpu()), sorted=True, return_inverse=True)[1].reshape(top.shape)
+        lower = torch.unique(block, sorted=True, return_inverse=True)[1] - block.numel()
+        result[part] = lower.double().scatter(1, top, places.double() + 1)
+    return MatrixScores(result if by == "text" else result.T)
+
+
+def chance(owner: np.ndarray | Tensor, images: int) -> dict[str, float]:
+    """The recalls of a random order, under the same names as `retrieval_metrics`."""
+    belongs = np.asarray(owner)
+    own = np.bincount(belongs, minlength=images)
+    numbers = {}
+    for k in RECALLS:
+        numbers[f"image_retrieval/r{k}"] = min(1.0, k / images)
+    for k in RECALLS:
+        misses = [math.comb(len(belongs) - int(n), k) / math.comb(len(belongs), k) for n in own if len(belongs) >= k]
+        numbers[f"text_retrieval/r{k}"] = 1 - float(np.mean(misses)) if misses else 1.0
+    return numbers | {"r_mean": float(np.mean(list(numbers.values())))}
+
+
+def _summary(name: str, ranks: np.ndarray) -> dict[str, float]:
+    recalls = {f"{name}/r{k}": float(np.mean(ranks <= k)) for k in RECALLS}
+    return recalls | {f"{name}/median_rank": float(np.median(ranks)), f"{name}/mean_rank": float(ranks.mean())}
+
+
+def _ranks(greater: Tensor, equal: Tensor, ties: str) -> np.ndarray:
+    if ties not in TIES:
+        raise unknown("rule for ties", ties, TIES)
+    share = 0.5 if ties == "realistic" else 1.0
+    return (1 + greater.double() + share * equal.double()).cpu().numpy()
+
+
+def _checked(block: Tensor) -> Tensor:
+    if torch.isnan(block).any():
+        raise WorkbenchError("a retrieval score is NaN: ranks would be meaningless; look at the model's embeddings")
+    return block
+
+
+def _owner(owner: np.ndarray | Tensor, scores: Scores) -> Tensor:
+    belongs = torch.as_tensor(owner, dtype=torch.int64)
+    if belongs.shape != (scores.texts,):
+        raise WorkbenchError(
+            f"owner has shape {tuple(belongs.shape)}, but there are {scores.texts} texts: it gives each text's image"
+        )
+    if scores.texts == 0 or scores.images == 0:
+        raise WorkbenchError(f"retrieval needs texts and images; found {scores.texts} and {scores.images}")
+    low, high = int(belongs.min()), int(belongs.max())
+    if low < 0 or high >= scores.images:
+        raise WorkbenchError(f"owner ranges from {low} to {high}, but there are {scores.images} images (from 0)")
+    bare = torch.bincount(belongs, minlength=scores.images) == 0
+    if bare.any():
+        first = int(bare.nonzero()[0])
+        raise WorkbenchError(f"{int(bare.sum())} images have no text (the first is image {first}); leave them out")
+    return belongs
