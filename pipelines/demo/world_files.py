@@ -14,15 +14,14 @@ Everything is keyed by the seed, so the files are the same on every machine.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pipelines.demo.files import write_jsonl, write_text, write_tsv
 from pipelines.demo.sentences import Passage, choose, fill, rounded, templates
 from pipelines.demo.world import RELATIONS, Entity, World, build_world, plain
 from workbench.keyed import generator
@@ -46,18 +45,18 @@ def write_world(folder: Path, seed: int = 0, world: World | None = None) -> dict
     held_out = held_out_cities(world, seed)
     typing_triples = [t for t in world.triples if t[1] not in STATES_TYPE]
     counts = {
-        "triples.tsv": _write_tsv(folder / "triples.tsv", world.triples),
-        "triples_typing.tsv": _write_tsv(folder / "triples_typing.tsv", typing_triples),
-        "entities.jsonl": _write_jsonl(folder / "entities.jsonl", map(_entity_line, world.entities.values())),
-        "relations.jsonl": _write_jsonl(
+        "triples.tsv": write_tsv(folder / "triples.tsv", world.triples),
+        "triples_typing.tsv": write_tsv(folder / "triples_typing.tsv", typing_triples),
+        "entities.jsonl": write_jsonl(folder / "entities.jsonl", map(_entity_line, world.entities.values())),
+        "relations.jsonl": write_jsonl(
             folder / "relations.jsonl", ({"id": name, "label": label} for name, label in RELATIONS.items())
         ),
-        "text.jsonl": _write_jsonl(folder / "text.jsonl", documents(world, held_out, seed)),
+        "text.jsonl": write_jsonl(folder / "text.jsonl", documents(world, held_out, seed)),
     }
     for name, lines in {**facts(world, held_out, seed), **typing_sets(world, seed)}.items():
-        counts[f"{name}.jsonl"] = _write_jsonl(folder / f"{name}.jsonl", lines)
+        counts[f"{name}.jsonl"] = write_jsonl(folder / f"{name}.jsonl", lines)
     candidates = {FACT: [{"id": c, "label": world.entities[c].label} for c in world.candidates(FACT)]}
-    _write(folder / "facts_candidates.json", json.dumps(candidates, ensure_ascii=False, indent=1))
+    write_text(folder / "facts_candidates.json", json.dumps(candidates, ensure_ascii=False, indent=1))
     return counts
 
 
@@ -211,23 +210,3 @@ def _entity_line(entity: Entity) -> dict[str, Any]:
         "types": list(entity.types),
         "kind": entity.kind,
     }
-
-
-def _write_tsv(path: Path, rows: Iterable[tuple[str, ...]]) -> int:
-    rows = list(rows)
-    with open(path.with_suffix(".tmp"), "w", encoding="utf-8", newline="") as file:
-        csv.writer(file, delimiter="\t", lineterminator="\n").writerows(rows)
-    path.with_suffix(".tmp").replace(path)
-    return len(rows)
-
-
-def _write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> int:
-    lines = [json.dumps(record, ensure_ascii=False) for record in records]
-    _write(path, "".join(line + "\n" for line in lines))
-    return len(lines)
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
