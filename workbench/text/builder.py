@@ -1,8 +1,8 @@
 """What a sequence builder is: samples of one micro-batch -> sequences.
 
-A builder never loses text silently: a window that is longer than `max_length` tokens becomes several sequences, and what
-truncation or alignment does lose is counted by reason. A sequence's draw is its sample's with the part's number, so that
-the generators of hooks differ between the parts.
+A builder never loses text silently: a window that is longer than `max_length` tokens becomes several sequences, and
+what truncation or alignment does lose is counted by reason. A sequence's draw is its sample's with the part's number,
+so that the generators of hooks differ between the parts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ class Builder:
         """The window that fills one sequence, by the given or the tokenizer's estimated characters per token."""
         ratio = self.tokenizer.characters_per_token if chars_per_token is None else chars_per_token
         if ratio <= 0:
-            raise WorkbenchError(f"chars_per_token = {ratio}; allowed: a positive number, or leave it out to estimate it")
+            raise WorkbenchError(
+                f"chars_per_token = {ratio}; allowed: a positive number, or leave it out to estimate it"
+            )
         return max(1, int(self.capacity * ratio))
 
     def spans(self, encoded: Encoded, mentions: Listing[Any]) -> list[Span]:
@@ -84,14 +86,11 @@ class Builder:
         return aligned.spans
 
     def kept(self, spans: list[Span], row: int, begin: int = 0, end: int | None = None) -> list[Span]:
-        """The spans of the tokens [begin, end), laid out from `row`; those that the cut loses are counted.
-
-        Spans wholly outside of the range are another part's.
-        """
+        """The spans of the tokens [begin, end), laid out from `row`; those that `end` divides are counted."""
         kept = shifted(spans, row, begin, end)
-        crossing = sum(s.start < begin < s.end or (end is not None and s.start < end < s.end) for s in spans)
-        if crossing:
-            self.dropped[CUT_SPAN] += crossing
+        divided = 0 if end is None else sum(begin <= s.start < end < s.end for s in spans)
+        if divided:
+            self.dropped[CUT_SPAN] += divided
         return kept
 
     def truncate(self, encoded: Encoded, spans: list[Span], size: int) -> tuple[Encoded, list[Span]]:

@@ -85,6 +85,7 @@ class Tokenizer:
                     f"the {role} token {token!r} is not in the vocabulary of {self.vocab_size} tokens; "
                     "name one that is, or train the tokenizer with it"
                 )
+        self._role_ids = {role: int(self.backend.token_to_id(token)) for role, token in self.roles.items()}
         self.vocabulary_spaces = any(token[:1] in "▁Ġ " for token in self.backend.get_vocab())
 
     @classmethod
@@ -133,7 +134,7 @@ class Tokenizer:
                 f"the tokenizer has no {role} token; it has {found}. Choose an objective and builder that need none, "
                 f"or a tokenizer with one (usual spellings: {', '.join(ROLES.get(role, ())) or 'unknown role'})"
             )
-        return int(self.backend.token_to_id(token))
+        return self._role_ids[role]
 
     def has(self, role: str) -> bool:
         return role in self.roles
@@ -159,7 +160,9 @@ class Tokenizer:
         tokens = [self.backend.id_to_token(int(i)) or "" for i in self.ordinary_ids]
         tokens = [t for t in tokens if t and not t.startswith("[unused")] or ["?"]
         continued = any(t.startswith("##") for t in tokens)
-        lengths = np.array([len(t.removeprefix("##")) + (continued and t[0].isascii() and t[0].isalnum()) for t in tokens])
+        lengths = np.array(
+            [len(t.removeprefix("##")) + (continued and t[0].isascii() and t[0].isalnum()) for t in tokens]
+        )
         weights = 1.0 / (np.arange(len(tokens)) + 0.02 * len(tokens) + 1)
         return float((lengths * weights).sum() / weights.sum())
 

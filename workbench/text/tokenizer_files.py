@@ -55,7 +55,9 @@ def _wordpiece(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
         tokens.pop()
     vocabulary = {token: i for i, token in enumerate(tokens)}
     if "[UNK]" not in vocabulary:
-        raise WorkbenchError(f"{path}: a BERT vocab.txt has one token per line and holds [UNK]; found {len(tokens)} lines")
+        raise WorkbenchError(
+            f"{path}: a BERT vocab.txt has one token per line and holds [UNK]; found {len(tokens)} lines"
+        )
     plain = [t for t in tokens if not (t.startswith("[") and t.endswith("]"))]
     lowercase = bool(settings.get("do_lower_case", all(t == t.lower() for t in plain)))
     backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))

@@ -21,8 +21,8 @@ class Packed(Document):
         labelled = next((s for s in samples if s.get("labels")), None)
         if labelled is not None:
             raise WorkbenchError(
-                f"sample {labelled.get('key', '?')!r} carries labels {sorted(labelled['labels'])}, which a packed sequence "
-                "of several documents cannot; use the builder document or sentence_pair"
+                f"sample {labelled.get('key', '?')!r} carries labels {sorted(labelled['labels'])}, which a packed "
+                "sequence of several documents cannot; use the builder document or sentence_pair"
             )
         documents = super().__call__(samples, draws)
         return [_joined([documents[i] for i in bin_]) for bin_ in _bins(documents, self.max_length)]

@@ -1,0 +1,46 @@
+"""What the objectives over sentence pairs share: a label per sequence, and a two-way classifier on the pooled state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor, nn
+
+from workbench.batch import Batch, Targets
+from workbench.keyed import Draws
+from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.objectives._vocabulary import TokenLoss
+from workbench.sequences import Sequence
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class PairObjective(Objective):
+    """An objective whose `arrange` labels samples 0 or 1; a sequence without a label is not counted."""
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            label = sequence.labels.get(self.name, -100)
+            sequence.targets[self.name] = {"labels": np.array([label], np.int64)}
+        return {}
+
+    def head(self, network: Network) -> Head:
+        return PairHead(network)
+
+
+class PairHead(Head):
+    """A linear layer on the network's pooled text state."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(network.sizes["text"], 2)
+        self.loss = TokenLoss()
+
+    def logits(self, network: Network, rows: Tensor) -> Tensor:
+        """Pooled states [sequences, hidden_size] -> [sequences, 2]."""
+        return self.classifier(rows)
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        return self.loss(self.logits(network, network.pool(states, batch, "text")), targets["labels"])

@@ -1,0 +1,68 @@
+"""Causal language modelling (GPT): L = - sum over i of log p(x_{i+1} | x_1..x_i), within each document.
+
+The worker half makes the text stream causal by `rank` = place in the document; the decoder is the tied token embedding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workbench.batch import Batch, Targets
+from workbench.keyed import Draws
+from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.sequences import Rows, Sequence
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class Clm(Objective):
+    """Predicts every next token of the `text` stream, special ones included (the end is predicted too).
+
+    Tokens that an earlier objective labelled, and injected ones, are read but not predicted.
+    """
+
+    name = "clm"
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            text = sequence.streams["text"]
+            ids = text["input_ids"]
+            doc = text.get("doc", np.zeros(len(ids), np.int64))
+            text["rank"] = _places(doc)
+            rows = np.flatnonzero((doc[1:] == doc[:-1]) & ~text["taken"][1:])
+            sequence.targets[self.name] = {"rows": Rows("text", rows), "labels": ids[rows + 1].copy()}
+            text["taken"][rows + 1] = True
+        return {}
+
+    def head(self, network: Network) -> Head:
+        return ClmHead(network)
+
+
+def _places(doc: np.ndarray) -> np.ndarray:
+    """0, 1, 2, ... from the first row of each document."""
+    rows = np.arange(len(doc))
+    begins = np.concatenate([[True], doc[1:] != doc[:-1]])[: len(doc)]
+    return rows - np.maximum.accumulate(np.where(begins, rows, 0)) if len(doc) else rows
+
+
+class ClmHead(Head):
+    """The tied token embedding; a projection comes before it only where the embedding is of another width."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        width, hidden_size = token_table(network).shape[1], network.sizes["text"]
+        self.projection = nn.Identity() if width == hidden_size else nn.Linear(hidden_size, width, bias=False)
+        self.loss = TokenLoss()
+
+    def logits(self, network: Network, rows: Tensor) -> Tensor:
+        """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
+        return F.linear(self.projection(rows), token_table(network))
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        return self.loss(self.logits(network, states["text"][targets["rows"]]), targets["labels"])

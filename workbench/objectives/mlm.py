@@ -1,0 +1,119 @@
+"""Masked language modelling (BERT, arXiv:1810.04805, section 3.1).
+
+    L = - sum over selected tokens i of log softmax(E^T t(h_i) + b)[x_i],   t(h) = LayerNorm(gelu(W h + c))
+
+E is the token embedding of the network. Of the selected tokens 80 % become [MASK], 10 % a random ordinary token, 10 %
+stay; the draw is per token (BERT) or per group (SpanBERT's paper: per span).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workbench import parts
+from workbench.batch import Batch, Targets
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.sequences import Rows, Sequence
+from workbench.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class Mlm(Objective):
+    """Predicts masked tokens of the `text` stream.
+
+    Args:
+        rate: share of the free tokens to select (not special, not labelled by an earlier objective, not injected).
+        policy: what is selected together: token, whole_word, span, entity, field, or an import path.
+        mask, random: shares of the selected that become [MASK] and a random token; the rest stays.
+        replace: whether [MASK]/random/stay is drawn per `token` or per `group` of the policy.
+        max_predictions: at most so many labels per sequence.
+    """
+
+    name = "mlm"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        rate: float = 0.15,
+        policy: str | dict[str, Any] = "token",
+        mask: float = 0.8,
+        random: float = 0.1,
+        replace: str = "token",
+        max_predictions: int | None = None,
+    ) -> None:
+        if not 0 < rate <= 1 or mask < 0 or random < 0 or mask + random > 1 + 1e-9:
+            raise WorkbenchError(
+                f"mlm: rate = {rate}, mask = {mask}, random = {random}; allowed: 0 < rate <= 1 and shares of at most 1 "
+                "together (the rest of the selected tokens stays as it is)"
+            )
+        if replace not in ("token", "group"):
+            raise WorkbenchError(f"mlm: replace = {replace!r}; allowed: token, group")
+        if max_predictions is not None and max_predictions < 1:
+            raise WorkbenchError(f"mlm: max_predictions = {max_predictions}; allowed: a number from 1, or leave it out")
+        self.rate, self.mask, self.random = rate, mask, random
+        self.per_group = replace == "group"
+        self.max_predictions = max_predictions
+        self.policy = parts.build("policy", policy, "mlm")
+        self.mask_id = tokenizer.id("mask")
+        self.ordinary = tokenizer.ordinary_ids
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            rng = draws.of(sequence.draw)
+            rows = self._corrupt(sequence, self.policy(sequence, self.rate, rng), rng)
+            sequence.targets[self.name] = {"rows": Rows("text", rows[0]), "labels": rows[1]}
+        return {}
+
+    def _corrupt(
+        self, sequence: Sequence, groups: list[np.ndarray], rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Replaces in place; the selected rows, ascending, and their original ids."""
+        if not groups:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        text = sequence.streams["text"]
+        rows = np.concatenate(groups)
+        if self.per_group:
+            draw = np.repeat(rng.random(len(groups)), [len(group) for group in groups])
+        else:
+            draw = rng.random(len(rows))
+        rows, draw = rows[: self.max_predictions], draw[: self.max_predictions]
+        order = np.argsort(rows)
+        rows, draw = rows[order], draw[order]
+        labels = text["input_ids"][rows].copy()
+        masked = draw < self.mask
+        swapped = ~masked & (draw < self.mask + self.random)
+        text["input_ids"][rows[masked]] = self.mask_id
+        text["input_ids"][rows[swapped]] = self.ordinary[rng.integers(len(self.ordinary), size=int(swapped.sum()))]
+        text["taken"][rows] = True
+        return rows, labels
+
+    def head(self, network: Network) -> Head:
+        return MlmHead(network)
+
+
+class MlmHead(Head):
+    """BERT's prediction head: dense + gelu + LayerNorm, then the tied token embedding plus a bias."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        vocab_size, width = token_table(network).shape
+        self.dense = nn.Linear(network.sizes["text"], width)
+        self.norm = nn.LayerNorm(width, eps=1e-12)
+        self.bias = nn.Parameter(self.dense.weight.new_zeros(vocab_size))
+        self.loss = TokenLoss()
+
+    def logits(self, network: Network, rows: Tensor) -> Tensor:
+        """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
+        return F.linear(self.norm(F.gelu(self.dense(rows))), token_table(network), self.bias)
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        return self.loss(self.logits(network, states["text"][targets["rows"]]), targets["labels"])

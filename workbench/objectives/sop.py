@@ -1,0 +1,38 @@
+"""Sentence order prediction (ALBERT, arXiv:1909.11942): are two consecutive segments in their order?
+
+0 = in order, 1 = swapped (as in Hugging Face).
+"""
+
+from __future__ import annotations
+
+from workbench.keyed import Draws
+from workbench.objectives._pair import PairObjective
+from workbench.sequences import Sample
+from workbench.text.segments import in_two, labelled, swapped
+
+
+class Sop(PairObjective):
+    """Swaps the two segments of half of the samples.
+
+    A sample that cannot be split, or whose second segment is not its own (nsp), has no label.
+
+    Args:
+        swap: share of the samples that are swapped.
+    """
+
+    name = "sop"
+
+    def __init__(self, swap: float = 0.5) -> None:
+        self.swap = swap
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        return [self._arrange(sample, draws) for sample in samples]
+
+    def _arrange(self, sample: Sample, draws: Draws) -> Sample:
+        rng = draws.of(tuple(sample.get("draw", ())))
+        pair = in_two(sample, rng)
+        if not pair.get("second", {}).get("follows"):
+            return labelled(pair, self.name, -100)
+        if rng.random() < self.swap:
+            return labelled(swapped(pair), self.name, 1)
+        return labelled(pair, self.name, 0)

@@ -1,0 +1,48 @@
+"""A question with its image: [CLS] question [SEP] in the text stream, the image in the image stream.
+
+The answers never enter the text. `Sequence.meta` holds the question's dict (question_id, question, answers, ...) for
+the objective or the evaluation that turns answers into labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.keyed import Draws
+from workbench.sequences import Sample, Sequence
+from workbench.text.builder import Builder, missing, sequence_of
+from workbench.text.image import image_part
+from workbench.text.tokenizer import Tokenizer
+
+
+class QuestionImage(Builder):
+    """Visual questions; each question is an item.
+
+    Args:
+        image: the part that makes the image stream, by import path with its options; null asks without the image.
+    """
+
+    unit = "questions"
+
+    def __init__(self, tokenizer: Tokenizer, max_length: int, image: dict[str, Any] | str | None) -> None:
+        super().__init__(tokenizer, max_length)
+        self.image = image_part(image)
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        asked = [(s, part, question) for s in samples for part, question in enumerate(_questions(s))]
+        encoded = self.tokenizer.encode_batch([question["question"] for _, _, question in asked])
+        sequences = []
+        for (sample, part, question), tokens in zip(asked, encoded, strict=True):
+            tokens, _ = self.truncate(tokens, [], self.capacity)
+            streams = {"text": self.frame.lay([tokens])[0]}
+            if self.image is not None:
+                streams["image"] = self.image(sample, draws.of((*tuple(sample.get("draw", ())), part)))
+            sequences.append(sequence_of(sample, streams, part, [], meta=dict(question)))
+        return sequences
+
+
+def _questions(sample: Sample) -> list[dict[str, Any]]:
+    questions = sample.get("questions")
+    if not questions:
+        raise missing(sample, "questions", "an image-text corpus with questions")
+    return list(questions)

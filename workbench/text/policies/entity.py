@@ -1,0 +1,18 @@
+"""Whole entity mentions first, then single tokens (ERNIE's knowledge masking, arXiv:1904.09223)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.sequences import Sequence
+from workbench.text.selection import Selection, shuffled_spans
+
+
+class Entity:
+    """The mentions in `sequence.spans` in random order, as far as they fit; the rest of the rate by token."""
+
+    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, mentions first."""
+        selection = Selection(sequence, rate, rng)
+        selection.take(shuffled_spans(sequence.spans, rng))
+        return selection.take_tokens(rng)

@@ -1,0 +1,29 @@
+"""The stretches that the sample names (`mask_spans`), as a whole, then single tokens: a fact's object in a cloze."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.errors import WorkbenchError
+from workbench.sequences import Sequence
+from workbench.text.selection import Selection, shuffled_spans
+
+
+class Field:
+    """`sequence.mask_spans` are selected whole, also beyond the rate; what is left of the rate goes to single tokens.
+
+    Args:
+        probability: of each stretch to be selected.
+    """
+
+    def __init__(self, probability: float = 1.0) -> None:
+        if not 0 <= probability <= 1:
+            raise WorkbenchError(f"policy field: probability = {probability}; allowed: 0 to 1")
+        self.probability = probability
+
+    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, the named stretches first."""
+        selection = Selection(sequence, rate, rng)
+        drawn = [span for span in sequence.mask_spans if rng.random() < self.probability]
+        selection.take(shuffled_spans(drawn, rng), beyond=True)
+        return selection.take_tokens(rng)

@@ -1,0 +1,65 @@
+"""Contiguous spans of whole words with geometric lengths (SpanBERT, arXiv:1907.10529, section 3.1).
+
+A length in words is drawn from the geometric distribution, clipped and normalised anew; an anchor is drawn uniformly
+over the free tokens; the span begins at the anchor's word and takes words to the right until the length, the end of the
+free stretch or the budget is reached (the budget may cut the last word). The paper's p is 0.2 (the released code's
+default is 0.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from workbench.errors import WorkbenchError
+from workbench.sequences import Sequence
+from workbench.text.selection import Selection
+
+
+def length_distribution(p: float, longest: int) -> np.ndarray:
+    """Probabilities of the lengths 1..longest: p (1 - p)^(l - 1), normalised."""
+    weights = p * (1 - p) ** np.arange(longest)
+    return weights / weights.sum()
+
+
+class Span:
+    """Spans of words.
+
+    Args:
+        p: parameter of the geometric distribution, in (0, 1).
+        longest: greatest length in words.
+    """
+
+    def __init__(self, p: float = 0.2, longest: int = 10) -> None:
+        if not 0 < p < 1 or longest < 1:
+            raise WorkbenchError(f"policy span: p = {p}, longest = {longest}; allowed: 0 < p < 1 and longest from 1")
+        self.cumulative = np.cumsum(length_distribution(p, longest))
+
+    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, one per span, in the order selected."""
+        selection = Selection(sequence, rate, rng)
+        return selection.take(self._spans(selection, rng), cut=True)
+
+    def _spans(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        free, words, candidates = selection.free, selection.words, selection.candidates
+        while selection.left > 0:
+            length = int(np.searchsorted(self.cumulative, rng.random()))
+            anchor = int(candidates[rng.integers(len(candidates))])
+            if not free[anchor]:
+                continue
+            start = anchor
+            while start > 0 and free[start - 1] and words[start - 1] == words[anchor]:
+                start -= 1
+            yield np.arange(start, _end(free, words, start, length + 1))
+
+
+def _end(free: np.ndarray, words: np.ndarray, start: int, length: int) -> int:
+    """The row after `length` words from `start`, or after the free stretch."""
+    row, seen = start, 0
+    while row < len(free) and free[row]:
+        seen += row == start or words[row] != words[row - 1]
+        if seen > length:
+            break
+        row += 1
+    return row

@@ -1,0 +1,16 @@
+"""Single tokens, uniformly (BERT, arXiv:1810.04805)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.sequences import Sequence
+from workbench.text.selection import Selection
+
+
+class Token:
+    """Every token by itself."""
+
+    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, in the order selected."""
+        return Selection(sequence, rate, rng).take_tokens(rng)

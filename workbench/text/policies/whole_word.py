@@ -1,0 +1,18 @@
+"""Whole words: all tokens of a word or none (BERT's whole-word masking)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.sequences import Sequence
+from workbench.text.selection import Selection, whole_words
+
+
+class WholeWord:
+    """A word is what the tokenizer's pre-tokenizer separates (`word_ids`)."""
+
+    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, one per word, in the order selected."""
+        selection = Selection(sequence, rate, rng)
+        words = whole_words(selection)
+        return selection.take(words[i] for i in rng.permutation(len(words)).tolist())
