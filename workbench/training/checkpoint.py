@@ -82,7 +82,7 @@ class Checkpoints:
             _sync_folder(self.folder)
         except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
-            raise WorkbenchError(f"could not write the checkpoint {path}: {error}; earlier checkpoints are whole") from error
+            raise WorkbenchError(f"could not write {path}: {error}; earlier checkpoints are whole") from error
         for step in self.steps()[: -self.keep_last]:
             _remove(self.path(step))
         return path
@@ -119,7 +119,7 @@ def read_state(folder: Path) -> State:
     try:
         return json.loads((folder / STATE).read_text())
     except (OSError, ValueError) as error:
-        raise WorkbenchError(f"{folder} is not a whole checkpoint ({error}); remove it to use the one before") from error
+        raise WorkbenchError(f"{folder} is no whole checkpoint ({error}); remove it to use an earlier one") from error
 
 
 def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> State:

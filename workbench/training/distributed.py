@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ class World:
 
     rank: int = 0
     size: int = 1
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @property
     def is_main(self) -> bool:
@@ -106,8 +106,8 @@ def world_from_environment() -> World:
         local = int(os.environ.get("LOCAL_RANK", "0"))
         if local >= torch.cuda.device_count():
             raise WorkbenchError(
-                f"rank {rank} is local rank {local}, but this node has {torch.cuda.device_count()} GPU(s); start at most "
-                "as many processes per node as it has GPUs"
+                f"rank {rank} is local rank {local}, but this node has {torch.cuda.device_count()} GPU(s); start "
+                "at most as many processes per node as it has GPUs"
             )
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)

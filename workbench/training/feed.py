@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -51,7 +51,7 @@ class MicroBatches(Dataset):
         self.readers = readers
         self.split = split
 
-    def __getitem__(self, place: Place) -> MicroBatch | None | Failure:
+    def __getitem__(self, place: Place) -> MicroBatch | Failure | None:
         try:
             return self.micro_batch(place)
         except WorkbenchError as error:
@@ -98,5 +98,5 @@ def feed(
         yield micro
 
 
-def _same(micro: MicroBatch | None | Failure) -> MicroBatch | None | Failure:
+def _same(micro: Any) -> Any:
     return micro

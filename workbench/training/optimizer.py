@@ -1,6 +1,7 @@
 """AdamW over the parameters that are trained, and the optimiser's state by parameter name.
 
-`fused` is used everywhere: on one CPU core it took 2.9 ms for 4.9 million parameters, foreach 14.1 ms, the loop 12.4 ms.
+`fused` is used everywhere: on one CPU core it took 2.9 ms for 4.9 million parameters, where `foreach` took 14.1 ms and
+the plain loop 12.4 ms.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.AdamW:
     """AdamW with weight decay on matrices alone: none on norms, biases, scalars and embedding tables."""
     if len(spec.betas) != 2:
         raise WorkbenchError(f"train.betas = {spec.betas}; allowed: two numbers, for example [0.9, 0.999]")
-    tables = {id(p) for m in root.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag) for p in m.parameters(False)}
+    tables = {
+        id(p) for m in root.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag) for p in m.parameters(False)
+    }
     decayed: list[nn.Parameter] = []
     plain: list[nn.Parameter] = []
     for parameter in root.parameters():

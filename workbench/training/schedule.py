@@ -14,6 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import generator
 
 BLOCK_LIMIT = 1000
+Kind = Literal["together", "sampled", "staged"]
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,18 @@ class TaskSchedule:
         WorkbenchError: a weight that is not positive, or a `start_step` that the schedule would ignore.
     """
 
-    def __init__(self, kind: Literal["together", "sampled", "staged"], tasks: Mapping[str, TaskSpec], seed: int) -> None:
+    def __init__(
+        self, kind: Literal["together", "sampled", "staged"], tasks: Mapping[str, TaskSpec], seed: int
+    ) -> None:
         self.kind = kind
         self.seed = seed
         self.starts = {name: spec.start_step for name, spec in tasks.items()}
         self.weights = {name: spec.weight for name, spec in tasks.items()}
         for name, weight in self.weights.items():
             if not (weight > 0 and math.isfinite(weight)):
-                raise WorkbenchError(f"tasks.{name}.weight = {weight}; allowed: a positive number. Remove a task to leave it out")
+                raise WorkbenchError(
+                    f"tasks.{name}.weight = {weight}; allowed: a positive number (to leave a task out, remove it)"
+                )
         if kind == "staged":
             if min(self.starts.values()) != 0:
                 raise WorkbenchError(f"schedule staged: no task starts at step 0 (start_step: {self.starts}); one must")

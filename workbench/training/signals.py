@@ -28,7 +28,9 @@ class StopRequest:
             self._before = {number: signal.signal(number, self._note) for number in WATCHED}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:

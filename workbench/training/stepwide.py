@@ -65,7 +65,7 @@ def step_loss(head: StepHead, mine: dict[int, Embedded], lanes: int, factor: flo
         output = head.loss({**whole, **leaves})
         inputs = [*leaves.values(), *parameters]
         if output.loss.requires_grad:
-            found = torch.autograd.grad(output.loss * factor, inputs, allow_unused=True)
+            found: tuple[Tensor | None, ...] = torch.autograd.grad(output.loss * factor, inputs, allow_unused=True)
         else:
             found = (None,) * len(inputs)
     gradients: dict[int, Embedded] = {lane: {} for lane in mine}

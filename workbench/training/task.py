@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench import parts
-from workbench.batch import MicroBatch, collate
+from workbench.batch import Batch, MicroBatch, collate
 from workbench.config import TaskSpec
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draw, Draws
@@ -82,15 +82,16 @@ class Task:
     def micro_batch(self, samples: list[Sample], number: Draw) -> MicroBatch:
         """Samples -> arrange hooks -> builder -> steps -> per view: corrupt hooks, collate, counts.
 
-        `number` identifies the micro-batch (epoch or split, number, lane); with the seed, the task's and the objective's names
-        it keys every generator.
+        `number` identifies the micro-batch (split, number, lane); with the seed, the task's and the objective's
+        names it keys every generator.
         """
         for placed in self.objectives:
             samples = placed.objective.arrange(samples, self._draws(placed.name, "arrange", number))
         sequences: list[Sequence] = self.builder(samples, self._draws("builder", "build", number))
         for i, step in enumerate(self.steps):
             sequences = step(sequences, self._draws(f"step-{i}", "build", number))
-        views, counts = {}, {}
+        views: dict[str, Batch] = {}
+        counts: dict[str, float] = {}
         grouped = self.views
         for view, objectives in grouped.items():
             mine = sequences if len(grouped) == 1 else [sequence.copy() for sequence in sequences]
@@ -144,6 +145,6 @@ def _check_names(objectives: list[TaskObjective], where: str) -> None:
     names = [placed.name for placed in objectives]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise WorkbenchError(f"{where}: {len(names)} objectives share the name {twice[0]!r}; give each a `name` of its own")
+        raise WorkbenchError(f"{where}: several objectives are named {twice[0]!r}; give each its own `name`")
     if not names:
         raise WorkbenchError(f"{where}: a task needs at least one objective")

@@ -91,7 +91,14 @@ class Updater:
         seed: int,
         weights: Mapping[str, float],
     ) -> None:
-        self.root, self.optimizer, self.tasks, self.spec, self.world, self.seed = root, optimizer, tasks, spec, world, seed
+        self.root, self.optimizer, self.tasks, self.spec, self.world, self.seed = (
+            root,
+            optimizer,
+            tasks,
+            spec,
+            world,
+            seed,
+        )
         self.labels = labels(tasks)
         self.autocast = autocast_dtype(spec.precision, world.device)
         self.trained = [p for p in root.parameters() if p.requires_grad]

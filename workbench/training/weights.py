@@ -60,7 +60,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise WorkbenchError(f"there are no weights at {path}") from None
     except (SafetensorError, OSError) as error:
-        raise WorkbenchError(f"{path} is not a whole safetensors file ({error}); remove it and use another checkpoint") from error
+        raise WorkbenchError(f"{path} is no whole safetensors file ({error}); use another checkpoint") from error
     for key, first in metadata.items():
         if key.startswith(ALIAS):
             tensors[key.removeprefix(ALIAS)] = tensors[first]

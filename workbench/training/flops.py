@@ -1,0 +1,46 @@
+"""Floating-point operations of a model, and what the machine can do: for the utilisation in the metrics."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from workbench.batch import MicroBatch
+from workbench.models.root import Root
+
+
+def flops_per_row(root: Root, micros: list[MicroBatch], dtype: torch.dtype | None) -> float:
+    """Operations of forward and backward per stream row, counted on these micro-batches (matrix products alone).
+
+    Weights and gradients stay as they are.
+    """
+    trained = [p for p in root.parameters() if p.requires_grad]
+    device = trained[0].device
+    rows = 0
+    with FlopCounterMode(display=False) as counter:
+        for micro in micros:
+            names = list(micro.counts)
+            moved = micro.to(device)
+            with torch.autocast(device.type, dtype, enabled=dtype is not None):
+                losses = [output.loss for output in root(moved, names).values()]
+            loss = torch.stack([loss.float() for loss in losses]).sum()
+            if loss.requires_grad:
+                torch.autograd.grad(loss, trained, allow_unused=True)
+            rows += sum(stream.rows for stream in next(iter(micro.views.values())).streams.values())
+    return counter.get_total_flops() / max(1, rows)
+
+
+def measured_peak(device: torch.device, dtype: torch.dtype | None, repeats: int = 5) -> float:
+    """The operations per second of a large matrix product on this device: the best of a few."""
+    size = 8192 if device.type == "cuda" else 1024
+    a = torch.randn(size, size, device=device, dtype=dtype or torch.float32)
+    best = float("inf")
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        torch.mm(a, a)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best

@@ -1,0 +1,124 @@
+"""What a run measures: sums since the last line, and the lines of metrics.jsonl and TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.tensorboard import SummaryWriter
+
+from workbench.training.distributed import World
+from workbench.training.update import StepResult, Sums
+
+FILE_NAME = "metrics.jsonl"
+Record = dict[str, Any]
+
+
+@dataclass
+class Window:
+    """Sums over the steps since the last line of metrics. Part of a checkpoint, so that lines survive a restart.
+
+    Losses, rows and samples are over all ranks already; metrics and drops are this rank's until `merge`.
+    """
+
+    losses: Sums = field(default_factory=dict)
+    metrics: Sums = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    samples: int = 0
+    steps: int = 0
+    grad_norm: float = 0.0
+
+    def add(self, result: StepResult) -> None:
+        add_sums(self.losses, result.losses)
+        add_sums(self.metrics, result.metrics)
+        for reason, count in result.dropped.items():
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
+        self.rows += result.rows
+        self.samples += result.samples
+        self.steps += 1
+        self.grad_norm = result.grad_norm
+
+    def merge(self, world: World) -> None:
+        """Bring the ranks' own sums to the main rank; the others start again from nothing."""
+        everyone = world.gather((self.metrics, self.dropped))
+        self.metrics, self.dropped = {}, {}
+        if world.is_main:
+            for metrics, dropped in everyone:
+                add_sums(self.metrics, metrics)
+                for reason, count in dropped.items():
+                    self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+    def means(self) -> Record:
+        """`<objective>/loss` per label and every `<objective>/<metric>`; what had no label is left out."""
+        losses = {f"{name}/loss": total / count for name, (total, count) in self.losses.items() if count}
+        return losses | {name: total / count for name, (total, count) in self.metrics.items() if count}
+
+    def state(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Window:
+        sums = {key: {name: tuple(pair) for name, pair in state[key].items()} for key in ("losses", "metrics")}
+        return cls(**{**state, **sums})
+
+
+def add_sums(into: Sums, more: Mapping[str, tuple[float, float]]) -> None:
+    """Add (sum, count) pairs by name."""
+    for name, (total, count) in more.items():
+        before = into.get(name, (0.0, 0.0))
+        into[name] = (before[0] + total, before[1] + count)
+
+
+class MetricsLog:
+    """Appends records to metrics.jsonl and to TensorBoard. Used on the main rank.
+
+    Lines after `step`, written by a run that went on beyond its last checkpoint, are taken out first.
+    """
+
+    def __init__(self, run: Path, step: int) -> None:
+        self.path = run / FILE_NAME
+        kept = [record for record in read_metrics(run) if record["step"] <= step]
+        draft = self.path.with_name(f".{FILE_NAME}.tmp")
+        draft.write_text("".join(json.dumps(record) + "\n" for record in kept))
+        os.replace(draft, self.path)
+        self.file = self.path.open("a")
+        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
+
+    def write(self, record: Record) -> None:
+        self.file.write(json.dumps(record) + "\n")
+        self.file.flush()
+        for name, value in record.items():
+            if name != "step" and isinstance(value, int | float):
+                self.board.add_scalar(name, value, record["step"])
+
+    def close(self) -> None:
+        self.file.close()
+        self.board.close()
+
+
+def read_metrics(run: Path) -> list[Record]:
+    """The records of a run's metrics.jsonl, oldest first; [] where there is none.
+
+    A last line that was cut off by a kill is left out.
+    """
+    path = run / FILE_NAME
+    if not path.is_file():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def memory_gib(device: torch.device) -> float:
+    """The most memory this process has held: on the CUDA device, or resident on the host."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**30
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30

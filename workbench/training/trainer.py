@@ -1,0 +1,232 @@
+"""The loop: steps, lines of metrics, held-out losses, checkpoints, stopping."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from workbench.batch import MicroBatch
+from workbench.config import Recipe
+from workbench.errors import WorkbenchError, unknown
+from workbench.models.root import Root
+from workbench.training.checkpoint import Checkpoints, restore
+from workbench.training.distributed import World
+from workbench.training.evaluate import PREFIX, HeldOut, HeldOutPass, improves
+from workbench.training.feed import MicroBatches, Place, SampleReader, feed, training_places
+from workbench.training.flops import flops_per_row, measured_peak
+from workbench.training.meter import Meter
+from workbench.training.metrics import MetricsLog, Window
+from workbench.training.optimizer import freeze, make_optimizer, set_learning_rate
+from workbench.training.progress import Display
+from workbench.training.provenance import provenance
+from workbench.training.schedule import TaskSchedule, learning_rate
+from workbench.training.signals import StopRequest
+from workbench.training.task import Task
+from workbench.training.update import Updater, Work
+
+logger = logging.getLogger(__name__)
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Trainer:
+    """Trains a root and keeps its run folder.
+
+    Args:
+        readers: by task, for training.
+        passes: by task, for held-out losses; tasks without held-out corpora are absent.
+        run: the run folder, which exists.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        tasks: Mapping[str, Task],
+        readers: Mapping[str, SampleReader],
+        passes: Mapping[str, HeldOutPass],
+        root: Root,
+        world: World,
+        run: Path,
+        console: Console | None = None,
+    ) -> None:
+        self.spec, self.seed, self.world, self.run = recipe.train, recipe.seed, world, run
+        self.console = console or Console(stderr=True)
+        self.batches = MicroBatches(tasks, readers)
+        self.root = root.to(world.device)
+        frozen = freeze(self.root, self.spec.freeze)
+        if frozen:
+            logger.info("frozen: %d parameters (%s, ...)", len(frozen), frozen[0])
+        self.schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
+        self.lanes = world.lanes(self.spec.lanes)
+        self.optimizer = make_optimizer(self.root, self.spec)
+        self.held_out = HeldOut(self.root, tasks, passes, self.spec, world, recipe.seed)
+        if self.spec.best is not None and not (passes and self.spec.evaluate_every):
+            raise WorkbenchError(
+                f"train.best = {self.spec.best!r} follows a held-out metric: name held_out corpora in a task and set "
+                "train.evaluate_every"
+            )
+        self.checkpoints = Checkpoints(run, self.spec.keep_last)
+        self.step = 0
+        self.seconds = 0.0
+        self.best: dict[str, Any] | None = None
+        self.window = Window()
+        self._resume()
+        _prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
+        weights = {name: self.schedule.loss_weight(name) for name in tasks}
+        self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
+
+    def _resume(self) -> None:
+        if self.world.is_main:
+            self.checkpoints.clean()
+        self.world.barrier()
+        latest = self.checkpoints.latest()
+        if latest is None:
+            return
+        state = restore(latest, self.root, self.optimizer)
+        self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
+        if self.world.is_main:
+            self.window = Window.from_state(state["window"])
+        logger.info("going on from %s", latest)
+
+    def fit(self, until: int | None = None) -> int:
+        """Train up to step `until` (default: max_steps), saving at its end.
+
+        Returns 0, or the number of the signal that asked to stop; a checkpoint of the last finished step is there in
+        both cases.
+
+        Raises:
+            WorkbenchError: a loss that is not finite, or a wrong input met while reading.
+        """
+        end = min(self.spec.max_steps, self.spec.max_steps if until is None else until)
+        if self.step >= end:
+            logger.info("the run is at step %d of %d: nothing to do", self.step, end)
+            return 0
+        meter = self._meter()
+        places = training_places(self.schedule, range(self.step, end), self.lanes)
+        micros = feed(self.batches, places, num_workers=self.spec.num_workers, device=self.world.device)
+        log = MetricsLog(self.run, self.step) if self.world.is_main else None
+        self.root.train()
+        try:
+            with StopRequest() as stop, Display(self.console, self.world, start=self.step, total=end) as display:
+                return self._loop(end, micros, stop, display, log, meter)
+        finally:
+            if log is not None:
+                log.close()
+
+    def _loop(
+        self,
+        end: int,
+        micros: Iterator[MicroBatch | None],
+        stop: StopRequest,
+        display: Display,
+        log: MetricsLog | None,
+        meter: Meter,
+    ) -> int:
+        meter.skip()
+        while self.step < end:
+            turns = self.schedule.at(self.step)
+            work = [Work(turn.task, lane, next(micros)) for turn in turns for lane in self.lanes]
+            lr = self._learning_rate()
+            set_learning_rate(self.optimizer, lr)
+            flags = [float(stop.signal == number) for number in STOPPING]
+            result = self.updater.run(self.step, work, flags)
+            self.step += 1
+            self.window.add(result)
+            meter.add(result)
+            self.seconds = meter.seconds
+            asked = self._asked(result.flags, stop)
+            if self.step % self.spec.log_every == 0 or self.step == self.spec.max_steps:
+                self._log(lr, meter, display, log)
+            if self._due(self.spec.evaluate_every, self.spec.max_steps):
+                self._evaluate(display, log)
+            if asked or self._due(self.spec.save_every, end) or self.step == end:
+                self.save()
+            if asked:
+                return asked
+            display.step()
+            meter.skip()
+        return 0
+
+    def _asked(self, flags: list[float], stop: StopRequest) -> int:
+        """The signal on which all ranks agree to stop after this step (one rank need not ask the others)."""
+        if self.world.size == 1:
+            return stop.signal
+        return next((number for number, flag in zip(STOPPING, flags, strict=True) if flag), 0)
+
+    def _due(self, every: int, last: int) -> bool:
+        return every > 0 and (self.step % every == 0 or self.step == last)
+
+    def _learning_rate(self) -> float:
+        spec = self.spec
+        return learning_rate(
+            self.step, peak=spec.lr, warmup_steps=spec.warmup_steps, max_steps=spec.max_steps, kind=spec.lr_schedule
+        )
+
+    def _meter(self) -> Meter:
+        """A meter that knows the model's operations per row, counted on the first micro-batches."""
+        if not self.world.is_main:
+            return Meter(self.world, self.seconds)
+        turns = self.schedule.at(self.step)
+        first = [self.batches.micro_batch(Place(turn.task, turn.number, self.lanes[0])) for turn in turns]
+        dtype = self.updater.autocast
+        flops = flops_per_row(self.root, [micro for micro in first if micro is not None], dtype)
+        return Meter(self.world, self.seconds, flops, measured_peak(self.world.device, dtype))
+
+    def _log(self, lr: float, meter: Meter, display: Display, log: MetricsLog | None) -> None:
+        self.window.merge(self.world)
+        record = {"step": self.step, **self.window.means(), "lr": lr, "grad_norm": self.window.grad_norm}
+        record |= meter.lap()
+        record |= {f"dropped/{reason}": count for reason, count in sorted(self.window.dropped.items())}
+        self.window = Window()
+        if self.world.is_main:
+            display.record(record)
+        if log is not None:
+            log.write(record)
+
+    def _evaluate(self, display: Display, log: MetricsLog | None) -> None:
+        """Held-out losses; keeps the weights where the metric that `best` names improved."""
+        if not self.held_out.passes:
+            return
+        values = self.held_out.run()
+        if log is not None:
+            record = {"step": self.step, **values}
+            display.record(record)
+            log.write(record)
+        if self.spec.best is None:
+            return
+        name = self.spec.best if self.spec.best.startswith(PREFIX) else f"{PREFIX}{self.spec.best}"
+        if name not in values:
+            raise unknown("metric", name, values, "train.best")
+        if improves(name, values[name], None if self.best is None else self.best["value"]):
+            self.best = {"metric": name, "value": values[name], "step": self.step}
+            if self.world.is_main:
+                self.checkpoints.save_best(self.root, self._state())
+
+    def save(self) -> None:
+        """Write a checkpoint of the last finished step; every rank waits for it."""
+        self.window.merge(self.world)
+        if self.world.is_main:
+            path = self.checkpoints.save(self.root, self.optimizer, self._state())
+            logger.info("saved %s", path)
+        self.world.barrier()
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "best": self.best,
+            "window": self.window.state(),
+            "versions": provenance(),
+        }
+
+
+def _prepare_layers(root: Root, *, compile: bool, checkpointing: bool) -> None:
+    """Compile the networks' layers (names of parameters stay), and have them recompute activations in the backward."""
+    for network in root.networks.values():
+        network.checkpointing = checkpointing  # type: ignore[assignment]
+        for layer in dict.fromkeys(network.layers) if compile else ():  # type: ignore[arg-type]
+            layer.compile(dynamic=True)
