@@ -85,7 +85,7 @@ Caption = tuple[str, Claim]
 
 
 def captions(scene: Scene, rng: np.random.Generator) -> list[Caption]:
-    """Five captions: three name every object, with more or less detail; two name only a pair."""
+    """Five different captions: three name every object, with more or less detail; two name only a pair."""
     kinds: list[Callable[[Scene, np.random.Generator], Caption]] = [
         lambda s, r: _listed(s, r, detail=0.0),
         lambda s, r: _listed(s, r, detail=0.5),
@@ -93,7 +93,13 @@ def captions(scene: Scene, rng: np.random.Generator) -> list[Caption]:
         _paired,
         lambda s, r: _listed(s, r, detail=1.0, count=2),
     ]
-    return [kinds[i](scene, rng) for i in rng.permutation(len(kinds))]
+    made: dict[str, Claim] = {}
+    for i in rng.permutation(len(kinds)):
+        text, claim = kinds[i](scene, rng)
+        while text in made:
+            text, claim = kinds[i](scene, rng)
+        made[text] = claim
+    return list(made.items())
 
 
 def ceiling(claims: Sequence[Sequence[Claim]], scenes: Sequence[Scene]) -> float:

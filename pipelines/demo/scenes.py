@@ -1,7 +1,7 @@
 """Rendered scenes: a few objects on a plain ground, drawn from a keyed generator.
 
-A scene is three or four objects in different cells of a 3 x 3 grid; an object has a shape, a colour and a size. No
-two held-out scenes have the same colours and shapes, and none has those of a training scene.
+A scene is three or four objects in different cells of a 3 x 3 grid; an object has a shape, a colour and a size, and
+no two objects of a scene share both shape and colour. No two held-out scenes have the same colours and shapes, and none has those of a training scene.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ def _stream(seed: int) -> Iterator[Scene]:
 
 def _scene(rng: np.random.Generator) -> Scene:
     count = 3 + int(rng.random() < 0.3)
-    cells = rng.permutation(9)[:count]
+    cells = sorted(rng.permutation(9)[:count].tolist())
+    looks = rng.permutation(len(SHAPES) * len(COLOURS))[:count].tolist()
     things = []
-    for cell in sorted(cells.tolist()):
-        shape = SHAPES[int(rng.integers(len(SHAPES)))]
-        colour = list(COLOURS)[int(rng.integers(len(COLOURS)))]
+    for cell, look in zip(cells, looks, strict=True):
+        shape, colour = SHAPES[look % len(SHAPES)], list(COLOURS)[look // len(SHAPES)]
         size = list(SIZES)[int(rng.integers(len(SIZES)))]
         across, down = rng.uniform(-_JITTER, _JITTER, 2)
         things.append(Thing(shape, colour, size, cell // 3, cell % 3, (float(across), float(down))))

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-easy_vqa = pytest.importorskip("easy_vqa", reason="needs the package easy-vqa")
-
 from pipelines.demo.easy_vqa import question_type, write_easy_vqa
 
 
 def test_export(tmp_path: Path) -> None:
+    easy_vqa = pytest.importorskip("easy_vqa", reason="needs the package easy-vqa")
     counts = write_easy_vqa(tmp_path)
     assert counts == {"images_train": 4000, "questions_train": 38575, "images_test": 1000, "questions_test": 9673}
     seen: set[int] = set()

