@@ -23,7 +23,7 @@ def token_table(network: Network) -> Tensor:
     table = getattr(getattr(network.embeddings, "text", None), "token", None)
     if not isinstance(table, nn.Embedding):
         raise WorkbenchError(
-            f"the objective predicts tokens, but the network has no text stream with a token table "
+            "an objective predicts tokens, but its network has no text stream with a token table "
             f"(streams: {', '.join(network.embeddings) or 'none'}); add `text: {{embedding: token, ...}}` to its streams"
         )
     return table.weight

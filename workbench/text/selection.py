@@ -67,13 +67,15 @@ class Selection:
         self.left -= len(rows)
 
 
-def whole_words(selection: Selection) -> list[np.ndarray]:
-    """The rows of every word that has a free row, in order."""
+def shuffled_words(selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """The free rows of each word, in random order."""
     rows = selection.candidates
     if not len(rows):
-        return []
+        return
     new = (np.diff(selection.words[rows]) != 0) | (np.diff(rows) != 1)
-    return np.split(rows, np.flatnonzero(new) + 1)
+    bounds = np.concatenate([[0], np.flatnonzero(new) + 1, [len(rows)]]).tolist()
+    for i in rng.permutation(len(bounds) - 1).tolist():
+        yield rows[bounds[i] : bounds[i + 1]]
 
 
 def shuffled_spans(spans: list[Span], rng: np.random.Generator) -> Iterator[np.ndarray]:

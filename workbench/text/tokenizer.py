@@ -85,8 +85,9 @@ class Tokenizer:
                     f"the {role} token {token!r} is not in the vocabulary of {self.vocab_size} tokens; "
                     "name one that is, or train the tokenizer with it"
                 )
-        self._role_ids = {role: int(self.backend.token_to_id(token)) for role, token in self.roles.items()}
-        self.vocabulary_spaces = any(token[:1] in "▁Ġ " for token in self.backend.get_vocab())
+        vocabulary = self.backend.get_vocab(with_added_tokens=True)
+        self._role_ids = {role: vocabulary[token] for role, token in self.roles.items()}
+        self.vocabulary_spaces = any(token[:1] in "▁Ġ " for token in vocabulary)
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:

@@ -2,8 +2,8 @@
 
 The `tokenizers` trainers keep words in hash tables with a random seed. Byte-level BPE is not affected. WordPiece
 numbers its continuation characters in table order, which decides ties between merges, so they are registered
-beforehand in sorted order. Unigram gives single characters that its pruning lost scores in table order, and sums floats in that
-order, so scores are levelled, rounded and sorted afterwards.
+beforehand in sorted order. Unigram gives single characters that its pruning lost scores in table order, and sums floats
+in that order, so scores are levelled, rounded and sorted afterwards.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.sequences import Sequence
-from workbench.text.selection import Selection, whole_words
+from workbench.text.selection import Selection, shuffled_words
 
 
 class WholeWord:
@@ -14,5 +14,4 @@ class WholeWord:
     def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, one per word, in the order selected."""
         selection = Selection(sequence, rate, rng)
-        words = whole_words(selection)
-        return selection.take(words[i] for i in rng.permutation(len(words)).tolist())
+        return selection.take(shuffled_words(selection, rng))
