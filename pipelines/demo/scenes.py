@@ -1,7 +1,8 @@
 """Rendered scenes: a few objects on a plain ground, drawn from a keyed generator.
 
 A scene is three or four objects in different cells of a 3 x 3 grid; an object has a shape, a colour and a size, and
-no two objects of a scene share both shape and colour. No two held-out scenes have the same colours and shapes, and none has those of a training scene.
+no two objects of a scene share both shape and colour. No two held-out scenes have the same colours and shapes, and
+none has those of a training scene.
 """
 
 from __future__ import annotations
