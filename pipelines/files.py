@@ -1,0 +1,192 @@
+"""Raw input files: what the user named, opened whatever their compression, with errors that say where."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import gzip
+import hashlib
+import io
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from workbench.errors import WorkbenchError, nearest
+
+COMPRESSED = (".gz", ".zst")
+READ_SIZE = 1 << 20
+
+
+def expand(inputs: Iterable[str | Path]) -> list[Path]:
+    """The paths that the user named: files, folders, or glob patterns (sorted).
+
+    Raises:
+        WorkbenchError: nothing has that name; names what lies beside it.
+    """
+    paths: list[Path] = []
+    for name in inputs:
+        path = Path(name)
+        if path.exists():
+            paths.append(path)
+        elif matches := sorted(glob.glob(str(name), recursive=True)):
+            paths.extend(Path(m) for m in matches)
+        else:
+            raise _missing(path)
+    if not paths:
+        raise WorkbenchError("no input was named; give at least one file or folder")
+    return paths
+
+
+def files(paths: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[Path]:
+    """All files in `paths`; a folder stands for the files in it (recursively, sorted) that end in one of `suffixes`.
+
+    Raises:
+        WorkbenchError: a folder without such a file.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.name.startswith(".")]
+        chosen = [p for p in inside if not suffixes or plain_suffix(p) in suffixes]
+        if not chosen:
+            wanted = f" with the suffix {' or '.join(suffixes)}" if suffixes else ""
+            raise WorkbenchError(f"the folder {path} has no file{wanted} (it has {len(inside)} files)")
+        found.extend(chosen)
+    return found
+
+
+def plain_suffix(path: Path) -> str:
+    """The suffix in lower case without that of a compression: `.jsonl` of `books.jsonl.gz`."""
+    suffixes = [s.lower() for s in path.suffixes]
+    while suffixes and suffixes[-1] in COMPRESSED:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def stem(path: Path) -> str:
+    """The file's name without its suffixes."""
+    return path.name.split(".")[0] or path.name
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """A binary stream of the file's content, decompressed when its name ends in .gz or .zst."""
+    if not path.is_file():
+        raise _missing(path)
+    if path.suffix.lower() == ".gz":
+        return io.BufferedReader(gzip.open(path, "rb"), READ_SIZE)
+    if path.suffix.lower() == ".zst":
+        return io.BufferedReader(_Zstandard(path), READ_SIZE)
+    return path.open("rb", buffering=READ_SIZE)
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(line number from 1, line without its end) for every line, undecoded; a byte order mark is left out.
+
+    Raises:
+        WorkbenchError: the compressed file is damaged or cut off.
+    """
+    with open_bytes(path) as handle:
+        try:
+            for number, line in enumerate(handle, 1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                yield number, line.rstrip(b"\r\n")
+        except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+            raise WorkbenchError(f"{path} is damaged or cut off: {error}. Fetch or compress it again") from error
+
+
+def decode(raw: bytes, where: str) -> str:
+    """UTF-8 to text.
+
+    Raises:
+        WorkbenchError: not UTF-8; says where and what to do.
+    """
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = raw[error.start : error.start + 4].hex(" ")
+        raise WorkbenchError(
+            f"{where}: not valid UTF-8 (bytes {found} at column {error.start}). Convert the file first, for example "
+            "with: iconv -f latin1 -t utf-8 IN > OUT"
+        ) from error
+
+
+def read_text(path: Path) -> str:
+    """The whole file as text."""
+    return "\n".join(decode(line, f"{path}:{number}") for number, line in lines(path))
+
+
+def identity(path: Path) -> dict[str, str | int]:
+    """What tells two versions of a file apart cheaply: name, bytes, and a hash of its first and last mebibyte."""
+    size = path.stat().st_size
+    with path.open("rb") as handle:
+        hashed = hashlib.sha256(handle.read(READ_SIZE))
+        if size > READ_SIZE:
+            handle.seek(max(READ_SIZE, size - READ_SIZE))
+            hashed.update(handle.read())
+    return {"name": path.name, "bytes": size, "sha256_of_ends": hashed.hexdigest()}
+
+
+def record_key(name: str) -> str:
+    """A record key from any name: letters, digits, `_` and `-` (no dots: WebDataset splits names at the first).
+
+    A name that has to be changed for that gets a hash, so that different names stay different.
+    """
+    clean = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80].strip("_")
+    if clean == name and clean:
+        return clean
+    suffix = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
+    return f"{clean}-{suffix}" if clean else suffix
+
+
+def _missing(path: Path) -> WorkbenchError:
+    folder = path.parent
+    if not folder.is_dir():
+        return WorkbenchError(f"there is no file {path}: the folder {folder} does not exist")
+    beside = [p.name for p in folder.iterdir()]
+    close = nearest(path.name, beside)
+    guess = f" Did you mean {' or '.join(close)}?" if close else f" {folder} has {len(beside)} entries."
+    return WorkbenchError(f"there is no file {path}.{guess}")
+
+
+class _Zstandard(io.RawIOBase):
+    """Decompressed bytes of a .zst file; unlike the library's own stream reader it notices a cut-off frame."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._fed = False
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]  # a writable buffer, as RawIOBase has it
+        while not self._ready:
+            compressed = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._fed = False
+            compressed = compressed or self._file.read(1 << 16)
+            if not compressed:
+                if self._fed:
+                    raise EOFError("the last zstandard frame is not complete")
+                return 0
+            self._fed = True
+            self._ready = self._frame.decompress(compressed)
+            if self._frame.eof:
+                self._fed = False
+        taken = min(len(buffer), len(self._ready))
+        buffer[:taken] = self._ready[:taken]
+        self._ready = self._ready[taken:]
+        return taken
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -1,0 +1,65 @@
+"""The processes of this machine: an ordered, bounded map whose workers hold the job."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from workbench.errors import WorkbenchError
+
+Context = TypeVar("Context")
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+_held: Any = None
+
+
+def each(
+    function: Callable[[Context, Item], Value], context: Context, items: Iterable[Item], workers: int
+) -> Iterator[Value]:
+    """`function(context, item)` for every item, in order, on `workers` processes (1 = in this one).
+
+    The context is sent once to each process and stays there. At most `workers + 2` items are under way, so `items` may
+    be larger than memory. When the consumer stops, or an item fails, what is under way is finished and no more.
+
+    Raises:
+        WorkbenchError: what `function` raised, or that a process died.
+    """
+    if workers == 1:
+        for item in items:
+            yield function(context, item)
+        return
+    pool = ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_hold, initargs=(context,)
+    )
+    waiting: deque[Future[Value]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(_call, function, item))
+            if len(waiting) >= workers + 2:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise WorkbenchError(
+            "a worker process died; the system may have run out of memory. Run the same command again to go on, with "
+            "fewer --workers or a smaller --shard-size"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _hold(context: Any) -> None:
+    """In a new worker: keep the context; Ctrl-C is the parent's business."""
+    global _held
+    _held = context
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _call(function: Callable[[Any, Item], Value], item: Item) -> Value:
+    return function(_held, item)

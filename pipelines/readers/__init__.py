@@ -1,0 +1,68 @@
+"""Raw formats: every module here with a `Reader` is one. Adding a format is adding a file; there is no table."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pipelines.readers.reader import Peek, Reader, peek
+from workbench.errors import WorkbenchError, unknown
+from workbench.parts import checked
+
+
+@cache
+def formats(kind: str) -> dict[str, type[Reader]]:
+    """The formats of a kind (text, image-text, triples) by name: the module's name with dashes.
+
+    A class without a `detect` of its own is what several formats share.
+    """
+    found: dict[str, type[Reader]] = {}
+    for module_info in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{module_info.name}")
+        for value in vars(module).values():
+            own = isinstance(value, type) and issubclass(value, Reader) and value.__module__ == module.__name__
+            if own and value.kind == kind and "detect" in vars(value):
+                found[module_info.name.replace("_", "-")] = value
+    return found
+
+
+def detect(kind: str, paths: Sequence[Path]) -> str:
+    """The name of the format that the first input looks like.
+
+    Raises:
+        WorkbenchError: the input is empty, or looks like none or several.
+    """
+    source = peek(paths[0])
+    if not source.is_folder and not source.text.strip():
+        raise WorkbenchError(f"{source.path} is empty; there is nothing to prepare")
+    matching = [name for name, reader in formats(kind).items() if reader.detect(source)]
+    if len(matching) == 1:
+        return matching[0]
+    found = f"it looks like {' and '.join(matching)}" if matching else f"it looks like none; {_describe(source)}"
+    raise WorkbenchError(
+        f"cannot tell the {kind} format of {source.path}: {found}. Say which with --format: {', '.join(formats(kind))}"
+    )
+
+
+def make_reader(kind: str, name: str | None, paths: Sequence[Path], options: Mapping[str, Any]) -> Reader:
+    """The reader of the named format (or of the one that the input looks like) with its options.
+
+    Raises:
+        WorkbenchError: unknown format or option; lists the nearest names.
+    """
+    name = name or detect(kind, paths)
+    available = formats(kind)
+    if name not in available:
+        raise unknown(f"{kind} format", name, available)
+    return available[name](**checked(available[name], options, f"format {name!r}"))
+
+
+def _describe(source: Peek) -> str:
+    if source.is_folder:
+        names = sorted(source.names)
+        return f"the folder has {', '.join(names[:8])}{' ...' if len(names) > 8 else ''}"
+    return f"it begins with {source.text.strip()[:80]!r}"

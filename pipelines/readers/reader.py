@@ -1,0 +1,169 @@
+"""What a raw format is: one file with one `Reader`.
+
+The work is in two halves. `records` runs once, in the parent process, and only finds where records begin and
+end; `sample` runs in the worker processes and does what costs time (parsing, loading an image).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from pipelines.files import files, lines, plain_suffix
+from workbench.errors import WorkbenchError
+from workbench.sequences import Sample
+
+PEEK_LINES = 50
+PEEK_BYTES = 1 << 16
+PEEK_FIRST_LINE = 1 << 24
+
+
+class Record(NamedTuple):
+    """One raw record: `data` is what `Reader.sample` needs (small, picklable), `size` its bytes, `where` its place."""
+
+    data: Any
+    size: int
+    where: str
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A sample that a reader or a stage leaves out, and why; the runner counts them by reason."""
+
+    reason: str
+
+
+class MalformedError(WorkbenchError):
+    """A record that does not fit its format. It stops the run, or is counted when the user asked to skip."""
+
+    def __init__(self, reason: str, where: str, found: str = "") -> None:
+        super().__init__(reason, where, found)
+        self.reason = reason
+        self.where = where
+        self.found = found
+
+    def __str__(self) -> str:
+        detail = f" ({self.found})" if self.found else ""
+        return f"{self.where}: {self.reason}{detail}"
+
+
+@dataclass(frozen=True)
+class Peek:
+    """The beginning of an input, for telling formats apart."""
+
+    path: Path
+    names: frozenset[str] = frozenset()
+    head: list[str] = field(default_factory=list)
+
+    @property
+    def suffix(self) -> str:
+        return plain_suffix(self.path)
+
+    @property
+    def is_folder(self) -> bool:
+        return self.path.is_dir()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.head)
+
+    @cached_property
+    def row(self) -> dict[str, Any]:
+        """The first line as a JSON object; empty where it is none."""
+        for line in self.head:
+            if line.strip():
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError:
+                    return {}
+                return row if isinstance(row, dict) else {}
+        return {}
+
+    def has_key(self, name: str) -> bool:
+        """Whether the first bytes have this JSON key anywhere."""
+        return re.search(rf'"{name}"\s*:', self.text) is not None
+
+
+def peek(path: Path) -> Peek:
+    """Look at the beginning of a file, or at the names in a folder."""
+    if path.is_dir():
+        return Peek(path, frozenset(p.name for p in path.iterdir()))
+    head: list[str] = []
+    size = 0
+    for number, line in lines(path):
+        head.append(line[: PEEK_BYTES if head else PEEK_FIRST_LINE].decode("utf-8", errors="replace"))
+        size += len(line)
+        if number >= PEEK_LINES or size >= PEEK_BYTES:
+            break
+    return Peek(path, head=head)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A raw format. A subclass is a frozen dataclass whose fields are its options (`--option name=value`)."""
+
+    kind: ClassVar[str] = ""
+    suffixes: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        """Whether the input looks like this format."""
+        raise NotImplementedError(f"{cls.__name__} must define detect")
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        """All files that decide what `records` gives; their identity is part of the run's fingerprint."""
+        return files(paths, self.suffixes)
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        """The raw records, in a fixed order, streaming."""
+        raise NotImplementedError(f"{type(self).__name__} must define records")
+
+    def sample(self, record: Record) -> Sample | Drop:
+        """A record as a sample (see docs/architecture.md).
+
+        Raises:
+            MalformedError: the record does not fit the format.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define sample")
+
+    def samples(self, paths: Sequence[Path]) -> Iterator[Sample]:
+        """All samples, one process; what is dropped is left out."""
+        for record in self.records(paths):
+            sample = self.sample(record)
+            if not isinstance(sample, Drop):
+                yield sample
+
+
+def parse_row(raw: bytes | str, where: str) -> dict[str, Any]:
+    """A line of a JSON lines file.
+
+    Raises:
+        MalformedError: not UTF-8, not JSON, or not an object.
+    """
+    try:
+        row = json.loads(raw)
+    except UnicodeDecodeError as error:
+        raise MalformedError("not valid UTF-8", where, str(error)) from error
+    except json.JSONDecodeError as error:
+        raise MalformedError("not a line of JSON", where, f"{error.msg} at column {error.colno}") from error
+    if not isinstance(row, dict):
+        raise MalformedError("a line must be a JSON object", where, f"found {type(row).__name__}")
+    return row
+
+
+def require(row: dict[str, Any], name: str, kind: type | tuple[type, ...], where: str) -> Any:
+    """A field of a row.
+
+    Raises:
+        MalformedError: the field is missing or of another type; names the fields there are.
+    """
+    if name not in row:
+        raise MalformedError(f"no field {name!r}", where, f"fields: {', '.join(row) or 'none'}")
+    if not isinstance(row[name], kind):
+        raise MalformedError(f"field {name!r} has the wrong type", where, f"found {type(row[name]).__name__}")
+    return row[name]

@@ -1,0 +1,82 @@
+"""Images: every one is decoded once here, so that training never meets a broken one; optionally made smaller."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import warnings
+from dataclasses import dataclass
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from pipelines.readers.reader import Drop
+from workbench.sequences import Sample
+
+STORED = ("JPEG", "PNG")
+
+
+@dataclass(frozen=True)
+class CheckImage:
+    """Drops what is no image, is cut off, or is too large or too small; stores JPEG and PNG as they are.
+
+    Other formats become JPEG (PNG where they have transparency). `resize` makes the shorter side that many pixels
+    where it is longer (never enlarges, keeps the aspect ratio, applies the EXIF rotation). `meta.sha256` is that of the
+    stored bytes; `meta.source_sha256` that of the original where they differ.
+    """
+
+    max_pixels: int = 50_000_000
+    min_side: int = 1
+    resize: int | None = None
+    quality: int = 92
+
+    def __call__(self, sample: Sample) -> Sample | Drop:
+        data: bytes = sample["image"]
+        if not data:
+            return Drop("empty image file")
+        if data[:512].lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+            return Drop("a web page, not an image")
+        try:
+            stored = self._stored(data)
+        except UnidentifiedImageError:
+            return Drop("not an image")
+        except Image.DecompressionBombError:
+            return Drop("too many pixels")
+        except (OSError, SyntaxError, ValueError, EOFError):  # what Pillow's decoders raise on damaged data
+            return Drop("damaged image")
+        if isinstance(stored, Drop) or stored is data:
+            return stored if isinstance(stored, Drop) else sample
+        meta = sample.setdefault("meta", {})
+        meta["source_sha256"] = meta.get("sha256") or hashlib.sha256(data).hexdigest()
+        meta["sha256"] = hashlib.sha256(stored).hexdigest()
+        return sample | {"image": stored}
+
+    def _stored(self, data: bytes) -> bytes | Drop:
+        """The bytes to store: `data` itself where nothing has to change."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image: Image.Image = Image.open(io.BytesIO(data))
+        width, height = image.size
+        if width * height > self.max_pixels:
+            return Drop("too many pixels")
+        if min(width, height) < self.min_side:
+            return Drop("too small")
+        shrink = self.resize is not None and min(width, height) > self.resize
+        if shrink and self.resize is not None:
+            image.draft(None, (2 * self.resize, 2 * self.resize))  # JPEG: decode at a fraction of the size
+        image.load()
+        if image.format in STORED and not shrink:
+            return data
+        return self._encoded(image, self.resize if shrink else None)
+
+    def _encoded(self, image: Image.Image, shorter: int | None) -> bytes:
+        """Upright, in RGB(A), with the shorter side as asked."""
+        image = ImageOps.exif_transpose(image)
+        transparent = image.has_transparency_data
+        image = image.convert("RGBA" if transparent else "RGB")
+        if shorter is not None:
+            scale = shorter / min(image.size)
+            size = max(shorter, round(image.width * scale)), max(shorter, round(image.height * scale))
+            image = image.resize(size, Image.Resampling.LANCZOS)
+        buffer = io.BytesIO()
+        image.save(buffer, "PNG" if transparent else "JPEG", quality=self.quality)
+        return buffer.getvalue()

@@ -1,0 +1,15 @@
+"""Captions without white space around them, and no empty ones."""
+
+from __future__ import annotations
+
+from pipelines.readers.reader import Drop
+from workbench.sequences import Sample
+
+
+def clean_captions(sample: Sample) -> Sample | Drop:
+    """Strips captions and takes out empty ones; drops an image left with neither a caption nor a question."""
+    if "captions" in sample and "caption_spans" not in sample:
+        sample["captions"] = [caption.strip() for caption in sample["captions"] if caption.strip()]
+    if not sample.get("captions") and not sample.get("questions"):
+        return Drop("no caption")
+    return sample
