@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import timm
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -102,7 +104,7 @@ def read_weights(weights: str) -> State:
     """The tensors of a weights file, or of an installed weights package.
 
     Raises:
-        WorkbenchError: there is no such file or package.
+        WorkbenchError: there is no such file or package, or it does not hold plain tensors.
     """
     path = PACKAGES[weights]() if weights in PACKAGES else Path(weights)
     if not path.is_file():
@@ -110,9 +112,18 @@ def read_weights(weights: str) -> State:
             f"backbone weights {weights!r}: there is no such file; give a .safetensors or .pth file, or one of the "
             f"packages {', '.join(PACKAGES)}"
         )
-    if path.suffix == ".safetensors":
-        return load_file(path)
-    return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise WorkbenchError(
+            f"backbone weights {path}: damaged, or more than tensors by name, which is never loaded; save the tensors as "
+            "a .safetensors file"
+        ) from error
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise WorkbenchError(f"backbone weights {path}: not a state dict; save the network's state_dict() by itself")
+    return state
 
 
 def fit(state: State, wanted: State, where: str) -> State:
