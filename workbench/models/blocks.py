@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.attention import attend
 from workbench.models.context import Context, Layout
+from workbench.models.dropout import dropout
 from workbench.models.rotary import rotate
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -169,5 +170,5 @@ class Sublayer(nn.Module):
 
     def leave(self, x: Tensor, result: Tensor) -> Tensor:
         """What comes out, given the input and the function's result."""
-        total = x + F.dropout(result, self.dropout, self.training)
+        total = x + dropout(result, self.dropout, self.training)
         return total if self.pre else self.norm(total)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
 from workbench.models.context import Layout
+from workbench.models.dropout import dropout
 from workbench.models.padding import Group, groups_of
 from workbench.models.visibility import visible
 
@@ -34,7 +35,7 @@ def dense(request: Request) -> Result:
     if request.score is not None:
         scores = scores + request.score(queries.index, keys.index)
     weights = _softmax(scores, mask).to(v.dtype)
-    out = torch.einsum("hqk,khd->qhd", F.dropout(weights, request.dropout), v)
+    out = torch.einsum("hqk,khd->qhd", dropout(weights, request.dropout, True), v)
     return _restored(out, queries), _restored_weights(weights, queries, keys) if request.need_weights else None
 
 
@@ -61,15 +62,23 @@ def padded(request: Request) -> Result:
     for group, q, k, v in grids:
         mask, blind = _group_mask(request, group)
         bias = mask if request.score is None else _score_bias(request, group, mask, q.dtype)
-        out = F.scaled_dot_product_attention(
-            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=bias, dropout_p=request.dropout
-        )
+        out = _grid_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), bias, request.dropout)
         if blind is not None:
             out = out.masked_fill(blind, 0.0)
         outs.append(out.transpose(1, 2).flatten(0, 1))
     if not outs:
         return torch.zeros_like(request.q), None
     return groups.queries.join(torch.cat(outs)), None
+
+
+def _grid_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, p: float) -> Tensor:
+    """Attention on one grid [batch, heads, length, size]; written out where torch has no fused kernel with dropout."""
+    if p == 0.0 or q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)
+    scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
+    if bias is not None:
+        scores = scores.masked_fill(~bias, float("-inf")) if bias.dtype == torch.bool else scores + bias
+    return dropout(torch.softmax(scores, -1), p, True) @ v
 
 
 def _group_mask(request: Request, group: Group) -> tuple[Tensor | None, Tensor | None]:

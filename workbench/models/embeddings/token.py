@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.blocks import make_norm
+from workbench.models.dropout import dropout
 
 
 class Token(nn.Module):
@@ -53,4 +53,4 @@ class Token(nn.Module):
             states = states + self.position(positions)
         if self.token_type is not None:
             states = states + self.token_type(fields["token_type_ids"])
-        return F.dropout(self.norm(states), self.dropout, self.training)
+        return dropout(self.norm(states), self.dropout, self.training)
