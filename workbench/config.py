@@ -166,9 +166,10 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Recip
         sys.path.append(folder)
     try:
         tree = OmegaConf.load(path)
-        merged = OmegaConf.merge(tree, OmegaConf.from_dotlist([_override(o) for o in overrides]))
-        plain = OmegaConf.to_container(merged, resolve=True)
-    except (OmegaConfBaseException, YAMLError) as error:
+        for key, value in map(_override, overrides):
+            OmegaConf.update(tree, key, value, merge=False)
+        plain = OmegaConf.to_container(tree, resolve=True)
+    except (OmegaConfBaseException, YAMLError, TypeError) as error:
         raise WorkbenchError(f"{path}: {' '.join(str(error).split())}") from error
     if not isinstance(plain, dict):
         raise WorkbenchError(f"{path}: a recipe is a mapping with model, tasks and train; found {type(plain).__name__}")
@@ -186,10 +187,11 @@ def dump_recipe(recipe: Recipe) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(dataclasses.asdict(recipe)))
 
 
-def _override(text: str) -> str:
-    if "=" not in text:
+def _override(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
         raise WorkbenchError(f"override {text!r} is not of the form key=value (for example train.lr=1e-4)")
-    return text
+    return key, OmegaConf.create(f"value: {value}").value
 
 
 def parse(kind: Any, value: Any, where: str) -> Any:

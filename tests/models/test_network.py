@@ -1,0 +1,130 @@
+"""Networks: groups, repeats and sharing; packed sequences equal sequences alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from workbench.batch import Batch, Stream
+from workbench.config import NetworkSpec
+from workbench.errors import WorkbenchError
+from workbench.models.context import Context
+from workbench.models.network import Network
+
+TEXT = {"embedding": "token", "hidden_size": 16, "vocab_size": 30, "max_positions": 32, "dropout": 0.0}
+QUIET = {"dropout": 0.0, "attention_dropout": 0.0}
+
+
+def text_batch(lengths: list[int], seed: int = 0) -> Batch:
+    g = torch.Generator().manual_seed(seed)
+    n = sum(lengths)
+    fields = {
+        "input_ids": torch.randint(0, 30, (n,), generator=g),
+        "token_type_ids": torch.zeros(n, dtype=torch.long),
+        "position_ids": torch.cat([torch.arange(length) for length in lengths]),
+    }
+    return Batch({"text": Stream(fields, torch.tensor([0, *lengths]).cumsum(0), lengths)})
+
+
+def alone(batch: Batch, i: int) -> Batch:
+    stream = batch.streams["text"]
+    start, length = int(stream.offsets[i]), stream.lengths[i]
+    fields = {n: t[start : start + length] for n, t in stream.fields.items()}
+    return Batch({"text": Stream(fields, torch.tensor([0, length]), [length])})
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        {"layer": "self", "stream": "text", "num_heads": 4, **QUIET},
+        {
+            "layer": "self",
+            "stream": "text",
+            "num_heads": 4,
+            "norm_place": "pre",
+            "norm": "rms",
+            "activation": "swiglu",
+            "rotary": 100.0,
+            **QUIET,
+        },
+        {"layer": "joint", "streams": ["text"], "num_heads": 2, **QUIET},
+    ],
+)
+def test_packed_equals_alone(layer: dict) -> None:
+    torch.manual_seed(0)
+    network = Network(NetworkSpec({"text": TEXT}, [{**layer, "repeat": 2}]))
+    batch = text_batch([5, 1, 9])
+    states = network(batch)["text"].split([5, 1, 9])
+    for i, expected in enumerate(states):
+        torch.testing.assert_close(network(alone(batch, i))["text"], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_sharing_counts_parameters_once() -> None:
+    def size(share: str | None) -> int:
+        spec = {"layer": "self", "stream": "text", "num_heads": 4, "repeat": 3, "share": share}
+        return sum(p.numel() for p in Network(NetworkSpec({"text": TEXT}, [spec])).layers.parameters())
+
+    none, attention, ffn, all_ = size(None), size("attention"), size("feed_forward"), size("all")
+    assert none == 3 * all_
+    assert attention + ffn == none + all_
+    assert all_ < attention < none
+
+
+def test_groups_repeat_in_order() -> None:
+    spec = {
+        "group": [
+            {"layer": "self", "stream": "text", "num_heads": 2},
+            {"layer": "joint", "streams": ["text"], "num_heads": 2},
+        ],
+        "repeat": 2,
+    }
+    names = [type(layer).__name__ for layer in Network(NetworkSpec({"text": TEXT}, [spec])).layers]
+    assert names == ["Self", "Joint", "Self", "Joint"]
+
+
+def test_checkpointing_changes_nothing() -> None:
+    torch.manual_seed(0)
+    network = Network(
+        NetworkSpec({"text": TEXT}, [{"layer": "self", "stream": "text", "num_heads": 2, **QUIET, "repeat": 2}])
+    )
+    gradients = []
+    for network.checkpointing in (False, True):
+        network.zero_grad()
+        network(text_batch([4, 6]))["text"].square().sum().backward()
+        gradients.append([p.grad.clone() for p in network.parameters() if p.grad is not None])
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_attention_weights_on_request() -> None:
+    network = Network(
+        NetworkSpec({"text": TEXT}, [{"layer": "self", "stream": "text", "num_heads": 2, "repeat": 3}])
+    ).eval()
+    batch = text_batch([4, 6])
+    context = Context(batch, keep_attention=True)
+    network(batch, context)
+    assert len(context.attention) == 3
+    streams, keys, weights = context.attention[0]
+    assert streams == keys == ("text",)
+    assert weights.shape == (2, 10, 10)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 10))
+    assert float(weights[:, :4, 4:].abs().max().detach()) == 0.0
+
+
+def test_wrong_specs() -> None:
+    with pytest.raises(WorkbenchError, match="one hidden size"):
+        Network(
+            NetworkSpec(
+                {"text": TEXT, "other": {**TEXT, "hidden_size": 8}},
+                [{"layer": "joint", "streams": ["text", "other"], "num_heads": 2}],
+            )
+        )
+    with pytest.raises(WorkbenchError, match="not a multiple of num_heads = 3"):
+        Network(NetworkSpec({"text": TEXT}, [{"layer": "self", "stream": "text", "num_heads": 3}]))
+    with pytest.raises(WorkbenchError, match="unknown stream 'txt'"):
+        Network(NetworkSpec({"text": TEXT}, poolers=["txt"]))
+    with pytest.raises(WorkbenchError, match="max_positions = 32"):
+        Network(NetworkSpec({"text": TEXT}))(text_batch([40]))
+    network, batch = Network(NetworkSpec({"text": TEXT})), text_batch([3])
+    states = network(batch)
+    with pytest.raises(WorkbenchError, match=r"add it to model\.poolers"):
+        network.pool(states, batch)

@@ -1,0 +1,92 @@
+"""Recipes: overrides, validation, and messages for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workbench.config import Recipe, dump_recipe, load_recipe
+from workbench.errors import WorkbenchError
+
+RECIPE = """
+model:
+  streams: {text: {embedding: token, hidden_size: 8}}
+  layers: [{layer: self, stream: text, num_heads: 2, repeat: 2}]
+tasks:
+  text:
+    corpora: [a, b]
+    sequence: {builder: document, max_length: 16}
+    objectives: [{objective: mlm, rate: 0.2}]
+train: {max_steps: 3, global_batch_size: 8, micro_batch_size: 4, lr: 1e-3}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "my recipe.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def test_a_recipe_and_its_overrides(file: Path) -> None:
+    recipe = load_recipe(str(file), ["train.lr=2e-4", "tasks.text.corpora={c: 3}", "seed=7", "tasks.text.objectives[0].rate=1e-1"])
+    assert recipe.name == "my recipe"
+    assert recipe.train.lr == 2e-4
+    assert recipe.train.lanes == 2
+    assert recipe.tasks["text"].corpora == {"c": 3.0}
+    assert recipe.tasks["text"].sequence.builder == {"builder": "document", "max_length": 16}
+    assert list(recipe.networks) == ["main"]
+    assert recipe.seed == 7
+    assert recipe.tasks["text"].objectives[0]["rate"] == 0.1
+
+
+def test_what_is_written_reads_back_equal(file: Path) -> None:
+    recipe = load_recipe(str(file))
+    again = file.with_name("again.yaml")
+    again.write_text(dump_recipe(recipe))
+    assert load_recipe(str(again)) == recipe
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.max_step=3", r"unknown key 'max_step'.*Did you mean 'max_steps'"),
+        ("train.lr=fast", r"train\.lr = 'fast'.*allowed: float"),
+        ("train.max_steps=2.5", r"train\.max_steps = 2\.5.*allowed: int"),
+        ("train.lr_schedule=step", r"allowed: linear, cosine, constant"),
+        ("train.micro_batch_size=3", r"not a multiple"),
+        ("control=no-kgs", r"unknown control 'no-kgs'.*'no-kg'"),
+        ("tasks=3", r"tasks = 3 .*a mapping"),
+        ("tasks.text.objectives=mlm", r"objectives = 'mlm'.*a list"),
+        ("lr", r"not of the form key=value"),
+    ],
+)
+def test_wrong_values_say_where_and_what_is_allowed(file: Path, override: str, message: str) -> None:
+    with pytest.raises(WorkbenchError, match=message):
+        load_recipe(str(file), [override])
+
+
+def test_a_missing_key_is_named(file: Path) -> None:
+    file.write_text(RECIPE.replace("max_steps: 3, ", ""))
+    with pytest.raises(WorkbenchError, match="'max_steps' is missing"):
+        load_recipe(str(file))
+
+
+def test_bad_yaml_and_unknown_recipes(file: Path) -> None:
+    file.write_text("model: [")
+    with pytest.raises(WorkbenchError, match=r"my recipe\.yaml"):
+        load_recipe(str(file))
+    with pytest.raises(WorkbenchError, match="unknown recipe 'no such'"):
+        load_recipe("no such")
+    with pytest.raises(WorkbenchError, match="there is no recipe file"):
+        load_recipe("nowhere.yaml")
+
+
+def test_several_networks(file: Path) -> None:
+    text = RECIPE.replace("model:\n  streams: {text", "model:\n  small:\n   streams: {text").replace(
+        "  layers:", "   layers:"
+    )
+    file.write_text(text)
+    recipe: Recipe = load_recipe(str(file))
+    assert list(recipe.networks) == ["small"]
