@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from kg.mentions import hidden
 from workbench.keyed import Draws
 from workbench.sequences import Sequence
 
@@ -21,7 +22,8 @@ class EntityStream:
 
     `table` is the file of entity vectors (`kg.vectors`); row r of it is `entity_ids` r + 1, and 0 is the zero vector.
     A span whose entity has no vector, or whose first token has an entity already (the longer mention wins), is left
-    out and counted (`take_dropped`).
+    out and counted (`take_dropped`), and so is a mention in a stretch that `Sequence.mask_spans` names: its vector
+    would tell what is to be predicted.
 
     `cls_row` puts a row with entity 0 on the first token of every document, as the release does by forcing its
     entity mask to 1 at [CLS]: that row takes part in the self-attention of the entities.
@@ -48,7 +50,9 @@ class EntityStream:
         found: dict[int, int] = {}
         for span in sorted(sequence.spans, key=lambda s: s.start - s.end):
             row = self.rows.get(span.entity)
-            if row is None:
+            if hidden(span, sequence):
+                self.dropped["mentions to be masked"] += 1
+            elif row is None:
                 self.dropped["entities without a vector"] += 1
             elif span.start in found:
                 self.dropped["mentions with the same first token"] += 1

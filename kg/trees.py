@@ -26,6 +26,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from kg.mentions import hidden
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences import Fields, Sequence, Span
@@ -125,6 +126,8 @@ class SentenceTree:
     `graph` is the folder of a `kg.store.GraphStore`. Each mention gets its first `max_triples` distinct triples in
     the graph's order (the release: 2), spelt as predicate and object, or as the object alone without `use_predicate`.
 
+    A mention in a stretch that `Sequence.mask_spans` names gets none: its triples would tell what is to be predicted.
+
     A tree longer than `max_length` loses whole branches from the last mention on, never a token of the sentence
     (`overflow="branches"`); `overflow="cut"` is the release's rule, which cuts the tree and with it the sentence's
     tail. `take_dropped` says by reason what did not fit.
@@ -212,6 +215,9 @@ class SentenceTree:
         found = []
         end = 0
         for span in sorted(sequence.spans, key=lambda s: (s.start, -s.end)):
+            if hidden(span, sequence):
+                self._count("mentions to be masked", 1)
+                continue
             branches = self._branches(span.entity)
             if not branches:
                 self._count("mentions without triples", 1)
@@ -258,9 +264,23 @@ def _replant(sequence: Sequence, tree: Tree, visible_matrix: bool) -> Sequence:
         rows = row_of[streams["entity"]["token"]]
         streams["entity"] = {name: value[rows >= 0] for name, value in streams["entity"].items()}
         streams["entity"]["token"] = rows[rows >= 0]
-    spans = [
+    meta = dict(sequence.meta)
+    if "mention" in meta:
+        start, end = meta["mention"]
+        meta["mention"] = (int(row_of[start]), int(row_of[end - 1]) + 1)
+    return dataclasses.replace(
+        sequence,
+        streams=streams,
+        spans=_moved(sequence.spans, row_of),
+        mask_spans=_moved(sequence.mask_spans, row_of),
+        meta=meta,
+    )
+
+
+def _moved(spans: list[Span], row_of: np.ndarray) -> list[Span]:
+    """The spans whose rows are still there, in the tree's rows."""
+    return [
         Span(int(row_of[s.start]), int(row_of[s.end - 1]) + 1, s.entity, s.score)
-        for s in sequence.spans
+        for s in spans
         if row_of[s.end - 1] >= 0
     ]
-    return dataclasses.replace(sequence, streams=streams, spans=spans)

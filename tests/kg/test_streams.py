@@ -39,6 +39,14 @@ def test_what_cannot_be_had_is_counted() -> None:
     assert step.take_dropped() == {}
 
 
+def test_what_is_to_be_masked_has_no_entity() -> None:
+    step = EntityStream(ROWS, cls_row=False)
+    source = sequence(9, [(2, 3, "Q1"), (5, 7, "Q2")])
+    source.mask_spans = [Span(6, 8, "Q2")]
+    assert entity(step, source) == ([2], [1])
+    assert step.take_dropped() == {"mentions to be masked": 1}
+
+
 def test_no_mentions_and_no_tokens() -> None:
     assert entity(EntityStream(ROWS, cls_row=False), sequence(4, [])) == ([], [])
     assert entity(EntityStream(ROWS), sequence(0, [])) == ([], [])

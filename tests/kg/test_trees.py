@@ -170,6 +170,19 @@ def test_overlapping_and_unknown_mentions_are_counted() -> None:
     assert step.dropped == {"overlapping mentions": 2, "mentions without triples": 1}
 
 
+def test_stretches_and_mention_of_the_evaluation_follow_their_tokens() -> None:
+    source = sequence(7, [(1, 2, "Q2"), (4, 6, "Q1")])
+    source.mask_spans = [Span(4, 6, "Q1")]
+    source.meta = {"mention": (3, 5), "types": ["x"]}
+    step = SentenceTree(Graph(), Words(), 64)
+    (tree,) = grown(step, source)
+    assert [(s.start, s.end) for s in tree.mask_spans] == [(8, 10)]
+    assert tree.meta == {"mention": (7, 9), "types": ["x"]}
+    assert tree.streams["text"]["branch"].max() == 1
+    assert step.take_dropped() == {"mentions to be masked": 1}
+    assert step.take_dropped() == {}
+
+
 def test_sequence_without_mentions_is_untouched() -> None:
     source = sequence(4, [])
     assert grown(SentenceTree(Graph(), Words(), 64), source)[0] is source
