@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
+from tokenizers.models import WordLevel
 
 from kg.embedding import EntityTable
 from kg.objectives.dea import Dea
@@ -18,7 +20,10 @@ from workbench.batch import Batch, collate
 from workbench.config import NetworkSpec
 from workbench.interop.names import restore
 from workbench.models.network import Network
+from workbench.objectives.mlm import Mlm
+from workbench.objectives.nsp import Nsp
 from workbench.sequences import Sequence, text_fields
+from workbench.text.tokenizer import Tokenizer
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 
@@ -61,6 +66,8 @@ class Golden:
         self.weights, self.unused = from_ernie(load_file(folder / "weights.safetensors"))
         self.dea = Dea()
         self.dea.name = "dea"
+        words = {name: i for i, name in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "word"])}
+        self.tokenizer = Tokenizer(tokenizers.Tokenizer(WordLevel(words, unk_token="[UNK]")))
         self.draws = Recorded(json.loads((folder / "random_draws.json").read_text()))
         self.lengths = self.inputs["attention_mask"].sum(1).tolist()
         self.batch = self._batch()
@@ -173,6 +180,30 @@ def test_entity_logits_and_loss(golden: Golden) -> None:
     correct, of = out.metrics["accuracy"]
     wanted = golden.rows(golden.outputs["entity_logits"])[targets["rows"]].argmax(-1) == targets["labels"]
     assert (int(correct), of) == (int(wanted.sum()), count)
+
+
+@torch.no_grad()
+def test_token_and_sentence_logits_and_the_total_loss(golden: Golden) -> None:
+    """The core's mlm and nsp heads on this network: all of the released loss."""
+    states = golden.network(golden.batch)
+    labels = golden.rows(golden.inputs["masked_lm_labels"])
+    rows = torch.nonzero(labels != -1).flatten()
+    losses = {}
+    for objective, targets, logits in (
+        (Mlm(golden.tokenizer), {"rows": rows, "labels": labels[rows]}, "mlm_logits"),
+        (Nsp(), {"labels": golden.inputs["next_sentence_label"].flatten()}, "nsp_logits"),
+    ):
+        head = objective.head(golden.network).eval()
+        prefix = f"{objective.name}."
+        head.load_state_dict({n.removeprefix(prefix): t for n, t in golden.weights.items() if n.startswith(prefix)})
+        out = head(golden.network, states, golden.batch, targets)
+        losses[objective.name] = float(out.loss) / len(targets["labels"])
+        if objective.name == "mlm":
+            wanted = golden.rows(golden.outputs[logits])
+            torch.testing.assert_close(head.logits(golden.network, states["text"]), wanted, **CLOSE)
+        assert losses[objective.name] == pytest.approx(float(golden.outputs[f"loss_{objective.name}"]), abs=1e-5)
+    total = float(golden.outputs["loss_without_dea"])
+    assert sum(losses.values()) == pytest.approx(total, abs=1e-5)
 
 
 @torch.no_grad()
