@@ -25,7 +25,7 @@ class Shard:
     """One open shard. `raw` is the hot path: slices of the mapped tar, no parsing of tar headers."""
 
     def __init__(self, path: Path, index: ShardIndex, info: ShardInfo) -> None:
-        self.name, self.index = info.name, index
+        self.name, self.index, self.path = info.name, index, path
         size = path.stat().st_size
         if size != info.bytes:
             raise WorkbenchError(_wrong_size(path, size, index, info))

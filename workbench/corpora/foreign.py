@@ -52,9 +52,9 @@ def index_foreign(
     kind = kind or _guess_kind(tars)
     shards = []
     for number, tar in enumerate(tars):
-        own = tar.parent.resolve() == output.resolve()
-        name = tar.name if own else os.path.abspath(tar)
-        index = index_name(tar.name if own else f"{number:06d}-{tar.name}")
+        inside = tar.resolve().is_relative_to(output.resolve())
+        name = tar.resolve().relative_to(output.resolve()).as_posix() if inside else os.path.abspath(tar)
+        index = index_name(name if "/" not in name else f"{number:06d}-{tar.name}")
         shards.append(_index_shard(tar, name, output / index, kind))
         logger.info("indexed %s: %d records", tar, shards[-1].records)
     stated = {"inputs": [str(path) for path in inputs], **(provenance or {})}
@@ -96,14 +96,14 @@ def _refuse_own(output: Path) -> None:
 
 def _guess_kind(tars: Sequence[Path]) -> str:
     for tar in tars:
-        for _, members in records(tar):
+        for key, members in records(tar):
             names = {member.name for member in members}
             if names & FOREIGN_IMAGES:
                 return "image-text"
             if names & FOREIGN_TEXTS:
                 return "text"
             if "json" in names:
-                return _kind_of_json(tar, members)
+                return _kind_of_json(tar, key, members)
             raise WorkbenchError(
                 f"{tar}: cannot tell the kind from the members {sorted(names)}; known are {sorted(FOREIGN_MEMBERS)}."
                 f"{_trap(names)}"
@@ -111,8 +111,8 @@ def _guess_kind(tars: Sequence[Path]) -> str:
     raise WorkbenchError(f"no records in {len(tars)} tars; the first is {tars[0]}")
 
 
-def _kind_of_json(tar: Path, members: Sequence[Member]) -> str:
-    stored = decode_foreign(_load(tar, members, {"json"}), "text")
+def _kind_of_json(tar: Path, key: str, members: Sequence[Member]) -> str:
+    stored = _decoded(tar, key, _load(tar, members, {"json"}), "text")
     keys = {*stored, *stored.get("meta", {})}
     if "text" in keys:
         return "text"
@@ -138,14 +138,11 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo
     decoded = FOREIGN_MEMBERS - FOREIGN_IMAGES - {"regions.npz"}
     for key, members in records(tar):
         names = {member.name for member in members}
-        try:
-            sample = decode_foreign(_load(tar, members, decoded), kind)
-        except ValueError as error:
-            raise BadRecordError(str(tar), key, str(error)) from error
+        sample = _decoded(tar, key, _load(tar, members, decoded), kind)
         _complete(sample, names)
         _require(sample, kind, tar, key, names)
         index.add(key, members, lengths_of(sample, kind), cuts_of(sample))
-        fields.update(sample)
+        fields.update(list(sample))
         strange.update(names - FOREIGN_MEMBERS)
     if strange:
         logger.warning(
@@ -166,6 +163,13 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo
     }
     index.write(index_path, stored)
     return ShardInfo(**stored, index_sha256=sha256_of(index_path))
+
+
+def _decoded(tar: Path, key: str, members: Mapping[str, bytes], kind: str) -> Sample:
+    try:
+        return decode_foreign(members, kind)
+    except ValueError as error:
+        raise BadRecordError(str(tar), key, str(error)) from error
 
 
 def _complete(sample: Sample, names: set[str]) -> None:

@@ -86,10 +86,10 @@ class IndexBuilder:
             "cuts": np.array(self._cuts, np.int64 if max(self._cuts, default=0) >= 2**31 else np.int32),
         }
         arrays |= {f"length.{unit}": np.array(lengths, np.int64) for unit, lengths in self._lengths.items()}
-        about = {"names": json.dumps(list(self.names)), "shard": json.dumps(dict(shard))}
-        data = save(arrays, about)
+        # one entry alone: safetensors writes several in an order that changes from run to run
+        about = {"index": json.dumps({"names": list(self.names), "shard": dict(shard)})}
         with atomic(path) as file:
-            file.write(data)
+            file.write(save(arrays, about))
 
 
 class ShardIndex:
@@ -103,8 +103,8 @@ class ShardIndex:
         self.path = path
         try:
             arrays, about = _mapped(path)
-            self.names: list[str] = json.loads(about["names"])
-            self.shard: dict[str, Any] = json.loads(about["shard"])
+            self.names: list[str] = about["names"]
+            self.shard: dict[str, Any] = about["shard"]
             self.member_starts = arrays["member_starts"]
             self.member_names = arrays["member_names"]
             self.member_offsets = arrays["member_offsets"]
@@ -129,6 +129,13 @@ class ShardIndex:
         """The key of a record."""
         return bytes(self._keys[self._key_starts[record] : self._key_starts[record + 1]]).decode()
 
+    def members(self, record: int) -> list[tuple[str, int, int]]:
+        """(name, offset, size) of a record's members."""
+        start, end = int(self.member_starts[record]), int(self.member_starts[record + 1])
+        names = [self.names[i] for i in self.member_names[start:end].tolist()]
+        places = zip(self.member_offsets[start:end].tolist(), self.member_sizes[start:end].tolist(), strict=True)
+        return [(name, offset, size) for name, (offset, size) in zip(names, places, strict=True)]
+
     def items(self, unit: str, window: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The items of this shard: arrays record, start, end in the unit's elements, in the shard's order."""
         if unit == "text":
@@ -146,7 +153,7 @@ def _triple(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.
     return record, start, end
 
 
-def _mapped(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+def _mapped(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays of a safetensors file as views of the mapped file, and its metadata."""
     with open(path, "rb") as file:
         try:
@@ -157,7 +164,7 @@ def _mapped(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     if len(view) < 8 or size > len(view) - 8:
         raise ValueError("it is truncated")
     header = json.loads(view[8 : 8 + size])
-    about = header.pop("__metadata__")
+    about = json.loads(header.pop("__metadata__")["index"])
     arrays = {}
     for name, entry in header.items():
         kind, (start, end) = _TYPES[entry["dtype"]], entry["data_offsets"]

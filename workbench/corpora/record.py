@@ -201,7 +201,7 @@ def _linked_texts(sample: Sample) -> list[tuple[str, list[Any]]]:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data)
+        value = json.loads(str(data, "utf-8"))  # json.loads alone would also guess UTF-16
     except UnicodeDecodeError as error:
         raise ValueError(f"member json is not UTF-8: {error}") from error
     except ValueError as error:

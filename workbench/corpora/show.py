@@ -1,0 +1,116 @@
+"""A corpus for the eye: counts, fields, provenance, and a few samples."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.items import Items
+from workbench.corpora.order import Order
+from workbench.sequences import Sample
+
+LONGEST = 400
+_COLOURS = ("green", "cyan", "magenta", "yellow", "blue")
+
+
+def describe(corpus: Corpus) -> RenderableType:
+    """Counts, fields, what was dropped, and where the corpus comes from."""
+    manifest = corpus.manifest
+    counts = Table(title=f"{corpus.name} ({manifest.kind})", show_header=False, title_justify="left")
+    counts.add_row("records", f"{manifest.records:,}")
+    counts.add_row("shards", f"{len(manifest.shards):,} ({_bytes(manifest.bytes)})")
+    for unit, length in manifest.lengths.items():
+        counts.add_row(unit, f"{length:,} characters" if unit == "text" else f"{length:,}")
+    for reason, number in manifest.dropped.items():
+        counts.add_row("dropped", f"{number:,} x {reason}")
+    for name, value in [*manifest.about.items(), *manifest.provenance.items()]:
+        counts.add_row(name, Text(_short(value)))
+    fields = Table(title="fields", title_justify="left")
+    fields.add_column("field")
+    fields.add_column("records", justify="right")
+    fields.add_column("share", justify="right")
+    for name, number in sorted(manifest.fields.items(), key=lambda field: -field[1]):
+        fields.add_row(name, f"{number:,}", f"{number / manifest.records:.0%}")
+    return Group(counts, fields)
+
+
+def preview(sample: Sample) -> RenderableType:
+    """One sample: texts with their mentions underlined, sizes of images and arrays."""
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, value in sample.items():
+        if name in ("key", "corpus", "draw", "spans"):
+            continue
+        table.add_row(name, _value(name, value, sample))
+    return Panel(table, title=f"{sample['corpus']}: {sample['key']}", title_align="left")
+
+
+def previews(corpus: Corpus, number: int, *, seed: int = 0) -> list[RenderableType]:
+    """Previews of `number` records, drawn from all over the corpus, the same for equal seeds."""
+    items = Items(corpus)
+    places = np.arange(min(number, items.total))
+    shards, records = Order(items.counts, seed=seed, group_shards=len(items.counts)).locate(0, places)
+    return [preview(corpus.read(s, r)) for s, r in zip(shards.tolist(), records.tolist(), strict=True)]
+
+
+def marked(text: str, spans: list[list[Any]]) -> Text:
+    """A text whose mentions are underlined and followed by their entity."""
+    shown, at = Text(), 0
+    for number, (start, end, entity, *_) in enumerate(spans):
+        if start < at:
+            continue
+        colour = _COLOURS[number % len(_COLOURS)]
+        shown.append(text[at:start])
+        shown.append(text[start:end], style=f"underline {colour}")
+        shown.append(f" [{entity}]", style=f"dim {colour}")
+        at = end
+    shown.append(text[at:])
+    return shown
+
+
+def _value(name: str, value: Any, sample: Sample) -> RenderableType:
+    if name == "image":
+        return _image(value)
+    if name == "regions":
+        return Text(", ".join(f"{field} {list(array.shape)} {array.dtype}" for field, array in value.items()))
+    if name == "text":
+        end = LONGEST if len(value) > LONGEST else len(value)
+        inside = [span for span in sample.get("spans", []) if span[1] <= end]
+        return marked(value[:end], inside) + Text(f" ... ({len(value):,} characters)" if end < len(value) else "")
+    if name == "captions" and "caption_spans" in sample:
+        return Group(*(marked(c, s) for c, s in zip(value, sample["caption_spans"], strict=True)))
+    if isinstance(value, list):
+        listed = [Text(_short(element)) for element in value[:5]]
+        return Group(*listed, *([Text(f"... ({len(value)} in all)")] if len(value) > 5 else []))
+    return Text(_short(value))
+
+
+def _image(data: bytes) -> Text:
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return Text(f"{image.format} {image.width} x {image.height}, {_bytes(len(data))}")
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        return Text(f"cannot be decoded: {error}", style="red")
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text):,} characters)"
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

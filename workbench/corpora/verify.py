@@ -1,0 +1,157 @@
+"""Checking a corpus from end to end: what is on disk, what it decodes to, and whether it fits the graph."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from workbench.corpora.corpus import Corpus, Shard
+from workbench.corpora.files import sha256_of
+from workbench.corpora.manifest import ShardInfo
+from workbench.corpora.record import check_spans, cuts_of, lengths_of
+from workbench.corpora.tars import records
+from workbench.errors import WorkbenchError
+from workbench.sequences import Sample
+
+PIXEL_LIMIT = 64_000_000
+"""Images of more pixels are refused, before they are decoded."""
+_UNDECODABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+
+
+class Problem(NamedTuple):
+    """Something wrong; `key` is empty where it concerns the whole shard."""
+
+    shard: str
+    key: str
+    reason: str
+
+
+def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iterator[Problem]:
+    """Every problem of a corpus, shard by shard; nothing is changed.
+
+    Checks checksums, the tar's structure against the index (keys side by side, unique), that every member decodes,
+    spans inside their texts, boxes in range, the index's lengths and cut points, and keys that shards share. With
+    `graph_entities` also that every linked entity and every head of a triple is in the graph.
+    """
+    seen: dict[str, str] = {}
+    for number, info in enumerate(corpus.shards):
+        try:
+            shard = corpus.shard(number)
+        except WorkbenchError as error:
+            yield Problem(info.name, "", str(error))
+            continue
+        yield from _structure(shard, info)
+        for record in range(shard.index.records):
+            key = shard.index.key(record)
+            if seen.setdefault(key, info.name) != info.name:
+                yield Problem(info.name, key, f"the shard {seen[key]} has the same key")
+            for reason in _record(corpus, shard, number, record, graph_entities):
+                yield Problem(info.name, key, reason)
+
+
+def check_image(data: bytes) -> str | None:
+    """What is wrong with an encoded image; None where it decodes."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            if image.width * image.height > PIXEL_LIMIT:
+                return f"the image has {image.width} x {image.height} pixels; the limit is {PIXEL_LIMIT:,}"
+            image.load()
+    except _UNDECODABLE as error:
+        start = bytes(data[:16])
+        page = " (it is a web page)" if start.lstrip().lower().startswith((b"<!doc", b"<html", b"<?xml")) else ""
+        return f"the image cannot be decoded: {str(error).split(' <')[0]}{page}"
+    return None
+
+
+def _structure(shard: Shard, info: ShardInfo) -> Iterator[Problem]:
+    if sha256_of(shard.path) != info.sha256:
+        yield Problem(info.name, "", "the checksum differs from the one in corpus.json: the tar was changed or damaged")
+    if shard.index.records != info.records:
+        yield Problem(info.name, "", f"the index has {shard.index.records} records, corpus.json says {info.records}")
+    yield from _against_tar(shard, info.name)
+
+
+def _against_tar(shard: Shard, name: str) -> Iterator[Problem]:
+    index, record = shard.index, 0
+    try:
+        for key, members in records(Path(shard.path)):
+            if record >= index.records or key != index.key(record):
+                yield Problem(name, key, "the tar holds this record where the index has another; index it again")
+                return
+            if [tuple(member) for member in members] != index.members(record):
+                yield Problem(name, key, "the tar's members are not those of the index; index it again")
+            record += 1
+    except WorkbenchError as error:
+        yield Problem(name, "", str(error))
+        return
+    if record != index.records:
+        yield Problem(name, "", f"the tar holds {record} records, the index {index.records}")
+
+
+def _record(
+    corpus: Corpus, shard: Shard, number: int, record: int, graph_entities: Container[str] | None
+) -> Iterator[str]:
+    try:
+        sample = corpus.read(number, record)
+    except WorkbenchError as error:
+        yield str(error).split(": ", 1)[-1]
+        return
+    yield from _texts(sample)
+    if "image" in sample and (problem := check_image(sample["image"])):
+        yield problem
+    if "regions" in sample:
+        yield from _regions(sample["regions"])
+    lengths = {unit: int(length[record]) for unit, length in shard.index.lengths.items()}
+    if lengths != lengths_of(sample, corpus.kind):
+        yield f"the index has the lengths {lengths}, the record {lengths_of(sample, corpus.kind)}"
+    start, end = shard.index.cut_starts[record : record + 2].tolist()
+    if shard.index.cuts[start:end].tolist() != (cuts_of(sample) or []):
+        yield "the index's cut points are not those of the text and its spans"
+    if graph_entities is not None:
+        lost = sorted({entity for entity in _entities(sample) if entity not in graph_entities})
+        if lost:
+            yield f"entities that are not in the graph: {', '.join(lost[:5])}{' ...' if len(lost) > 5 else ''}"
+
+
+def _texts(sample: Sample) -> Iterator[str]:
+    captions, linked = sample.get("captions", []), sample.get("caption_spans", [])
+    if linked and len(linked) != len(captions):
+        yield f"{len(linked)} lists in caption_spans for {len(captions)} captions"
+        return
+    texts = [(sample["text"], sample.get("spans", []))] if "text" in sample else []
+    for text, spans in [*texts, *zip(captions, linked, strict=False)]:
+        try:
+            check_spans(text, spans)
+        except WorkbenchError as error:
+            yield str(error)
+
+
+def _regions(regions: dict[str, np.ndarray]) -> Iterator[str]:
+    if "features" not in regions or "boxes" not in regions:
+        yield f"regions need features and boxes; found {sorted(regions)}"
+        return
+    features, boxes = regions["features"], regions["boxes"]
+    if features.ndim != 2 or boxes.shape != (len(features), 4):
+        yield f"regions have features {features.shape} and boxes {boxes.shape}; allowed: [n, d] and [n, 4]"
+        return
+    if not np.isfinite(features).all():
+        yield "region features are not finite"
+    inside = np.isfinite(boxes).all() and (boxes >= 0).all() and (boxes <= 1).all()
+    if not inside or (boxes[:, :2] > boxes[:, 2:]).any():
+        yield "boxes are not x1 <= x2, y1 <= y2 within 0..1"
+    for name in regions.keys() - {"features", "boxes"}:
+        if len(regions[name]) != len(features):
+            yield f"regions have {len(regions[name])} {name} for {len(features)} boxes"
+
+
+def _entities(sample: Sample) -> Iterator[str]:
+    yield from (str(span[2]) for span in sample.get("spans", []))
+    yield from (str(span[2]) for spans in sample.get("caption_spans", []) for span in spans)
+    if "triples" in sample:
+        yield str(sample["id"])
+        yield from (str(triple["tail"]) for triple in sample["triples"])
