@@ -118,8 +118,8 @@ def read_weights(weights: str) -> State:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
         raise WorkbenchError(
-            f"backbone weights {path}: damaged, or more than tensors by name, which is never loaded; save the tensors as "
-            "a .safetensors file"
+            f"backbone weights {path}: damaged, or more than tensors by name, which is never loaded; save the "
+            "tensors as a .safetensors file"
         ) from error
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise WorkbenchError(f"backbone weights {path}: not a state dict; save the network's state_dict() by itself")

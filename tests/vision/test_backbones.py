@@ -59,7 +59,7 @@ def test_wrong_weights_are_refused(tmp_path: Path) -> None:
     wanted = {"a.weight": torch.zeros(2, 3), "a.bias": torch.zeros(2)}
     with pytest.raises(WorkbenchError, match=r"x.weight \(3, 2\) does not fit a.weight \(2, 3\)"):
         fit({"x.weight": torch.zeros(3, 2), "x.bias": torch.zeros(2)}, wanted, "here")
-    with pytest.raises(WorkbenchError, match="x.gain"):
+    with pytest.raises(WorkbenchError, match=r"x\.gain"):
         fit({"x.gain": torch.zeros(2, 3), "x.bias": torch.zeros(2)}, wanted, "here")
     with pytest.raises(WorkbenchError, match="1 tensors in the weights, 2 in the network"):
         fit({"a.weight": torch.zeros(2, 3)}, wanted, "here")

@@ -66,8 +66,8 @@ class Itc(Objective):
         for sequence in sequences:
             if sequence.labels.get(MATCHED) == 0:
                 raise WorkbenchError(
-                    f"objective {self.name!r}: it needs true pairs, but itm exchanges them in the same view; give itm "
-                    "or this objective a view of its own (view: matching)"
+                    f"objective {self.name!r}: it needs true pairs, but an itm of the same task exchanges them; give "
+                    "itm a task of its own"
                 )
             if not all(sequence.length(stream) for stream in self.pools):
                 raise WorkbenchError(f"objective {self.name!r}: sequence {sequence.key!r} lacks a text or an image")
@@ -120,9 +120,9 @@ class ItcHead(StepHead):
             to_image, to_text = (logits.argmax(1) == own).sum(), (logits.argmax(0) == own).sum()
         pairs = float(len(ids))
         metrics: dict[str, tuple[Tensor, Tensor | float]] = {
-            "itc/text_to_image": (to_image, pairs),
-            "itc/image_to_text": (to_text, pairs),
-            "itc/scale": (self.logit_scale.detach().exp() * pairs, pairs),
+            "text_to_image": (to_image, pairs),
+            "image_to_text": (to_text, pairs),
+            "scale": (self.logit_scale.detach().exp() * pairs, pairs),
         }
         return LossOutput(loss, metrics)
 

@@ -98,7 +98,7 @@ class ItmHead(Head):
         known = labels != -100
         with torch.no_grad():
             hits = (logits.argmax(-1) == labels).sum()
-        return LossOutput(loss, {"itm/accuracy": (hits, known.sum())})
+        return LossOutput(loss, {"accuracy": (hits, known.sum())})
 
 
 def _differ(sample: Sample, other: Sample) -> bool:

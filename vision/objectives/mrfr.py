@@ -103,19 +103,14 @@ class Mrfr(Objective):
     def head(self, network: Network) -> Head:
         if "image" not in network.sizes:
             raise WorkbenchError(f"objective {self.name!r} needs an image stream; found {', '.join(network.sizes)}")
-        projection = input_projection(network)
-        return MrfrHead(projection.in_features, projection.out_features, network.sizes["image"], self.loss, self.tied)
+        return MrfrHead(input_projection(network).in_features, network.sizes["image"], self.loss, self.tied)
 
 
 class MrfrHead(Head):
     """Dense, gelu, LayerNorm, then the target's width: by the transposed input projection, or a matrix of its own."""
 
-    def __init__(self, feature_size: int, embedding_size: int, hidden_size: int, loss: str, tied: bool) -> None:
+    def __init__(self, feature_size: int, hidden_size: int, loss: str, tied: bool) -> None:
         super().__init__()
-        if tied and embedding_size != hidden_size:
-            raise WorkbenchError(
-                f"mrfr: tied needs embedding width = hidden size; found {embedding_size}, {hidden_size}"
-            )
         self.dense = nn.Linear(hidden_size, hidden_size)
         self.norm = nn.LayerNorm(hidden_size, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(feature_size))
@@ -137,7 +132,7 @@ class MrfrHead(Head):
         losses = self.function(predicted, goal, reduction="none").mean(-1)
         with torch.no_grad():
             centred = (goal - goal.mean(0)).square().mean(-1)
-        return LossOutput(losses.sum(), {"mrfr/target_variance": (centred.sum(), float(len(goal)))})
+        return LossOutput(losses.sum(), {"target_variance": (centred.sum(), float(len(goal)))})
 
 
 def input_projection(network: Network) -> nn.Linear:

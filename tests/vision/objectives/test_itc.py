@@ -1,0 +1,130 @@
+"""Image-text contrast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from vision.objectives.itc import Itc, ItcHead, pool_rows
+from workbench.batch import Batch, collate
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.sequences import Sample, Sequence
+
+
+def itc(**options: object) -> Itc:
+    objective = Itc(size=8, **options)
+    objective.name = "itc"
+    return objective
+
+
+@pytest.fixture
+def pairs(samples: list[Sample], sequences: list[Sequence]) -> list[Sequence]:
+    """The sequences with the labels of `arrange`; the last two show one image."""
+    arranged = itc().arrange(samples, Draws(0, "t", "itc", number=(0,)))
+    for sample, sequence in zip(arranged, sequences, strict=True):
+        sequence.labels = dict(sample["labels"])
+    return sequences
+
+
+def plain_loop(text: Tensor, image: Tensor, ids: list[int], scale: float, ignore: bool) -> float:
+    total = 0.0
+    for i in range(len(ids)):
+        rivals = [j for j in range(len(ids)) if j == i or not ignore or ids[j] != ids[i]]
+        for mine, others in ((text, image), (image, text)):
+            scores = [scale * float(mine[i] @ others[j]) for j in rivals]
+            total -= (scores[rivals.index(i)] - math.log(sum(math.exp(s) for s in scores))) / 2
+    return total
+
+
+@pytest.mark.parametrize("same_image", ["ignored", "negative"])
+def test_the_loss_is_the_plain_loop(
+    same_image: str, tiny: Callable, pairs: list[Sequence], corrupted: Callable, loss: Callable
+) -> None:
+    network, objective = tiny(), itc(same_image=same_image)
+    _, batch = corrupted(objective, pairs)
+    head = objective.head(network)
+    output = loss(objective, network, batch, head)
+    states = network(batch)
+    text, image = (head.vectors(states, batch, stream).detach() for stream in ("text", "image"))
+    torch.testing.assert_close(text.norm(dim=-1), torch.ones(8))
+    ids = batch.targets["itc"]["image"].tolist()
+    assert len(set(ids)) == 7
+    wanted = plain_loop(text, image, ids, 1 / 0.07, same_image == "ignored")
+    assert output.loss.item() == pytest.approx(wanted, rel=1e-4)
+    assert objective.count(batch) == 8
+    output.loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
+
+
+def test_the_step_does_not_depend_on_the_micro_batches(
+    tiny: Callable, pairs: list[Sequence], corrupted: Callable
+) -> None:
+    network, objective = tiny(), itc()
+    head = objective.head(network)
+
+    def embedded(batch: Batch) -> dict[str, Tensor]:
+        return head.embed(network, network(batch), batch, batch.targets["itc"])
+
+    whole = embedded(corrupted(objective, pairs)[1])
+    halves = [embedded(corrupted(objective, part)[1]) for part in (pairs[:3], pairs[3:])]
+    joined = {name: torch.cat([half[name] for half in halves]) for name in whole}
+    torch.testing.assert_close(head.loss(joined).loss, head.loss(whole).loss)
+
+
+def test_where_the_negatives_come_from() -> None:
+    assert itc().step_wide
+    assert not itc(negatives="micro-batch").step_wide
+
+
+def test_the_scale_is_clamped_and_can_come_back(tiny: Callable) -> None:
+    head = itc().head(tiny())
+    assert isinstance(head, ItcHead)
+    with torch.no_grad():
+        head.logit_scale.fill_(10.0)
+    vectors = torch.nn.functional.normalize(torch.randn(4, 8), dim=-1)
+    output = head.loss({"text": vectors, "image": vectors.roll(1, 0), "image_id": torch.arange(4)})
+    assert float(head.logit_scale) == pytest.approx(math.log(100))
+    output.loss.backward()
+    assert float(head.logit_scale.grad) > 0, "pairs that disagree pull the scale down"
+
+
+def test_one_pair_alone_has_no_loss(tiny: Callable, pairs: list[Sequence], corrupted: Callable, loss: Callable) -> None:
+    assert float(loss(itc(), tiny(), corrupted(itc(), pairs[:1])[1]).loss) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("pool", "wanted"), [("first", [0, 3]), ("last", [2, 7]), ("mean", [1, 5])])
+def test_pooling(pool: str, wanted: list[int], pairs: list[Sequence]) -> None:
+    rows = torch.arange(8.0)[:, None].expand(8, 2)
+    batch = collate(pairs[:1] + pairs[2:3])
+    assert batch.streams["text"].lengths == [3, 5]
+    assert pool_rows(rows, batch, "text", pool)[:, 0].tolist() == wanted
+
+
+def test_exchanged_or_incomplete_pairs_are_refused(pairs: list[Sequence], corrupted: Callable) -> None:
+    pairs[1].labels["itm"] = 0
+    with pytest.raises(WorkbenchError, match="a task of its own"):
+        corrupted(itc(), pairs)
+    pairs[1].labels["itm"] = 1
+    del pairs[3].streams["image"]
+    with pytest.raises(WorkbenchError, match="sequence '3' lacks a text or an image"):
+        corrupted(itc(), pairs)
+
+
+def test_it_can_be_learned(tiny: Callable, pairs: list[Sequence], corrupted: Callable, loss: Callable) -> None:
+    network, objective = tiny(), itc(norm=True, pool_text="last", pool_image="mean")
+    _, batch = corrupted(objective, pairs)
+    head = objective.head(network)
+    optimizer = torch.optim.Adam([*network.parameters(), *head.parameters()], 3e-3)
+    losses = []
+    for _ in range(20):
+        output = loss(objective, network, batch, head)
+        optimizer.zero_grad()
+        output.loss.backward()
+        optimizer.step()
+        losses.append(float(output.loss))
+    assert losses[-1] < 0.5 * losses[0]

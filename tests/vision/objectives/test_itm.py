@@ -1,0 +1,118 @@
+"""Image-text matching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from vision.objectives.itm import Itm
+from vision.pairs import image_id
+from workbench.batch import collate
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.sequences import Sample, Sequence
+
+
+def itm(**options: object) -> Itm:
+    objective = Itm(**options)
+    objective.name = "itm"
+    return objective
+
+
+def arranged(objective: Itm, samples: list[Sample], seed: int = 0) -> list[Sample]:
+    return objective.arrange(samples, Draws(seed, "task", "itm", number=(0, 0)))
+
+
+@pytest.mark.parametrize("exchange", ["caption", "image"])
+def test_labels_say_whether_the_pair_is_true(exchange: str, samples: list[Sample]) -> None:
+    originals = [dict(sample) for sample in samples]
+    seen = set()
+    for seed in range(20):
+        for before, after in zip(samples, arranged(itm(exchange=exchange), samples, seed), strict=True):
+            label = after["labels"]["itm"]
+            seen.add(label)
+            other = next(s for s in samples if s["captions"] == after["captions"])
+            shown = next(s for s in samples if s["image"] == after["image"])
+            assert (label == 1) == (image_id(other) == image_id(shown))
+            assert np.array_equal(after["regions"]["features"], shown["regions"]["features"])
+            kept = "image" if exchange == "caption" else "captions"
+            assert after[kept] == before[kept]
+            assert (label == 1) == (after["captions"] == before["captions"] and after["image"] == before["image"])
+    assert seen == {0, 1}
+    assert originals == samples, "the given samples are left as they are"
+
+
+def test_the_rate_is_half(samples: list[Sample]) -> None:
+    labels = [s["labels"]["itm"] for seed in range(200) for s in arranged(itm(), samples, seed)]
+    assert abs(sum(labels) - 800) < 4 * np.sqrt(1600 * 0.25)
+    assert all(s["labels"]["itm"] == 1 for s in arranged(itm(rate=0.0), samples))
+    assert all(s["labels"]["itm"] == 0 for s in arranged(itm(rate=1.0), samples))
+
+
+def test_one_image_is_never_its_own_mismatch(samples: list[Sample]) -> None:
+    same = samples[6:]
+    for seed in range(10):
+        out = arranged(itm(rate=1.0), same, seed)
+        assert [s["labels"]["itm"] for s in out] == [1, 1]
+        assert [s["captions"] for s in out] == [s["captions"] for s in same]
+    copies = [{**s, "key": str(i), "meta": {"sha256": "same"}} for i, s in enumerate(samples)]
+    assert all(s["labels"]["itm"] == 1 for s in arranged(itm(rate=1.0), copies))
+    say_the_same = [{**s, "captions": ["a dog"]} for s in samples]
+    assert all(s["labels"]["itm"] == 1 for s in arranged(itm(rate=1.0), say_the_same))
+
+
+def test_same_seed_same_output(samples: list[Sample]) -> None:
+    def said(seed: int) -> list[str]:
+        return [s["captions"][0] for s in arranged(itm(), samples, seed)]
+
+    assert said(3) == said(3)
+    assert len({tuple(said(seed)) for seed in range(5)}) > 1
+
+
+def test_caption_spans_move_with_the_caption(samples: list[Sample]) -> None:
+    linked = [{**s, "caption_spans": [[[0, 3, f"Q{i}", 1.0]]]} for i, s in enumerate(samples)]
+    linked[2].pop("caption_spans")
+    for out in arranged(itm(rate=1.0), linked):
+        number = int(out["captions"][0].split()[-1])
+        assert out.get("caption_spans") == linked[number].get("caption_spans")
+
+
+def test_targets_and_loss(tiny: Callable, sequences: list[Sequence], corrupted: Callable, loss: Callable) -> None:
+    for i, sequence in enumerate(sequences[:-1]):
+        sequence.labels["itm"] = i % 2
+    objective = itm()
+    _, batch = corrupted(objective, sequences)
+    assert batch.targets["itm"]["labels"].tolist() == [0, 1, 0, 1, 0, 1, 0, -100]
+    assert objective.count(batch) == 7
+    network = tiny()
+    head = objective.head(network)
+    output = loss(objective, network, batch, head)
+    states = network(batch)
+    wanted = 0.0
+    for i in range(7):
+        start = int(batch.streams["text"].offsets[i])
+        pooled = torch.tanh(network.poolers["text"].dense(states["text"][start]))
+        wanted -= float(head.classifier(pooled).log_softmax(-1)[i % 2])
+    assert float(output.loss) == pytest.approx(wanted, rel=1e-5)
+    output.loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
+    hits, count = output.metrics["accuracy"]
+    assert 0 <= int(hits) <= int(count) == 7
+
+
+def test_the_product_of_two_poolers(tiny: Callable, sequences: list[Sequence]) -> None:
+    network, batch = tiny(), collate(sequences)
+    head = itm(pool=["text", "image"]).head(network)
+    states = network(batch)
+    pooled = network.pool(states, batch, "text") * network.pool(states, batch, "image")
+    torch.testing.assert_close(head.logits(network, states, batch), head.classifier(pooled))
+
+
+def test_a_missing_pooler_is_named(tiny: Callable) -> None:
+    network = tiny()
+    del network.poolers["image"]
+    with pytest.raises(WorkbenchError, match=r"'image' has no pooler; set model.poolers: \[text, image\]"):
+        itm(pool=["text", "image"]).head(network)
