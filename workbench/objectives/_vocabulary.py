@@ -23,8 +23,8 @@ def token_table(network: Network) -> Tensor:
     table = getattr(getattr(network.embeddings, "text", None), "token", None)
     if not isinstance(table, nn.Embedding):
         raise WorkbenchError(
-            "an objective predicts tokens, but its network has no text stream with a token table "
-            f"(streams: {', '.join(network.embeddings) or 'none'}); add `text: {{embedding: token, ...}}` to its streams"
+            "the objective predicts tokens, but there is no text stream with a token table "
+            f"(streams: {', '.join(network.embeddings) or 'none'}); add `text: {{embedding: token}}` to it"
         )
     return table.weight
 

@@ -57,16 +57,24 @@ def align(encoded: Encoded, mentions: Iterable[Sequence], partial: Partial = "co
 def token_rows(
     starts: np.ndarray, ends: np.ndarray, begins: np.ndarray, finishes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Half-open row ranges [first, last) of the tokens that overlap each [begin, finish); empty where none does.
+    """Half-open row ranges [first, last) from the first to the last token that overlaps each [begin, finish).
 
-    `starts`, `ends` [tokens] are the tokens' characters. They need not ascend (a normaliser may reorder accents):
-    the first overlapping row is where the running maximum of the ends passes `begin`, and likewise for the last.
+    `starts`, `ends` [tokens] are the tokens' characters. Tokens that stand for no character overlap nothing, and tokens
+    need not ascend (a normaliser may reorder accents). A range is empty where nothing overlaps.
     """
     if not len(starts):
         none = np.zeros(len(begins), np.int64)
         return none, none
-    reached = np.maximum.accumulate(ends)
-    ahead = np.minimum.accumulate(starts[::-1])[::-1]
-    first = np.searchsorted(reached, begins, side="right")
-    last = np.searchsorted(ahead, finishes, side="left")
-    return first, np.where(finishes > begins, last, first)
+    first = np.searchsorted(np.maximum.accumulate(ends), begins, side="right")
+    last = np.searchsorted(np.minimum.accumulate(starts[::-1])[::-1], finishes, side="left")
+
+    def misses(rows: np.ndarray) -> np.ndarray:
+        rows = np.clip(rows, 0, len(starts) - 1)
+        overlap = (starts[rows] < finishes) & (ends[rows] > begins) & (starts[rows] < ends[rows])
+        return (first < last) & ~overlap
+
+    while (move := misses(first)).any():
+        first = first + move
+    while (move := misses(last - 1)).any():
+        last = last - move
+    return first, last

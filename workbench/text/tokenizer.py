@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -37,7 +38,8 @@ ROLES: dict[str, tuple[str, ...]] = {
 _SPACES = np.array([ord(c) for c in map(chr, range(0x3001)) if c.isspace()], np.uint32)
 
 
-class Encoded(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Encoded:
     """A text's tokens, without special ones: four int64 arrays of one length.
 
     `words` numbers the tokenizer's words from 0; `starts`, `ends` are half-open character offsets in the text
@@ -51,7 +53,12 @@ class Encoded(NamedTuple):
 
     def part(self, begin: int, end: int) -> Encoded:
         """The tokens [begin, end); offsets and word numbers stay those of the whole text."""
-        return Encoded(*(column[begin:end] for column in self))
+        return Encoded(*(column[begin:end] for column in self.columns))
+
+    @property
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """ids, words, starts, ends."""
+        return self.ids, self.words, self.starts, self.ends
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,10 +89,10 @@ class Mention(Builder):
             inner = np.clip(places - width, start, end)
             return np.where(places <= start, places, np.where(places < end + 2 * width, inner, places - 2 * width))
 
-        left = (encoded.starts >= start) & (encoded.ends <= start + width) & (encoded.ends > encoded.starts)
+        left = (encoded.starts >= start) & (encoded.ends <= start + width)
         right_from = start + width + length
-        right = (encoded.starts >= right_from) & (encoded.ends <= right_from + width) & (encoded.ends > encoded.starts)
-        return encoded._replace(starts=original(encoded.starts), ends=original(encoded.ends)), left | right
+        right = (encoded.starts >= right_from) & (encoded.ends <= right_from + width)
+        return replace(encoded, starts=original(encoded.starts), ends=original(encoded.ends)), left | right
 
     def _window(self, total: int, mention: tuple[int, int]) -> tuple[int, int]:
         """The token range kept: the beginning, or the stretch around the mention with its markers."""
