@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import click
 import typer
@@ -35,10 +36,10 @@ COMMANDS = {
     "verify-resume": Entry(
         "workbench.training.commands:verify_resume", "Prove that a resumed run equals an uninterrupted one."
     ),
-    "finetune": Entry("workbench.evaluation.commands:finetune_app", "Fine-tune a run: vqa, retrieval, entity-typing."),
-    "evaluate": Entry("workbench.evaluation.commands:evaluate_app", "Evaluate: vqa, retrieval, entity-typing, facts."),
+    "finetune": Entry("workbench.evaluation.commands:finetune", "Fine-tune a run: vqa, retrieval, entity-typing."),
+    "evaluate": Entry("workbench.evaluation.commands:evaluate", "Evaluate: vqa, retrieval, entity-typing, facts."),
     "report": Entry("workbench.report.commands:report", "Write one self-contained HTML page about runs."),
-    "encode": Entry("workbench.evaluation.commands:encode", "Vectors of texts or images from a trained model."),
+    "encode": Entry("workbench.evaluation.encoding:encode", "Vectors of texts or images from a trained model."),
     "export": Entry("workbench.interop.commands:export", "Write a run's network as a Hugging Face folder."),
 }
 
@@ -56,6 +57,9 @@ def load_command(name: str, entry: Entry) -> click.Command:
         raise WorkbenchError(
             f"'workbench {name}' needs the package {error.name!r}: pip install 'pretraining-workbench[vision,kg]'"
         ) from error
+    if isinstance(target, click.Command):
+        target.name = name
+        return target
     if not isinstance(target, typer.Typer):
         app = typer.Typer(add_completion=False, rich_markup_mode="rich")
         app.command(name=name, help=target.__doc__)(target)
@@ -66,27 +70,31 @@ def load_command(name: str, entry: Entry) -> click.Command:
 
 
 class Commands(click.Group):
-    """The group of all commands; each is imported when it is asked for."""
+    """A group of commands, each of which is imported when it is asked for."""
+
+    def __init__(self, entries: dict[str, Entry], **options: Any) -> None:
+        super().__init__(**options)
+        self.entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
+        entry = self.entries.get(cmd_name)
         return None if entry is None else load_command(cmd_name, entry)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS:
-            close = nearest(args[0], COMMANDS)
+        if args and args[0] not in self.entries:
+            close = nearest(args[0], self.entries)
             guess = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise WorkbenchError(f"there is no command {args[0]!r}.{guess} Commands: {', '.join(COMMANDS)}")
+            raise WorkbenchError(f"there is no command {args[0]!r}.{guess} Commands: {', '.join(self.entries)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+            formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
 
 
 EXAMPLES = """
@@ -96,7 +104,9 @@ Examples:
   workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000
   workbench report runs/bert
 """
-app = Commands(name="workbench", help="Pretrain knowledge-enhanced and vision-language Transformers.\n" + EXAMPLES)
+app = Commands(
+    COMMANDS, name="workbench", help="Pretrain knowledge-enhanced and vision-language Transformers.\n" + EXAMPLES
+)
 
 
 def main() -> None:

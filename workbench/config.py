@@ -177,6 +177,17 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Recip
     return parse(Recipe, plain, str(path))
 
 
+def with_overrides(recipe: Recipe, overrides: list[str] | tuple[str, ...]) -> Recipe:
+    """A recipe with `key=value` overrides applied."""
+    tree = OmegaConf.create(dataclasses.asdict(recipe))
+    try:
+        for key, value in map(_override, overrides):
+            OmegaConf.update(tree, key, value, merge=False)
+        return recipe_from_dict(OmegaConf.to_container(tree, resolve=True), recipe.name)  # type: ignore[arg-type]
+    except (OmegaConfBaseException, YAMLError) as error:
+        raise WorkbenchError(f"{recipe.name}: {' '.join(str(error).split())}") from error
+
+
 def recipe_from_dict(tree: Mapping[str, Any], where: str = "recipe") -> Recipe:
     """A recipe from plain values (what `dataclasses.asdict` gave)."""
     return parse(Recipe, dict(tree), where)

@@ -87,9 +87,7 @@ class Task:
         """
         for placed in self.objectives:
             samples = placed.objective.arrange(samples, self._draws(placed.name, "arrange", number))
-        sequences: list[Sequence] = self.builder(samples, self._draws("builder", "build", number))
-        for i, step in enumerate(self.steps):
-            sequences = step(sequences, self._draws(f"step-{i}", "build", number))
+        sequences = self.sequences(samples, number)
         views: dict[str, Batch] = {}
         counts: dict[str, float] = {}
         grouped = self.views
@@ -103,6 +101,13 @@ class Task:
             counts |= {placed.name: placed.objective.count(views[view]) for placed in objectives}
         dropped = self.builder.take_dropped() if hasattr(self.builder, "take_dropped") else {}
         return MicroBatch(self.name, views, counts, number, dict(dropped))
+
+    def sequences(self, samples: list[Sample], number: Draw = ()) -> list[Sequence]:
+        """The builder and the steps alone, without objectives: what evaluation and encoding need."""
+        sequences: list[Sequence] = self.builder(samples, self._draws("builder", "build", number))
+        for i, step in enumerate(self.steps):
+            sequences = step(sequences, self._draws(f"step-{i}", "build", number))
+        return sequences
 
     def _draws(self, part: str, hook: str, number: Draw) -> Draws:
         return Draws(self.seed, self.name, part, hook, number=number)

@@ -1,0 +1,58 @@
+"""One pass over a corpus with a trained network: sequences, batch and states together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from workbench.batch import Batch, collate
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.reader import Reader
+from workbench.models.network import Network, States
+from workbench.sequences import Sample
+from workbench.sequences import Sequence as TokenSequence
+
+Transform = Callable[[list[Sample], tuple[int, ...]], list[TokenSequence]]
+
+
+@dataclass
+class Forward:
+    """What one micro-batch gave: `sequences[i]` is the i-th sequence of `batch`, whose states are `states`."""
+
+    samples: list[Sample]
+    sequences: list[TokenSequence]
+    batch: Batch
+    states: States
+
+
+def sample_pass(
+    corpora: Sequence[Corpus], *, size: int, unit: str | None, window: int | None = None, limit: int | None = None
+) -> Iterator[list[Sample]]:
+    """Every item once, in the corpora's own order, `size` at a time; at most `limit` items."""
+    reader = Reader.finite(corpora, lanes=1, micro_batch_size=size, unit=unit, window=window)
+    left = reader.total if limit is None else min(limit, reader.total)
+    for number in range(reader.steps):
+        if left <= 0:
+            return
+        samples = reader.micro_batch(number, 0)[:left]
+        left -= len(samples)
+        yield samples
+
+
+@torch.inference_mode()
+def forward_pass(network: Network, transform: Transform, samples: Iterator[list[Sample]]) -> Iterator[Forward]:
+    """Sequences and states of each micro-batch; one without sequences is left out."""
+    device = next(network.parameters()).device
+    for number, group in enumerate(samples):
+        sequences = transform(group, (number,))
+        if sequences:
+            batch = collate(sequences).to(device)
+            yield Forward(group, sequences, batch, network(batch))
+
+
+def builder_of(task: Any) -> dict[str, Any]:
+    """The `unit` and `window` of a task's builder, for `sample_pass`."""
+    return {"unit": task.builder.unit, "window": task.builder.window}
