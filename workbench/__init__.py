@@ -1,1 +1,21 @@
-"""The pretraining workbench."""
+"""Pretraining workbench: text, knowledge and vision-language Transformers in one loop.
+
+`workbench.load(run)` gives a trained run's model, tokenizer and transforms back in Python.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workbench.training.run import load as load
+
+__all__ = ["load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load":  # imported when used: the command line starts without torch
+        from workbench.training.run import load
+
+        return load
+    raise AttributeError(f"module 'workbench' has no attribute {name!r}")

@@ -31,7 +31,7 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
         shown = logging.StreamHandler(sys.stderr)
         shown.setFormatter(logging.Formatter(PLAIN if world.is_main else f"rank {world.rank}: %(message)s"))
     shown.setLevel(logging.INFO if world.is_main else logging.WARNING)
-    handlers = [shown]
+    handlers: list[logging.Handler] = [shown]
     if world.is_main:
         file = logging.FileHandler(run / "log.txt")
         file.setFormatter(logging.Formatter(PLAIN))

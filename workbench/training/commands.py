@@ -1,0 +1,66 @@
+"""The commands `workbench pretrain` and `workbench verify-resume`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from workbench.config import Recipe, load_recipe
+from workbench.training import run as runs
+
+RecipeName = Annotated[str, typer.Argument(help="A recipe's name (see `workbench recipes`) or a YAML file.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
+]
+
+
+def pretrain(
+    recipe: RecipeName,
+    overrides: Overrides = None,
+    run: Annotated[Path | None, typer.Option(help="The run folder; by default runs/<recipe's name>.")] = None,
+) -> None:
+    """Pretrain a recipe. Goes on where the run folder's last checkpoint is; Ctrl-C and SIGTERM save one first.
+
+    Examples:
+
+      workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000 --run runs/notes
+
+      torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes]
+    """
+    loaded = load_recipe(recipe, overrides or [])
+    runs.pretrain(loaded, run or default_run(loaded))
+
+
+def verify_resume(
+    recipe: RecipeName,
+    overrides: Overrides = None,
+    run: Annotated[Path | None, typer.Option(help="A new folder for the two runs that are compared.")] = None,
+    steps: Annotated[int, typer.Option(help="Steps to train; the interruption is in the middle.")] = 6,
+) -> None:
+    """Train twice, once with a stop and a restart in the middle, and compare every loss bit for bit.
+
+    Example:
+
+      workbench verify-resume bert tasks.text.corpora=[corpora/notes] --steps 20
+    """
+    loaded = load_recipe(recipe, overrides or [])
+    folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
+    verdict = runs.verify_resume(loaded, folder, steps)
+    console = Console()
+    if verdict.equal:
+        console.print(
+            f"equal: {verdict.compared} values of {verdict.steps} steps, interrupted after step {verdict.interrupted_at}"
+        )
+        return
+    for step, name, one, other in verdict.different[:10]:
+        console.print(f"step {step} {name}: uninterrupted {one!r}, resumed {other!r}")
+    console.print(f"[bold red]different[/]: {len(verdict.different)} of {verdict.compared} values")
+    raise typer.Exit(1)
+
+
+def default_run(recipe: Recipe) -> Path:
+    """Where a recipe's run goes when nobody says: runs/<name>."""
+    return Path("runs") / (recipe.name or "run")

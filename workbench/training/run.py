@@ -1,0 +1,244 @@
+"""From a recipe to a trained run, and from a run back to Python."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import signal
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from workbench.config import Recipe
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.reader import FinitePass, Reader
+from workbench.errors import WorkbenchError
+from workbench.keyed import digest
+from workbench.models.root import Place, Root, build_root
+from workbench.objective import Objective
+from workbench.text.tokenizer import Tokenizer
+from workbench.training.checkpoint import MODEL, Checkpoints
+from workbench.training.distributed import World, distributed
+from workbench.training.initial import initialise_from
+from workbench.training.memory import keep_freed_memory
+from workbench.training.progress import run_logging
+from workbench.training.run_folder import TOKENIZER, open_run, read_recipe
+from workbench.training.task import Task, build_tasks
+from workbench.training.trainer import Trainer
+from workbench.training.weights import load_weights, read_weights
+
+logger = logging.getLogger(__name__)
+
+
+class Stopped(SystemExit):
+    """A run that was asked to stop and saved first; the exit code is 128 + the signal's number."""
+
+    def __init__(self, number: int, run: Path) -> None:
+        super().__init__(128 + number)
+        self.run = run
+
+
+@dataclass
+class Loaded:
+    """A run in Python: the root module in evaluation mode, its tokenizer, its recipe.
+
+    `transforms[task]` is the task's half in the loader: `transforms[task].micro_batch(samples, number)`, or
+    `.builder(samples, draws)` for sequences without objectives.
+    """
+
+    model: Root
+    tokenizer: Tokenizer | None
+    recipe: Recipe
+    transforms: dict[str, Task]
+
+
+def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -> Path:
+    """Train a recipe in a run folder; goes on from its last checkpoint when it has one. Returns the folder.
+
+    Args:
+        until: stop after this step (with a checkpoint), as if interrupted there; default: train.max_steps.
+
+    Raises:
+        WorkbenchError: a wrong input, a folder of another recipe, or a loss that is not finite.
+        Stopped: Ctrl-C or SIGTERM; a checkpoint of the last finished step is saved.
+    """
+    run = Path(run_dir)
+    console = Console(stderr=True)
+    keep_freed_memory()
+    with distributed() as world:
+        _open(run, recipe, world)
+        with run_logging(run, world, console):
+            stopped = _trainer(recipe, run, world, console).fit(until)
+            if stopped:
+                logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
+    if stopped:
+        raise Stopped(stopped, run)
+    return run
+
+
+def load(run: str | Path) -> Loaded:
+    """The model, the tokenizer and the transforms of a run, from its best checkpoint or else the last one.
+
+    Raises:
+        WorkbenchError: not a run, or one without a checkpoint.
+    """
+    folder = Path(run)
+    recipe = read_recipe(folder)
+    source = folder / "best" if (folder / "best").is_dir() else Checkpoints(folder).latest()
+    if source is None:
+        raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: workbench pretrain {folder}/recipe.yaml")
+    saved = folder / TOKENIZER
+    tokenizer = Tokenizer.load(saved) if saved.is_file() else None
+    tasks = _tasks(recipe, tokenizer)
+    root = make_root(recipe, tasks, tokenizer)
+    load_weights(root, read_weights(source / MODEL), str(source))
+    return Loaded(root.eval(), tokenizer, recipe, tasks)
+
+
+def make_root(recipe: Recipe, tasks: dict[str, Task], tokenizer: Tokenizer | None) -> Root:
+    """Networks and heads with fresh weights that depend on the recipe's seed alone.
+
+    Objectives of one name in several tasks share a head.
+
+    Raises:
+        WorkbenchError: such objectives differ in class, network or view.
+    """
+    objectives: dict[str, Objective] = {}
+    places: dict[str, Place] = {}
+    for task in tasks.values():
+        for placed in task.objectives:
+            place, known = Place(placed.network, placed.view), objectives.get(placed.name)
+            if known is not None and (type(known) is not type(placed.objective) or places[placed.name] != place):
+                raise WorkbenchError(
+                    f"tasks.{task.name}: another task has an objective {placed.name!r} of another class, network or view, "
+                    "and objectives of one name share a head; give one of them another `name`"
+                )
+            objectives.setdefault(placed.name, placed.objective)
+            places[placed.name] = place
+    torch.manual_seed(digest(recipe.seed, "weights") % 2**63)
+    return build_root(recipe, objectives, places, **_resources(recipe, tokenizer))
+
+
+def _resources(recipe: Recipe, tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """What parts may ask for by the names of their arguments."""
+    resources: dict[str, Any] = {"seed": recipe.seed, "control": recipe.control}
+    if tokenizer is not None:
+        resources |= {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size}
+    return resources
+
+
+def _tasks(recipe: Recipe, tokenizer: Tokenizer | None) -> dict[str, Task]:
+    return build_tasks(recipe.tasks, seed=recipe.seed, resources=_resources(recipe, tokenizer))
+
+
+def _open(run: Path, recipe: Recipe, world: World) -> None:
+    """The main rank opens the folder; an error there is everyone's."""
+    failure = ""
+    if world.is_main:
+        try:
+            open_run(run, recipe)
+        except WorkbenchError as error:
+            failure = str(error)
+    failure = world.gather(failure)[0]
+    if failure:
+        raise WorkbenchError(failure)
+
+
+def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Trainer:
+    saved = run / TOKENIZER
+    tokenizer = None
+    if saved.is_file() or recipe.tokenizer is not None:
+        tokenizer = Tokenizer.load(saved if saved.is_file() else str(recipe.tokenizer))
+    world.barrier()
+    if tokenizer is not None and world.is_main and not saved.is_file():
+        tokenizer.save(saved)
+    tasks = _tasks(recipe, tokenizer)
+    readers, passes = {}, {}
+    for name, task in tasks.items():
+        readers[name] = _reader(recipe, task)
+        if task.spec.held_out:
+            passes[name] = held_out_pass(recipe, task)
+    root = make_root(recipe, tasks, tokenizer)
+    if Checkpoints(run).latest() is None:
+        for network, spec in recipe.networks.items():
+            if spec.init_from is not None:
+                initialise_from(root, network, spec.init_from)
+    return Trainer(recipe, tasks, readers, passes, root, world, run, console)
+
+
+def _reader(recipe: Recipe, task: Task) -> Reader:
+    corpora = [(Corpus.open(place), weight) for place, weight in task.spec.corpora.items()]
+    return Reader(
+        corpora,
+        seed=digest(recipe.seed, task.name, "order") % 2**31,
+        lanes=recipe.train.lanes,
+        micro_batch_size=recipe.train.micro_batch_size,
+        unit=task.builder.unit,
+        window=task.builder.window,
+        on_error=recipe.train.on_error,
+    )
+
+
+def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
+    """One pass over a task's held-out corpora."""
+    return Reader.finite(
+        [Corpus.open(place) for place in task.spec.held_out],
+        lanes=recipe.train.lanes,
+        micro_batch_size=recipe.train.micro_batch_size,
+        unit=task.builder.unit,
+        window=task.builder.window,
+        on_error=recipe.train.on_error,
+    )
+
+
+def _command() -> str:
+    """The command line of this process, to be typed again."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+@dataclass
+class ResumeVerdict:
+    """Whether a resumed run equals an uninterrupted one: `different` lists (step, name, uninterrupted, resumed)."""
+
+    steps: int
+    interrupted_at: int
+    compared: int
+    different: list[tuple[int, str, float, float]]
+
+    @property
+    def equal(self) -> bool:
+        return not self.different
+
+
+def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int = 6) -> ResumeVerdict:
+    """Train `steps` steps at once and with a stop in the middle, in two new folders of `run_dir`; compare bit for bit.
+
+    Compares every loss and metric, the gradient norms and the final weights.
+
+    Raises:
+        WorkbenchError: fewer than 2 steps, or the folders exist.
+    """
+    if steps < 2 or steps > recipe.train.max_steps:
+        raise WorkbenchError(f"steps = {steps}; allowed: 2 to train.max_steps = {recipe.train.max_steps}")
+    from workbench.training.metrics import read_metrics
+
+    whole, parted = Path(run_dir) / "uninterrupted", Path(run_dir) / "interrupted"
+    for folder in (whole, parted):
+        if folder.exists():
+            raise WorkbenchError(f"{folder} exists; choose a new folder")
+    recipe = replace(recipe, train=replace(recipe.train, log_every=1))
+    pretrain(recipe, whole, until=steps)
+    pretrain(recipe, parted, until=steps // 2)
+    pretrain(recipe, parted, until=steps)
+    different, compared = [], 0
+    for one, other in zip(read_metrics(whole), read_metrics(parted), strict=True):
+        for name in one:
+            if "/" in name or name == "grad_norm":
+                compared += 1
+                if one[name] != other.get(name):
+                    different.append((one["step"], name, one[name], other.get(name, float("nan"))))
+    return ResumeVerdict(steps, steps // 2, compared, different)

@@ -1,0 +1,96 @@
+"""The folder of a run: its recipe, and whether another recipe may go on in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from workbench.config import Recipe, dump_recipe, load_recipe
+from workbench.errors import WorkbenchError
+
+RECIPE, TOKENIZER = "recipe.yaml", "tokenizer.json"
+MAY_CHANGE = (
+    "name",
+    "description",
+    "paper*",
+    "vars.*",
+    "tokenizer",
+    "model.init_from",
+    "model.*.init_from",
+    "tasks.*.held_out*",
+    *(
+        f"train.{key}"
+        for key in (
+            "max_steps",
+            "num_workers",
+            "log_every",
+            "evaluate_every",
+            "evaluate_steps",
+            "save_every",
+            "keep_last",
+            "best",
+            "on_error",
+            "compile",
+            "activation_checkpointing",
+        )
+    ),
+)
+"""Keys of a recipe that a run may go on with other values of; all others decide the numbers."""
+
+
+def open_run(run: Path, recipe: Recipe) -> None:
+    """Make the folder, or check that the recipe in it is this one, and write the resolved recipe.
+
+    Raises:
+        WorkbenchError: a folder with other things in it, or a run of another recipe (lists the keys that differ).
+    """
+    if (run / RECIPE).is_file():
+        check_same(read_recipe(run), recipe, run)
+    elif run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
+    run.mkdir(parents=True, exist_ok=True)
+    draft = run / f".{RECIPE}.tmp"
+    draft.write_text(dump_recipe(recipe))
+    os.replace(draft, run / RECIPE)
+
+
+def read_recipe(run: Path) -> Recipe:
+    """The recipe of a run.
+
+    Raises:
+        WorkbenchError: not a run folder.
+    """
+    if not (run / RECIPE).is_file():
+        raise WorkbenchError(f"{run} is not a run: it has no {RECIPE}")
+    return load_recipe(str(run / RECIPE))
+
+
+def check_same(old: Recipe, new: Recipe, run: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: a key that decides the numbers differs.
+    """
+    before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    fixed = [key for key in keys if not any(fnmatch.fnmatchcase(key, pattern) for pattern in MAY_CHANGE)]
+    if fixed:
+        listed = "\n".join(f"  {key}: {before.get(key, 'not there')} -> {after.get(key, 'not there')}" for key in fixed)
+        raise WorkbenchError(
+            f"{run} holds a run of another recipe; these keys differ:\n{listed}\nGo on with the old values, or choose "
+            "another run folder"
+        )
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(inner, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value):
+        for i, inner in enumerate(value):
+            yield from _flat(inner, f"{place}[{i}]")
+    else:
+        yield place, value
