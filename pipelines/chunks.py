@@ -30,6 +30,7 @@ class Job:
     """
 
     reader: Reader
+    kind: str
     output: Path
     stages: tuple[Stage, ...] = ()
     splits: Mapping[str, float] = field(default_factory=dict)
@@ -38,10 +39,6 @@ class Job:
     dedupe: bool = False
     numbered_keys: bool = False
     on_error: Literal["stop", "skip"] = "stop"
-
-    @property
-    def kind(self) -> str:
-        return self.reader.kind
 
     @property
     def parts(self) -> list[str]:

@@ -18,6 +18,7 @@ import zstandard
 from workbench.errors import WorkbenchError, nearest
 
 COMPRESSED = (".gz", ".zst")
+NOT_DATA = (".", "README", "LICENSE", "LICENCE")
 READ_SIZE = 1 << 20
 
 
@@ -42,7 +43,9 @@ def expand(inputs: Iterable[str | Path]) -> list[Path]:
 
 
 def files(paths: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[Path]:
-    """All files in `paths`; a folder stands for the files in it (recursively, sorted) that end in one of `suffixes`.
+    """All files in `paths`; a folder stands for those in it (recursively, sorted) that end in one of `suffixes`.
+
+    Hidden files, READMEs and licences in a folder are no data.
 
     Raises:
         WorkbenchError: a folder without such a file.
@@ -52,7 +55,7 @@ def files(paths: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.name.startswith(".")]
+        inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.name.startswith(NOT_DATA)]
         chosen = [p for p in inside if not suffixes or plain_suffix(p) in suffixes]
         if not chosen:
             wanted = f" with the suffix {' or '.join(suffixes)}" if suffixes else ""

@@ -10,7 +10,8 @@ from pipelines import options
 from pipelines.console import run
 from pipelines.files import expand
 from pipelines.progress import show
-from pipelines.runner import Result, prepare
+from pipelines.runner import prepare
+from pipelines.stages import Stage
 from pipelines.stages.check_image import CheckImage
 from pipelines.stages.clean_captions import clean_captions
 from pipelines.stages.normalise_text import NormaliseText
@@ -39,7 +40,7 @@ def image_text(
     shard_size: options.ShardSize = 1_000,
     shard_bytes: options.ShardBytes = 128 << 20,
     limit: options.Limit = None,
-) -> Result:
+) -> None:
     """Images with captions or questions (COCO, Flickr token file, JSON lines, VQA v2) -> an image-text corpus.
 
     Every image is decoded once: damaged ones are dropped and counted. A held-out part is cut by the image's content.
@@ -58,7 +59,7 @@ def image_text(
         raise WorkbenchError(f"--resize {resize}; it must be at least 1 pixel")
     paths = expand(inputs)
     reader = options.chosen_reader("image-text", format, paths, option, images=images)
-    stages = [NormaliseText(), clean_captions, CheckImage(max_pixels, min_side, resize, quality)]
+    stages: list[Stage] = [NormaliseText(), clean_captions, CheckImage(max_pixels, min_side, resize, quality)]
     job = options.job_of(
         reader,
         output,
@@ -74,7 +75,6 @@ def image_text(
         job, paths, options.limits(workers, shard_size, shard_bytes, limit), command=options.command_line()
     )
     show(result)
-    return result
 
 
 if __name__ == "__main__":

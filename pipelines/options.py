@@ -100,6 +100,7 @@ def job_of(
     meta = {name: value for name, value in (("licence", licence), ("url", url)) if value}
     return Job(
         reader,
+        reader.kind,
         output,
         tuple(stages),
         parse_splits(split),

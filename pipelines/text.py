@@ -10,7 +10,7 @@ from pipelines import options
 from pipelines.console import run
 from pipelines.files import expand
 from pipelines.progress import show
-from pipelines.runner import Result, prepare
+from pipelines.runner import prepare
 from pipelines.stages import Stage
 from pipelines.stages.normalise_text import NormaliseText
 from pipelines.stages.text_filters import LetterShare, MinimumLength, RepeatedLines
@@ -38,7 +38,7 @@ def text(
     shard_size: options.ShardSize = 5_000,
     shard_bytes: options.ShardBytes = 128 << 20,
     limit: options.Limit = None,
-) -> Result:
+) -> None:
     """Documents (plain text, JSON lines, WikiText, linked text, typing sets; also .gz, .zst) -> a text corpus.
 
     Texts that carry character spans (links, typed mentions) are stored as they are.
@@ -69,7 +69,6 @@ def text(
         job, paths, options.limits(workers, shard_size, shard_bytes, limit), command=options.command_line()
     )
     show(result)
-    return result
 
 
 def text_stages(normalise: str, min_length: int, min_letters: float | None, max_repeated: float | None) -> list[Stage]:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pipelines.files import files
 from pipelines.readers.reader import Peek, Reader, peek
 from workbench.errors import WorkbenchError, unknown
 from workbench.parts import checked
@@ -31,21 +32,29 @@ def formats(kind: str) -> dict[str, type[Reader]]:
 
 
 def detect(kind: str, paths: Sequence[Path]) -> str:
-    """The name of the format that the first input looks like.
+    """The name of the format that the first input looks like (of a folder: the folder, else its first file).
 
     Raises:
         WorkbenchError: the input is empty, or looks like none or several.
     """
     source = peek(paths[0])
+    matching = _matching(kind, source)
+    if source.is_folder and not matching:
+        suffixes = tuple({suffix for reader in formats(kind).values() for suffix in reader.suffixes})
+        source = peek(files([source.path], suffixes)[0])
+        matching = _matching(kind, source)
     if not source.is_folder and not source.text.strip():
         raise WorkbenchError(f"{source.path} is empty; there is nothing to prepare")
-    matching = [name for name, reader in formats(kind).items() if reader.detect(source)]
     if len(matching) == 1:
         return matching[0]
     found = f"it looks like {' and '.join(matching)}" if matching else f"it looks like none; {_describe(source)}"
     raise WorkbenchError(
         f"cannot tell the {kind} format of {source.path}: {found}. Say which with --format: {', '.join(formats(kind))}"
     )
+
+
+def _matching(kind: str, source: Peek) -> list[str]:
+    return [name for name, reader in formats(kind).items() if reader.detect(source)]
 
 
 def make_reader(kind: str, name: str | None, paths: Sequence[Path], options: Mapping[str, Any]) -> Reader:

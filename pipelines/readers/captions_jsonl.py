@@ -11,12 +11,13 @@ from pipelines.readers.images import ImageReader
 from pipelines.readers.json_lines import SUFFIXES, row_records
 from pipelines.readers.reader import MalformedError, Peek, parse_row, require
 
-META = ("url", "licence", "license", "title")
-
 
 @dataclass(frozen=True)
 class CaptionsJsonl(ImageReader):
-    """Rows of one image need not be neighbours: their captions are gathered (in memory; the images are not)."""
+    """Rows of one image need not be neighbours: their captions are gathered (in memory; the images are not).
+
+    Other fields go to the sample's `meta`.
+    """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
@@ -34,7 +35,8 @@ class CaptionsJsonl(ImageReader):
             name = require(row, self.image_field, str, record.where)
             fields, _ = gathered.setdefault(name, ({"captions": [], "meta": {}}, record.where))
             fields["captions"] += self._captions(row, record.where)
-            fields["meta"].update({f: row[f] for f in META if f in row})
+            own = {self.image_field, self.captions_field, "captions", "caption"}
+            fields["meta"].update({f: value for f, value in row.items() if f not in own})
         for name, (fields, where) in gathered.items():
             yield name, fields, where
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pipelines.files import files, lines, record_key, stem
 from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row, require
 from workbench.sequences import Sample
 
 SUFFIXES = (".jsonl", ".json", ".ndjson")
+SCHEMA_FIELDS = ("spans", "mention", "types", "labels")
 
 
 def row_records(paths: Sequence[Path]) -> Iterator[Record]:
@@ -24,10 +25,10 @@ def row_records(paths: Sequence[Path]) -> Iterator[Record]:
 
 @dataclass(frozen=True)
 class JsonLines(Reader):
-    """`text_field` holds the text (a string), `id_field` the document's name where there is one.
+    """`text_field` holds the text (a string), `id_field` (or `key`) the document's name where there is one.
 
-    The fields in `meta_fields` go to the sample's `meta`: by default where the text comes from and what may be done
-    with it.
+    The fields of the sample schema `spans`, `mention`, `types` and `labels` are taken over; of the others those in
+    `meta_fields` go to the sample's `meta`, by default all.
     """
 
     kind: ClassVar[str] = "text"
@@ -35,7 +36,7 @@ class JsonLines(Reader):
 
     text_field: str = "text"
     id_field: str = "id"
-    meta_fields: list[str] = field(default_factory=lambda: ["title", "url", "licence", "license", "language", "date"])
+    meta_fields: list[str] | None = None
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
@@ -54,7 +55,14 @@ class JsonLines(Reader):
                 f"no field {self.text_field!r}", record.where, f"fields: {listed}; choose with --option text_field=NAME"
             )
         text = require(row, self.text_field, str, record.where)
-        document = row.get(self.id_field)
+        document = row.get(self.id_field, row.get("key"))
         key = record_key(f"{name}-{number}" if document is None else str(document))
-        meta = {"source": record.where.rpartition(":")[0], "line": number}
-        return {"key": key, "text": text, "meta": meta | {f: row[f] for f in self.meta_fields if f in row}}
+        taken = {f: row[f] for f in SCHEMA_FIELDS if f in row}
+        meta = {"source": record.where.rpartition(":")[0], "line": number, **self._meta(row)}
+        return {"key": key, "text": text, **taken, "meta": meta}
+
+    def _meta(self, row: dict[str, Any]) -> dict[str, Any]:
+        own = {self.text_field, self.id_field, "key", "meta", *SCHEMA_FIELDS}
+        nested = row["meta"] if isinstance(row.get("meta"), dict) else {}
+        wanted = [f for f in row if f not in own] if self.meta_fields is None else self.meta_fields
+        return {**nested, **{f: row[f] for f in wanted if f in row}}

@@ -25,7 +25,7 @@ class PlainText(Reader):
     """
 
     kind: ClassVar[str] = "text"
-    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text", ".tokens", ".md")
+    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text", ".tokens")
 
     document: Literal["blank-line", "line", "file", "heading"] = "blank-line"
     heading: str = WIKITEXT_HEADING
@@ -38,10 +38,8 @@ class PlainText(Reader):
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
-        if source.is_folder:
-            return any(name.endswith(cls.suffixes) for name in source.names)
         structured = source.text.lstrip().startswith(("{", "["))
-        return not structured and not is_wikitext(source)
+        return not source.is_folder and not structured and not is_wikitext(source)
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         for path in files(paths, self.suffixes):

@@ -1,0 +1,21 @@
+"""The sub-commands of `workbench prepare`."""
+
+from __future__ import annotations
+
+import typer
+
+from pipelines.image_text import image_text
+from pipelines.regions import regions
+from pipelines.text import text
+from pipelines.tokenizer import tokenizer
+from pipelines.triples import triples
+
+app = typer.Typer(
+    name="prepare",
+    help="Turn raw text, image-text or triples into a corpus; link entities, extract regions, train tokenizers.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+for command in (text, image_text, triples, tokenizer, regions):
+    app.command()(command)

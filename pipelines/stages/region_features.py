@@ -1,0 +1,82 @@
+"""Region or grid features of images, as a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from pipelines.readers.reader import Drop
+from vision import backbones
+from vision.regions import DETECTORS, Grid, RegionSource, extract, load_detector
+from workbench.sequences import Sample
+
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class RegionFeatures:
+    """Adds `regions` (features [n, d], boxes [n, 4], from a detector also classes and confidence) and `meta.backbone`.
+
+    `backbone` is a torchvision detector or a timm network; `weights` as in `vision.backbones.read_weights`. `size`
+    and `grid` are for a network, the other numbers for a detector. Features are stored as `dtype`.
+    """
+
+    backbone: str
+    weights: str | None = None
+    size: int = 224
+    grid: int = 7
+    threshold: float = 0.2
+    min_regions: int = 10
+    max_regions: int = 100
+    num_classes: int = 91
+    dtype: Literal["float16", "float32"] = "float16"
+    device: str = "cpu"
+    seed: int = 0
+
+    @property
+    def source(self) -> RegionSource:
+        return _source(self)
+
+    def __call__(self, sample: Sample) -> Sample | Drop:
+        return self.batch([sample])[0]
+
+    def batch(self, samples: Sequence[Sample]) -> list[Sample | Drop]:
+        """The samples with their regions; an image without a region is dropped."""
+        results: list[Sample | Drop] = []
+        for start in range(0, len(samples), BATCH):
+            part = samples[start : start + BATCH]
+            found = extract([s["image"] for s in part], self.source, [s["key"] for s in part])
+            results += [self._with(sample, regions) for sample, regions in zip(part, found, strict=True)]
+        return results
+
+    def _with(self, sample: Sample, regions: dict[str, Any]) -> Sample | Drop:
+        if not len(regions["features"]):
+            return Drop("no region")
+        regions = {**regions, "features": np.asarray(regions["features"]).astype(self.dtype)}
+        meta = {**sample.get("meta", {}), "backbone": self.source.identity}
+        return {**sample, "regions": regions, "meta": meta}
+
+
+@lru_cache(maxsize=1)
+def _source(features: RegionFeatures) -> RegionSource:
+    """The network, loaded once in each process; random weights are the same in each."""
+    torch.manual_seed(features.seed)
+    if features.backbone in DETECTORS:
+        detector = load_detector(
+            features.backbone,
+            features.weights,
+            num_classes=features.num_classes,
+            threshold=features.threshold,
+            min_regions=features.min_regions,
+            max_regions=features.max_regions,
+        )
+        detector.network.to(features.device)
+        return detector
+    return Grid(
+        backbones.load(features.backbone, features.weights, size=features.size, grid=features.grid).to(features.device)
+    )

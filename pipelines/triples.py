@@ -1,0 +1,83 @@
+"""`prepare triples`: a knowledge graph -> a triples corpus, and the graph store beside it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines import options
+from pipelines.console import run
+from pipelines.files import expand, record_key
+from pipelines.progress import show
+from pipelines.readers.graph import GraphReader, Triple
+from pipelines.runner import prepare
+from pipelines.splits import MAIN, part_of
+
+log = logging.getLogger(__name__)
+
+
+def triples(
+    inputs: options.Inputs,
+    output: options.Output,
+    entities: Annotated[list[str], typer.Option(help="File with labels, aliases, descriptions by entity id.")] = [],  # noqa: B006
+    relations: Annotated[list[str], typer.Option(help="File with labels by relation id.")] = [],  # noqa: B006
+    types: Annotated[list[str], typer.Option(help="File with the list of types by entity id.")] = [],  # noqa: B006
+    type_names: Annotated[list[str], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
+    graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
+    format: options.Format = None,
+    option: options.FormatOptions = [],  # noqa: B006
+    split: options.Split = [],  # noqa: B006
+    licence: options.Licence = None,
+    url: options.Url = None,
+    workers: options.Workers = 0,
+    shard_size: options.ShardSize = 20_000,
+    shard_bytes: options.ShardBytes = 128 << 20,
+    limit: options.Limit = None,
+) -> None:
+    """A knowledge graph (TSV, the CoDEx layout, N-Triples, .spo) -> a triples corpus: one record per entity.
+
+    With --split, held-out entities take the triples that they are the head of with them, out of the graph store too.
+    Of the CoDEx layout the training triples are read; others with --option part=valid.
+
+    Examples:
+
+      workbench prepare triples codex/codex-s --output corpora/codex-s
+
+      workbench prepare triples wn18rr/train.txt --entities wn18rr/entities.jsonl -o corpora/wn18rr
+
+      workbench prepare triples wikidata.nt.gz -o corpora/wikidata --split held-out=0.01
+    """
+    paths = expand(inputs)
+    files = {"entities": entities, "relations": relations, "types": types, "type_names": type_names}
+    reader = options.chosen_reader("triples", format, paths, option, **files)
+    job = options.job_of(reader, output, [], split=split, licence=licence, url=url)
+    result = prepare(
+        job, paths, options.limits(workers, shard_size, shard_bytes, limit), command=options.command_line()
+    )
+    if graph and isinstance(reader, GraphReader):
+        build_graph(reader, paths, output, job.splits)
+    show(result)
+
+
+def build_graph(reader: GraphReader, paths: Sequence[Path], output: Path, splits: Mapping[str, float]) -> None:
+    """Build the graph store OUTPUT/graph from the triples whose head belongs to the corpus itself."""
+    from kg.store import GraphStore
+
+    texts = reader.texts(paths)
+    labels = {name: str(row["label"]) for name, row in texts.entities.items() if row.get("label")}
+
+    def kept() -> Iterator[Triple]:
+        for triple in reader.triples(paths):
+            if part_of(record_key(triple[0]), splits) == MAIN:
+                yield triple
+
+    GraphStore.build(kept(), output / "graph", labels=labels)
+    log.info("graph store: %s", output / "graph")
+
+
+if __name__ == "__main__":
+    run(triples)
