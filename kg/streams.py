@@ -25,13 +25,17 @@ class EntityStream:
     out and counted (`take_dropped`), and so is a mention in a stretch that `Sequence.mask_spans` names: its vector
     would tell what is to be predicted.
 
+    Of mentions with a linker's score, those above `min_score` count (the release, in fine-tuning: 0.3 for typing, 0.4
+    for TACRED).
+
     `cls_row` puts a row with entity 0 on the first token of every document, as the release does by forcing its
     entity mask to 1 at [CLS]: that row takes part in the self-attention of the entities.
     """
 
-    def __init__(self, table: str | Mapping[str, int], cls_row: bool = True) -> None:
+    def __init__(self, table: str | Mapping[str, int], cls_row: bool = True, min_score: float = 0.0) -> None:
         self.rows = _rows(table) if isinstance(table, str) else table
         self.cls_row = cls_row
+        self.min_score = min_score
         self.dropped: Counter[str] = Counter()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
@@ -52,6 +56,8 @@ class EntityStream:
             row = self.rows.get(span.entity)
             if hidden(span, sequence):
                 self.dropped["mentions to be masked"] += 1
+            elif span.score <= self.min_score:
+                self.dropped["mentions below min_score"] += 1
             elif row is None:
                 self.dropped["entities without a vector"] += 1
             elif span.start in found:
