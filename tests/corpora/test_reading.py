@@ -13,6 +13,7 @@ import fsspec
 import numpy as np
 import pytest
 
+from workbench.corpora import items as items_module
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.items import Items
 from workbench.corpora.mixture import Mixture, block_counts
@@ -263,6 +264,23 @@ def test_a_long_text_is_decoded_once_for_its_windows(write: Any, monkeypatch: py
     samples = lane_samples(everything(corpus, 500), 0, range(1))
     assert "".join(s["text"] for s in samples) == "A sentence here. " * 8000
     assert len([1 for _ in calls]) == 3  # the index's header and contents, the record
+
+
+def test_window_counts_of_large_corpora_are_kept(
+    write: Any, texts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = write(texts(30)).place
+    expected = [Items(Corpus.open(place), "text", width).counts.tolist() for width in (40, 50)]
+    monkeypatch.setattr(items_module, "REMEMBERED", 10)
+    for _ in range(2):
+        corpus = Corpus.open(place, cache=tmp_path / "kept")
+        assert [Items(corpus, "text", width).counts.tolist() for width in (40, 50)] == expected
+        monkeypatch.setattr(Items, "_load", lambda *_: pytest.fail("counted again"))
+    assert len(list((tmp_path / "kept" / "windows").iterdir())) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr(items_module, "REMEMBERED", 10)
+    (tmp_path / "a file").touch()
+    assert Items(Corpus.open(place, cache=tmp_path / "a file"), "text", 40).counts.tolist() == expected[0]
 
 
 def test_a_remote_corpus_is_fetched_once_and_checked(

@@ -121,22 +121,27 @@ def _long_windows(
     bases = ends - lengths[long]
     counts = cut_starts[long + 1] - cut_starts[long]
     owner = np.repeat(np.arange(len(long)), counts)
-    stored = cuts[np.repeat(cut_starts[long] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())]
-    inner = (stored >> 1) + bases[owner]
-    points = np.concatenate([bases, ends[-1:], inner])
-    strong = np.concatenate([np.ones(len(bases) + 1, np.bool_), (stored & 1).astype(np.bool_)])
-    order = np.argsort(points, kind="stable")
-    points, strong = points[order], strong[order]
-    record = np.searchsorted(ends, points, side="right")
-    limit = np.minimum(points + width, np.append(ends, ends[-1])[record])
-    any_cut = np.searchsorted(points, limit, side="right") - 1
-    strong_cut = np.maximum.accumulate(np.where(strong, np.arange(len(points)), 0))[any_cut]
-    here = np.arange(len(points))
+    stored = cuts[np.repeat(cut_starts[long] - (np.cumsum(counts) - counts), counts) + np.arange(len(owner))]
+    size = len(long) + len(owner)
+    inner = np.arange(len(owner)) + owner + 1  # each record's points follow its start
+    points, strong = np.empty(size + 1, np.int64), np.ones(size + 1, np.bool_)
+    points[np.cumsum(counts + 1) - counts - 1], points[size] = bases, ends[-1]
+    points[inner], strong[inner] = (stored >> 1) + bases[owner], stored & 1
+    record = np.append(np.repeat(np.arange(len(long)), counts + 1), len(long) - 1)
+    any_cut = np.searchsorted(points, np.minimum(points + width, ends[record]), side="right") - 1
+    here = np.arange(size + 1)
+    strong_cut = np.maximum.accumulate(np.where(strong, here, 0))[any_cut]
     following = np.where(points[strong_cut] >= points + (width + 1) // 2, strong_cut, any_cut)
-    steps = np.maximum(following, here + 1).tolist()
-    walk, last = [0], len(points) - 1
-    while walk[-1] < last:
-        walk.append(steps[walk[-1]])
-    visited = points[walk]
-    owners = record[walk[:-1]]
+    walk = _walk(np.maximum(following, here + 1))
+    visited, owners = points[walk], record[walk[:-1]]
     return long[owners], visited[:-1] - bases[owners], visited[1:] - bases[owners]
+
+
+def _walk(following: np.ndarray) -> np.ndarray:
+    """The places that one passes from place 0 to the last, going from each to the one that follows it."""
+    steps, last = following.data, len(following) - 1
+    at, visited = 0, [0]
+    while at < last:
+        at = steps[at]
+        visited.append(at)
+    return np.array(visited)

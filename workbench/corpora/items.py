@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.record import UNITS, Sample, take
+from workbench.corpora.files import atomic
+from workbench.corpora.record import UNITS, take
 from workbench.errors import WorkbenchError
+from workbench.keyed import digest
+from workbench.sequences import Sample
 
+logger = logging.getLogger(__name__)
 OPEN_TABLES = 256
+REMEMBERED = 1_000_000
+"""Corpora of so many records keep their window counts in the cache folder (a microsecond a record to count)."""
 
 
 class Span(NamedTuple):
@@ -48,7 +55,7 @@ class Items:
         self.unit = None if unit == "text" and window is None else unit
         self.window = window
         self._table = lru_cache(OPEN_TABLES)(self._load)
-        self.counts = np.array([self._count(shard) for shard in range(len(corpus.shards))], np.int64)
+        self.counts = self._window_counts() if self.unit == "text" else np.array(self._listed_counts(), np.int64)
         if not self.counts.sum():
             what = f"no {unit} in its {corpus.records} records" if unit else "no records"
             raise WorkbenchError(f"corpus {corpus.name!r} ({corpus.place}) is empty: {what}")
@@ -71,11 +78,26 @@ class Items:
         record, start, end = self.span(shard, item)
         return take(self.corpus.read(shard, record), self.unit, start, end)
 
-    def _count(self, shard: int) -> int:
-        info = self.corpus.shards[shard]
-        if self.unit is None:
-            return info.records
-        return len(self._table(shard)[0]) if self.unit == "text" else info.lengths.get(self.unit, 0)
+    def _listed_counts(self) -> list[int]:
+        shards = self.corpus.shards
+        return [info.lengths.get(self.unit, 0) if self.unit else info.records for info in shards]
+
+    def _window_counts(self) -> np.ndarray:
+        """Windows of each shard, which takes a look at every index; kept in the cache where there are many records."""
+        shards = self.corpus.shards
+        if self.corpus.records < REMEMBERED:
+            return np.array([len(self._table(shard)[0]) for shard in range(len(shards))], np.int64)
+        name = f"{digest('windows', self.window or 0, *(info.index_sha256 for info in shards)):032x}.npy"
+        path = self.corpus.cache / "windows" / name
+        if path.is_file():
+            return np.asarray(np.load(path, allow_pickle=False))
+        counts = np.array([len(self._load(shard)[0]) for shard in range(len(shards))], np.int64)
+        try:
+            with atomic(path) as file:
+                np.save(file, counts, allow_pickle=False)
+        except WorkbenchError as error:
+            logger.warning("the windows of %s will be counted again next time: %s", self.corpus.name, error)
+        return counts
 
     def _load(self, shard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         assert self.unit is not None
