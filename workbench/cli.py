@@ -8,14 +8,13 @@ import logging
 import os
 import sys
 from dataclasses import dataclass
-from typing import Any
 
-import click
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
-from workbench.errors import WorkbenchError, nearest
+from workbench.errors import WorkbenchError, unknown
 
 
 @dataclass(frozen=True)
@@ -44,83 +43,74 @@ COMMANDS = {
 }
 
 
-def load_command(name: str, entry: Entry) -> click.Command:
-    """The click command behind an entry.
+class Commands:
+    """A group of commands, each of which is imported when it is called."""
 
-    Raises:
-        WorkbenchError: a package that this command needs is not installed.
-    """
-    module, _, attribute = entry.path.partition(":")
-    try:
-        target = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            f"'workbench {name}' needs the package {error.name!r}: pip install 'pretraining-workbench[vision,kg]'"
-        ) from error
-    if isinstance(target, click.Command):
-        target.name = name
-        return target
-    if not isinstance(target, typer.Typer):
-        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        app.command(name=name, help=target.__doc__)(target)
-        target = app
-    command: click.Command = typer.main.get_command(target)  # type: ignore[assignment]
-    command.name = name
-    return command
-
-
-class Commands(click.Group):
-    """A group of commands, each of which is imported when it is asked for."""
-
-    def __init__(self, entries: dict[str, Entry], **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, entries: dict[str, Entry], help: str) -> None:
         self.entries = entries
+        self.help = help
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.entries)
+    def run(self, arguments: list[str], called: str) -> None:
+        """Run the command that the first argument names; without one, or with --help, say which there are.
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = self.entries.get(cmd_name)
-        return None if entry is None else load_command(cmd_name, entry)
+        Raises:
+            WorkbenchError: there is no such command, or a package it needs is not installed.
+            SystemExit: the command ended with an exit code.
+        """
+        if not arguments or arguments[0] in ("--help", "-h"):
+            self._explain(called)
+            sys.exit(0 if arguments else 2)
+        name, rest = arguments[0], arguments[1:]
+        if name not in self.entries:
+            raise unknown("command", f"{called} {name}", [f"{called} {entry}" for entry in self.entries])
+        target = self._load(called, name)
+        if isinstance(target, Commands):
+            target.run(rest, f"{called} {name}")
+        else:
+            typer.main.get_command(target)(args=rest, prog_name=f"{called} {name}")
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.entries:
-            close = nearest(args[0], self.entries)
-            guess = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise WorkbenchError(f"there is no command {args[0]!r}.{guess} Commands: {', '.join(self.entries)}")
-        return super().resolve_command(ctx, args)
+    def _load(self, called: str, name: str) -> Commands | typer.Typer:
+        module, _, attribute = self.entries[name].path.partition(":")
+        try:
+            target = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            raise WorkbenchError(
+                f"'{called} {name}' needs the package {error.name!r}: pip install 'pretraining-workbench[vision,kg]'"
+            ) from error
+        if isinstance(target, Commands | typer.Typer):
+            return target
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        app.command()(target)
+        return app
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
+    def _explain(self, called: str) -> None:
+        console = Console()
+        console.print(f"Usage: [bold]{escape(called)}[/] COMMAND ...\n\n{escape(self.help)}\n")
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+        for name, entry in self.entries.items():
+            table.add_row(f"[bold]{escape(name)}[/]", escape(entry.help))
+        console.print(table)
+        console.print(f"\n'{escape(called)} COMMAND --help' tells more.")
 
 
-EXAMPLES = """
-\b
+HELP = """Pretrain knowledge-enhanced and vision-language Transformers.
+
 Examples:
   workbench prepare text notes.txt --output corpora/notes
   workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000
-  workbench report runs/bert
-"""
-app = Commands(
-    COMMANDS, name="workbench", help="Pretrain knowledge-enhanced and vision-language Transformers.\n" + EXAMPLES
-)
+  workbench report runs/bert"""
+app = Commands(COMMANDS, HELP)
 
 
 def main() -> None:
-    """Run a command. Exit code 0: done; 2: a wrong input; 130 and 143: stopped by Ctrl-C or SIGTERM."""
+    """Run a command. Exit code 0: done; 1: something is wrong with the data; 2: a wrong input; 130, 143: a signal."""
     logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), format="%(message)s")
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        app.run(sys.argv[1:], "workbench")
     except WorkbenchError as error:
         _say(str(error))
         sys.exit(2)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         _say("stopped")
         sys.exit(130)
     except BrokenPipeError:

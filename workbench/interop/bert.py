@@ -133,7 +133,7 @@ def to_hugging_face(
 
 
 def _config(network: Network) -> dict[str, Any]:
-    embedding: Any = network.embeddings["text"] if "text" in network.embeddings else None
+    embedding: Any = dict(network.embeddings.named_children()).get("text")
     layers = list(network.layers)
     plain = isinstance(embedding, Token) and len(network.embeddings) == 1 and embedding.position is not None
     if not plain or not layers or not all(isinstance(layer, Self) for layer in layers):

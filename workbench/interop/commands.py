@@ -1,0 +1,32 @@
+"""The command `workbench export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from workbench.interop.bert import write_folder
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    output: Annotated[Path, typer.Option(help="The folder to write.")],
+    network: Annotated[str, typer.Option(help="Which network of the run.")] = "main",
+) -> None:
+    """Write a run's network as a Hugging Face folder (config.json, model.safetensors, tokenizer.json).
+
+    Example:
+
+      workbench export runs/bert --output exported/bert
+    """
+    from workbench.training.run import load
+
+    loaded = load(run)
+    write_folder(output, loaded.model.network(network), loaded.model.heads.state_dict())
+    if loaded.tokenizer is not None:
+        loaded.tokenizer.save(output / "tokenizer.json")
+    Console().print(f"{escape(str(output))}: load it with transformers.AutoModel.from_pretrained")
