@@ -1,0 +1,121 @@
+"""What a report shows of knowledge-enhanced runs: facts, types, and the neighbourhood of a linked entity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workbench.errors import WorkbenchError
+from workbench.report.examples import example_panel, marked, verdict
+from workbench.report.html import escape
+from workbench.report.run import Record, Run, save_picture
+
+if TYPE_CHECKING:
+    pass
+
+Places = dict[str, tuple[float, float]]
+MAX_NEIGHBOURS = 24
+_CENTRE, _NEAR, _EDGE = "#2f5d8a", "#e9e4d8", "#9a958a"
+
+
+def fact_examples(run: Run) -> str | None:
+    """Cloze sentences. An example has text, mask [start, end), object, prediction, rank (of the object)."""
+    return example_panel(run, "facts", "Facts filled in", _fact)
+
+
+def typing_examples(run: Run) -> str | None:
+    """Mentions with their types. An example has text, mention [start, end), types, predicted."""
+    return example_panel(run, "entity-typing", "Entities and their types", _typed)
+
+
+def draw_neighbourhood(
+    run: Path, name: str, centre: str, triples: Sequence[tuple[str, str, str]], labels: Mapping[str, str]
+) -> Path:
+    """Write the picture `pictures/<name>.png`: an entity amid the triples it is in.
+
+    Args:
+        triples: (head, relation, tail) ids; those of the entity are drawn, at most 24 neighbours, in their order.
+        labels: names of entities and relations; an id without one stands for itself.
+
+    Raises:
+        WorkbenchError: the entity is in no triple.
+    """
+    import networkx as nx
+    from matplotlib.figure import Figure
+
+    graph = nx.MultiDiGraph()
+    for head, relation, tail in triples:
+        if centre in (head, tail) and (len(graph) <= MAX_NEIGHBOURS or {head, tail} <= set(graph)):
+            graph.add_edge(head, tail, relation=relation)
+    if centre not in graph:
+        raise WorkbenchError(f"entity {centre!r} is in none of the {len(triples)} triples; nothing to draw")
+    placed = _around(centre, graph)
+    figure = Figure(figsize=(7.2, 5.4), layout="constrained")
+    axes = figure.subplots()
+    axes.set_axis_off()
+    axes.margins(0.16)
+    nx.draw_networkx_edges(graph, placed, ax=axes, edge_color=_EDGE, width=0.9, arrowsize=9, node_size=500)
+    nodes = list(graph)
+    nx.draw_networkx_nodes(
+        graph,
+        placed,
+        nodelist=nodes,
+        node_color=[_CENTRE if node == centre else _NEAR for node in nodes],
+        node_size=[420 if node == centre else 130 for node in nodes],
+        ax=axes,
+    )
+    _label_nodes(axes, placed, centre, labels)
+    between: dict[tuple[str, str], list[str]] = {}
+    for head, tail, relation in graph.edges(data="relation"):
+        between.setdefault((head, tail), []).append(labels.get(relation, relation))
+    edge_labels = {pair: ", ".join(dict.fromkeys(names)) for pair, names in between.items()}
+    nx.draw_networkx_edge_labels(
+        nx.DiGraph(graph), placed, edge_labels, ax=axes, font_size=7, font_color="#5b6570", label_pos=0.45
+    )
+    shown = labels.get(centre, centre)
+    caption = f"{graph.number_of_edges()} triples around the linked entity {centre}."
+    return save_picture(figure, run, name, f"Neighbourhood of {shown}.", caption)
+
+
+def _around(centre: str, graph: Iterable[str]) -> Places:
+    """The entity in the middle, its neighbours on an ellipse around it (two radii, so that many names fit)."""
+    others = [node for node in graph if node != centre]
+    places = {centre: (0.0, 0.0)}
+    for i, node in enumerate(others):
+        turn = 2 * math.pi * i / len(others) + math.pi / 2
+        radius = 1.0 if i % 2 == 0 or len(others) <= 8 else 0.68
+        places[node] = (1.35 * radius * math.cos(turn), radius * math.sin(turn))
+    return places
+
+
+def _label_nodes(axes: Axes, placed: Places, centre: str, labels: Mapping[str, str]) -> None:
+    for node, (x, y) in placed.items():
+        middle = node == centre
+        axes.annotate(
+            labels.get(node, node),
+            (x, y),
+            xytext=(0, 13 if middle or y >= 0 else -13),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=11 if middle else 9,
+            fontweight="bold" if middle else "normal",
+            color="#1d2126",
+            bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
+        )
+
+
+def _fact(run: Run, example: Record) -> str:
+    rank = int(example["rank"])
+    place = "" if rank == 1 else f' <span class="quiet">{escape(example["object"])} is at place {rank:,}</span>'
+    answer = verdict(example["prediction"], rank == 1)
+    return f"<p>{marked(example['text'], example.get('mask'))}</p><p>{answer}{place}</p>"
+
+
+def _typed(run: Run, example: Record) -> str:
+    gold, found = list(example["types"]), list(example["predicted"])
+    parts = [verdict(name, name in gold) for name in found]
+    parts += [f'<span class="quiet">missing {escape(name)}</span>' for name in gold if name not in found]
+    return f"<p>{marked(example['text'], example.get('mention'))}</p><p>{' '.join(parts) or 'no type'}</p>"

@@ -1,0 +1,249 @@
+"""The report: everything shown, everything escaped, nothing fetched, errors that name the file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from kg.report import draw_neighbourhood
+from vision.report import draw_attention
+from workbench.errors import WorkbenchError
+from workbench.report.chart import Series, line_chart, thinned, ticks
+from workbench.report.commands import report
+from workbench.report.examples import example_image, marked, save_example_image
+from workbench.report.html import number
+from workbench.report.page import render
+from workbench.report.run import load_run
+
+VOID = {"meta", "img", "wbr", "line", "circle", "path"}
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is never closed, or closed twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def parsed(page: str) -> Balanced:
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    return parser
+
+
+def words(page: str) -> str:
+    page = page.replace("&#8203;", "")
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", re.sub(r"<style>.*?</style>", "", page, flags=re.S)))
+
+
+def test_a_page_shows_everything(runs: list[Path]) -> None:
+    page = render([load_run(folder) for folder in runs], "Demo")
+    shown = words(page)
+    for text in (
+        "mlm loss",
+        "nsp loss",
+        "tokens per second",
+        "image retrieval / R@10",
+        "trained with shuffled-kg",
+        "0.9960",
+        "0.0067",
+        "most frequent",
+        "majority answer",
+        "single_answer",
+        "what color is the circle?",
+        "✗ blue",
+        "France is at place 3",
+        "Neighbourhood of France.",
+        "Where words look.",
+        "9,673 questions",
+        "A red circle &amp; a blue one.",
+    ):
+        assert text in shown, text
+    tags = parsed(page).tags
+    assert sum(tag == "svg" for tag, _ in tags) == 2 + 3 * 4
+    assert sum(tag == "img" for tag, _ in tags) == 5 + 1 + 2
+    assert "<mark>New Zealand</mark>" in page
+
+
+def test_results_stand_above_their_controls_and_baselines(runs: list[Path]) -> None:
+    page = render([load_run(folder) for folder in reversed(runs)])
+    rows = re.findall(r'<tr class="(\w+)">', page[page.index("<h3>facts</h3>") :].split("</table>")[0])
+    assert rows == ["result", "control", "baseline", "baseline"]
+
+
+def test_the_page_fetches_nothing(runs: list[Path]) -> None:
+    page = render([load_run(folder) for folder in runs])
+    for tag, attributes in parsed(page).tags:
+        assert tag not in ("script", "link", "iframe", "object")
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "#").startswith(("data:", "#")), (tag, attributes)
+    assert "url(" not in page
+    assert "default-src 'none'" in page
+
+
+def test_text_from_data_is_escaped(tmp_path: Path, make_run: Callable, add_evaluation: Callable) -> None:
+    evil = "<script>alert('1')</script>\"'&"
+    run = make_run(tmp_path / "run", description=evil)
+    add_evaluation(
+        run,
+        "x",
+        task=evil,
+        numbers={evil: 1.0},
+        variant=evil,
+        control=evil,
+        baselines={evil: {evil: evil}},
+        counts={evil: evil},
+        inputs={evil: evil},
+    )
+    example = {"text": evil, "mask": [2, 5], "prediction": evil, "object": evil, "rank": 2}
+    add_evaluation(run, "facts", task="facts", numbers={}, examples=[example])
+    add_evaluation(
+        run, "typing", task="entity-typing", numbers={}, examples=[{**example, "types": [evil], "predicted": [evil]}]
+    )
+    add_evaluation(
+        run, "vqa", task="vqa", numbers={}, examples=[{"question": evil, "prediction": evil, "answers": [evil]}]
+    )
+    add_evaluation(run, "retrieval", task="retrieval", numbers={}, examples=[{"caption": evil, "rank": 1}])
+    page = render([load_run(run)], evil)
+    assert "<script" not in page
+    assert not any(name.startswith("on") for _, attributes in parsed(page).tags for name in attributes)
+
+
+def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("name: bert\n")
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "mlm/loss": 9.0}\n{"step": 2, "mlm/lo')
+    run = load_run(tmp_path)
+    assert run.series("mlm/loss") == [(1.0, 9.0)]
+    parsed(render([run]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("recipe.yaml", None, "is not a run: it has no recipe.yaml"),
+        ("recipe.yaml", "a: [", "recipe.yaml"),
+        ("recipe.yaml", "- 1", "a recipe is a mapping"),
+        ("metrics.jsonl", '{"step": 1}\nnope\n', "metrics.jsonl, line 2: not valid JSON"),
+        ("metrics.jsonl", '{"loss": 1}\n', "line 1: a metrics line is an object with a step"),
+        ("evaluations/a.json", "[]", "a.json: an evaluation is an object with 'task' and 'numbers'"),
+        ("evaluations/a.json", '{"task": "vqa", "numbers": {}, "panels": ["vision.nothing:x"]}', "'vision.nothing:x'"),
+        (
+            "evaluations/a.json",
+            '{"task": "vqa", "numbers": {}, "examples": [{"question": "?", "prediction": "", "image": "../x.png"}]}',
+            "outside of the run folder",
+        ),
+    ],
+)
+def test_broken_runs_are_named(
+    tmp_path: Path, make_run: Callable, name: str, content: str | None, message: str
+) -> None:
+    run = make_run(tmp_path / "run")
+    (run / name).parent.mkdir(exist_ok=True)
+    if content is None:
+        (run / name).unlink()
+    else:
+        (run / name).write_text(content)
+    with pytest.raises(WorkbenchError, match=re.escape(message)):
+        render([load_run(run)])
+
+
+def test_a_strangers_task_brings_its_own_panel(
+    tmp_path: Path, make_run: Callable, add_evaluation: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_panels.py").write_text("def panel(run):\n    return f'<p>{len(run.metrics)} lines</p>'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    run = make_run(tmp_path / "run")
+    add_evaluation(run, "own", task="own", numbers={"score": 1}, panels=["their_panels:panel"])
+    assert "126 lines" in words(render([load_run(run)]))
+    sys.modules.pop("their_panels")
+
+
+def test_the_command_writes_the_page_into_the_first_run(runs: list[Path], tmp_path: Path) -> None:
+    report(runs)
+    assert (runs[0] / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    report(runs[:1], output=tmp_path / "new" / "page.html", title="My title")
+    assert "<h1>My title</h1>" in (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_ticks_are_round_and_cover() -> None:
+    assert ticks(0, 600, 6) == [0, 100, 200, 300, 400, 500, 600]
+    assert ticks(0.13, 0.87, 5) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert ticks(5, 5, 4)[0] <= 5 <= ticks(5, 5, 4)[-1]
+    for low, high in ((1e-7, 3e-7), (-3, 4), (123456, 987654)):
+        found = ticks(low, high, 5)
+        assert found[0] <= low
+        assert found[-1] >= high
+        assert 3 <= len(found) <= 8
+
+
+def test_charts_place_points_inside_their_frame() -> None:
+    svg = line_chart([Series("a", [(0, 1.0), (10, 3.0)]), Series("b", [], held_out=True)], "step", "loss")
+    path = re.search(r' d="M([^"]+)"', svg)
+    assert path
+    points = [tuple(map(float, p.split(","))) for p in path[1].split(" L")]
+    assert points[0] == (52, 216)
+    assert points[1] == (466, 10)
+    assert "chip" not in svg
+    assert line_chart([Series("a", [])], "step", "loss") == ""
+
+
+def test_thinning_keeps_the_mean() -> None:
+    points = [(float(i), float(i % 7)) for i in range(1003)]
+    small = thinned(points, 100)
+    assert len(small) == 100
+    assert np.mean([y for _, y in small]) == pytest.approx(np.mean([y for _, y in points]), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(9673, "9,673"), (0.9960, "0.9960"), (1.02, "1.020"), (98.4, "98.40"), (12345.6, "12,346"), (3e-5, "3.00e-05"),
+     (0.0, "0.0000"), (True, "True"), ("<b>", "&lt;b&gt;")],
+)  # fmt: skip
+def test_numbers(value: object, shown: str) -> None:
+    assert number(value) == shown
+
+
+def test_marked_text() -> None:
+    assert marked("a <b> c", [2, 5]) == "a <mark>&lt;b&gt;</mark> c"
+    assert marked("a & b", None) == "a &amp; b"
+
+
+def test_example_images_stay_inside_and_large_ones_shrink(tmp_path: Path, make_run: Callable) -> None:
+    run = load_run(make_run(tmp_path / "run"))
+    Image.new("RGB", (2000, 1000), "red").save(tmp_path / "large.png")
+    name = save_example_image(run.folder, "large.png", (tmp_path / "large.png").read_bytes())
+    assert "data:image/jpeg" in example_image(run, name, "a red image")
+    with pytest.raises(WorkbenchError, match="outside of the run folder"):
+        example_image(run, str(tmp_path / "large.png"), "")
+    with pytest.raises(WorkbenchError, match="is missing"):
+        example_image(run, "evaluations/images/none.png", "")
+
+
+def test_pictures_name_what_does_not_fit(tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="nothing to draw"):
+        draw_neighbourhood(tmp_path, "x", "FR", [("a", "r", "b")], {})
+    with pytest.raises(WorkbenchError, match=r"shape \(2, 3\) for 1 words"):
+        draw_attention(tmp_path, "x", Image.new("RGB", (8, 8)), np.zeros((3, 4)), ["word"], np.zeros((2, 3)))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,127 @@
+"""Line charts as inline SVG: crisp at any size, coloured by the page's style sheet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from workbench.report.html import escape
+
+WIDTH, HEIGHT = 480, 250
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 10, 34
+MAX_POINTS = 300
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line. `held_out` draws it dashed with a dot per value."""
+
+    name: str
+    points: Points
+    held_out: bool = False
+
+
+def line_chart(series: Sequence[Series], x_label: str, y_label: str, from_zero: bool = False) -> str:
+    """An SVG chart with a legend, or "" where no series has a point."""
+    series = [s for s in series if s.points]
+    if not series:
+        return ""
+    xs = [x for s in series for x, _ in s.points]
+    ys = [y for s in series for _, y in s.points]
+    x_ticks = ticks(min(xs), max(xs), 6)
+    y_ticks = ticks(0.0 if from_zero else min(ys), max(ys), 5)
+    frame = _Frame(min(xs), max(xs), y_ticks[0], max(max(ys), y_ticks[-1]))
+    lines = "".join(_line(s, i, frame) for i, s in enumerate(series))
+    label = f"{y_label} over {x_label}: " + ", ".join(s.name for s in series)
+    svg = (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">'
+        f"{_axes(x_ticks, y_ticks, frame, x_label)}{lines}</svg>"
+    )
+    return f'<figure class="chart"><figcaption>{escape(y_label)}{_legend(series)}</figcaption>{svg}</figure>'
+
+
+def ticks(low: float, high: float, count: int) -> list[float]:
+    """Round numbers from at or below `low` up to at most `high` + one step."""
+    if high <= low:
+        high = low + (abs(low) or 1.0)
+    raw = (high - low) / count
+    unit = 10 ** math.floor(math.log10(raw))
+    step = next(unit * m for m in (1, 2, 2.5, 5, 10) if unit * m >= raw * 0.999)
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def thinned(points: Points, limit: int = MAX_POINTS) -> list[tuple[float, float]]:
+    """At most `limit` points: means of runs of neighbours, so that a long curve stays small and true."""
+    if len(points) <= limit:
+        return list(points)
+    edges = [len(points) * i // limit for i in range(limit + 1)]
+    parts = [points[a:b] for a, b in pairwise(edges)]
+    return [(sum(x for x, _ in part) / len(part), sum(y for _, y in part) / len(part)) for part in parts]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    x_low: float
+    x_high: float
+    y_low: float
+    y_high: float
+
+    def x(self, value: float) -> float:
+        return LEFT + (value - self.x_low) / ((self.x_high - self.x_low) or 1.0) * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        share = (value - self.y_low) / ((self.y_high - self.y_low) or 1.0)
+        return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+
+
+def _axes(x_ticks: list[float], y_ticks: list[float], frame: _Frame, x_label: str) -> str:
+    parts = []
+    largest = max(abs(value) for value in y_ticks)
+    for value in y_ticks:
+        y = frame.y(value)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(
+            f'<text class="tick" x="{LEFT - 8}" y="{y + 3.5:.1f}" text-anchor="end">{_tick(value, largest)}</text>'
+        )
+    for value in x_ticks:
+        if frame.x_low <= value <= frame.x_high:
+            x, y = frame.x(value), HEIGHT - BOTTOM + 16
+            parts.append(
+                f'<text class="tick" x="{x:.1f}" y="{y}" text-anchor="middle">{_tick(value, frame.x_high)}</text>'
+            )
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(f'<text class="tick" x="{middle}" y="{HEIGHT - 3}" text-anchor="middle">{escape(x_label)}</text>')
+    return "".join(parts)
+
+
+def _line(series: Series, index: int, frame: _Frame) -> str:
+    points = thinned(series.points)
+    placed = [(frame.x(x), frame.y(y)) for x, y in points]
+    path = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+    style = f"line c{index % 6}" + (" held-out" if series.held_out else "")
+    drawn = f'<path class="{style}" d="{path}"/>'
+    dots = placed if series.held_out or len(placed) == 1 else []
+    return drawn + "".join(f'<circle class="dot c{index % 6}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in dots)
+
+
+def _legend(series: Sequence[Series]) -> str:
+    if len(series) == 1:
+        return ""
+    chips = (
+        f'<span class="chip c{i % 6}{" held-out" if s.held_out else ""}">{escape(s.name)}</span>'
+        for i, s in enumerate(series)
+    )
+    return f'<span class="legend">{"".join(chips)}</span>'
+
+
+def _tick(value: float, largest: float) -> str:
+    """A tick's number; all of an axis share the unit of its largest."""
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if largest >= 10 * unit:
+            return f"{value / unit:g}{letter}" if value else "0"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"

@@ -1,0 +1,26 @@
+"""`workbench report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from workbench.report.page import write_report
+from workbench.report.run import load_run
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="run folders; their results stand side by side")],
+    output: Annotated[Path | None, typer.Option(help="the page (default: report.html in the first run)")] = None,
+    title: Annotated[str, typer.Option(help="the page's title (default: the runs' names)")] = "",
+) -> None:
+    """Write one self-contained HTML page about runs: curves, results beside baselines and controls, pictures.
+
+    Example: workbench report runs/bert runs/k-bert --output demo.html
+    """
+    path = output or runs[0] / "report.html"
+    write_report([load_run(folder) for folder in runs], path, title)
+    Console(stderr=True).print(f"wrote {path}", highlight=False)

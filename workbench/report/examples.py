@@ -1,0 +1,62 @@
+"""Sample predictions as a panel shows them. The images of examples lie in the run's folder, named relative to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.report.html import escape, image, section
+from workbench.report.run import Record, Run
+
+MAX_EXAMPLES = 12
+_SIDE = 360
+
+
+def example_panel(run: Run, task: str, title: str, draw: Callable[[Run, Record], str]) -> str | None:
+    """The first examples of each of the run's results of a task; None where there are none."""
+    blocks = []
+    for result in run.evaluations:
+        shown = (result.get("examples") or [])[:MAX_EXAMPLES] if result["task"] == task else []
+        if shown:
+            name = f"evaluated with {result['control']}" if result.get("control") else ""
+            body = "".join(f'<div class="example">{draw(run, example)}</div>' for example in shown)
+            blocks.append(section(title, f'<div class="examples">{body}</div>', name))
+    return "".join(blocks) or None
+
+
+def save_example_image(run: Path, name: str, data: bytes) -> str:
+    """Keep an example's image (encoded bytes) in the run folder; returns what goes into the example's `image`."""
+    relative = Path("evaluations") / "images" / name
+    (run / relative).parent.mkdir(parents=True, exist_ok=True)
+    (run / relative).write_bytes(data)
+    return relative.as_posix()
+
+
+def example_image(run: Run, name: str, alt: str) -> str:
+    """The image of an example, inlined.
+
+    Raises:
+        WorkbenchError: the name leaves the run folder, or there is no such file.
+    """
+    folder = run.folder.resolve()
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder):
+        raise WorkbenchError(f"{run.folder}: the example image {name!r} is outside of the run folder; save it inside")
+    if not path.is_file():
+        raise WorkbenchError(f"{run.folder}: the example image {name!r} is missing; evaluate again")
+    return image(path.read_bytes(), alt, side=_SIDE)
+
+
+def marked(text: str, span: Any) -> str:
+    """Text with the characters [start, end) marked, escaped; all of it unmarked where there is no span."""
+    if not span:
+        return escape(text)
+    start, end = int(span[0]), int(span[1])
+    return f"{escape(text[:start])}<mark>{escape(text[start:end])}</mark>{escape(text[end:])}"
+
+
+def verdict(text: Any, right: bool) -> str:
+    """A prediction, coloured and with a sign, so that it reads without colour too."""
+    return f'<span class="{"right" if right else "wrong"}">{"✓" if right else "✗"} {escape(text)}</span>'

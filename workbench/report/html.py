@@ -1,0 +1,71 @@
+"""Small pieces of HTML. Every text that comes from data goes through `escape` here, and nowhere else raw."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from PIL import Image
+
+Cell = tuple[str, str]
+"""A table cell: (CSS class, HTML)."""
+
+
+def escape(value: Any) -> str:
+    """Text as HTML, safe in content and in quoted attributes."""
+    return html.escape(str(value), quote=True)
+
+
+def section(title: str, body: str, note: str = "") -> str:
+    """A titled block of a page; `title` and `note` are text, `body` is HTML."""
+    line = f'<p class="note">{escape(note)}</p>' if note else ""
+    return f'<section class="panel"><h3>{escape(title)}</h3>{line}{body}</section>'
+
+
+def table(head: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]]) -> str:
+    """A table that scrolls sideways where it is too wide; `head` is text, each row is (CSS class, cells)."""
+    heads = "".join(f"<th>{metric_name(name)}</th>" for name in head)
+    body = "".join(
+        f'<tr class="{kind}">' + "".join(f'<td class="{style}">{content}</td>' for style, content in cells) + "</tr>"
+        for kind, cells in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def metric_name(name: str) -> str:
+    """A metric's name as a table's head shows it: `image_retrieval/r1` -> image retrieval / R@1."""
+    spoken = re.sub(r"(^|/)r(\d+)$", r"\1R@\2", name).replace("_", " ")
+    return escape(spoken).replace("/", " /&#8203; ")
+
+
+def number(value: Any) -> str:
+    """A number with four digits that matter; thousands apart; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return escape(value)
+    if isinstance(value, int) or (abs(value) >= 1000 and value == round(value)):
+        return f"{value:,.0f}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if value != 0 and abs(value) < 0.001:
+        return f"{value:.2e}"
+    decimals = 4 if abs(value) < 1 else 3 if abs(value) < 10 else 2
+    return f"{value:.{decimals}f}"
+
+
+def image(data: bytes, alt: str, side: int | None = None) -> str:
+    """An inlined image; `side` shrinks large photographs to at most so many pixels (JPEG)."""
+    kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
+    if side is not None:
+        with Image.open(io.BytesIO(data)) as opened:
+            if max(opened.size) > side:
+                smaller = opened.convert("RGB")
+                smaller.thumbnail((side, side))
+                buffer = io.BytesIO()
+                smaller.save(buffer, "JPEG", quality=88)
+                data, kind = buffer.getvalue(), "jpeg"
+    encoded = base64.b64encode(data).decode("ascii")
+    return f'<img alt="{escape(alt)}" src="data:image/{kind};base64,{encoded}">'

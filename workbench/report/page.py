@@ -1,0 +1,50 @@
+"""One self-contained page: style, charts and images inside, no script, nothing fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from workbench.report.html import escape
+from workbench.report.panels import panels
+from workbench.report.results import results
+from workbench.report.run import Run
+
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def render(runs: Sequence[Run], title: str = "") -> str:
+    """The page about runs, as HTML."""
+    style = resources.files("workbench.report").joinpath("report.css").read_text(encoding="utf-8")
+    title = title or ", ".join(run.name for run in runs)
+    body = (results(runs) or "") + "".join(_run(run, i) for i, run in enumerate(runs))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{style}</style></head>"
+        f'<body><header><p class="kind">Pretraining report</p><h1>{escape(title)}</h1>{_contents(runs)}</header>'
+        f"<main>{body}</main></body></html>\n"
+    )
+
+
+def write_report(runs: Sequence[Run], path: Path, title: str = "") -> None:
+    """Render and write the page whole or not at all."""
+    text = render(runs, title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.tmp")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def _contents(runs: Sequence[Run]) -> str:
+    if len(runs) < 2:
+        return ""
+    links = "".join(f'<a href="#run-{i}">{escape(run.name)}</a>' for i, run in enumerate(runs))
+    return f"<nav>{links}</nav>"
+
+
+def _run(run: Run, index: int) -> str:
+    shown = "".join(html for html in (panel(run) for panel in panels(run)) if html)
+    return f'<article id="run-{index}"><h2>{escape(run.name)}</h2>{shown}</article>'

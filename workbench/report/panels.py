@@ -1,0 +1,131 @@
+"""The panels of the core, and how those of other packages are found.
+
+A panel is a function `panel(run) -> str | None`: HTML, or None where the run has nothing for it. The panels of `vision`
+and `kg` lie beside their parts and are named by import path: by an evaluation result's task here, and by any result's
+own `panels` list, so that a stranger's task brings its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from workbench.errors import WorkbenchError
+from workbench.report.chart import Series, line_chart
+from workbench.report.html import escape, image, number, section, table
+from workbench.report.run import HELD_OUT, Run, loss_names
+
+Panel = Callable[[Run], str | None]
+
+TASK_PANELS = {
+    "vqa": ["vision.report:predictions"],
+    "retrieval": ["vision.report:retrieved"],
+    "facts": ["kg.report:fact_examples"],
+    "entity-typing": ["kg.report:typing_examples"],
+}
+_RATES = {
+    "tokens_per_second": "tokens per second",
+    "samples_per_second": "samples per second",
+    "memory_gib": "memory, GiB",
+    "model_flops_utilisation": "model FLOPs utilisation",
+}
+
+
+def panels(run: Run) -> list[Panel]:
+    """The panels for a run: the core's, then those that its evaluations name, each once."""
+    named = dict.fromkeys(
+        path for result in run.evaluations for path in [*TASK_PANELS.get(result["task"], []), *result.get("panels", [])]
+    )
+    return [about, losses, throughput, *map(find_panel, named), pictures]
+
+
+def find_panel(path: str) -> Panel:
+    """The panel behind `package.module:function`.
+
+    Raises:
+        WorkbenchError: there is no such module or function.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found: Panel = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise WorkbenchError(
+            f"report panel {path!r} cannot be found: {error}; name one as 'module:function'"
+        ) from error
+    return found
+
+
+def about(run: Run) -> str | None:
+    """What the run is: recipe, paper, sizes, corpora."""
+    recipe = run.recipe
+    train = recipe.get("train", {})
+    facts = {
+        "recipe": recipe.get("name"),
+        "paper": (recipe.get("paper") or {}).get("title"),
+        "control": run.control,
+        "steps": run.metrics[-1]["step"] if run.metrics else None,
+        "batch": train.get("global_batch_size"),
+        "learning rate": train.get("lr"),
+        "seed": recipe.get("seed"),
+        "corpora": ", ".join(
+            dict.fromkeys(str(c) for task in recipe.get("tasks", {}).values() for c in task.get("corpora", {}))
+        ),
+        "time": _duration(run),
+    }
+    shown = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{number(value) if name in ('steps', 'batch') else escape(value)}</dd></div>"
+        for name, value in facts.items()
+        if value not in (None, "")
+    )
+    words = f"<p>{escape(recipe['description'])}</p>" if recipe.get("description") else ""
+    return f'<section class="panel about">{words}<dl>{shown}</dl></section>'
+
+
+def losses(run: Run) -> str | None:
+    """A curve per objective, the held-out loss beside it."""
+    charts = [
+        line_chart(
+            [Series("training", run.series(name)), Series("held out", run.series(HELD_OUT + name), held_out=True)],
+            "step",
+            name.removesuffix("/loss") + " loss",
+        )
+        for name in loss_names([run])
+    ]
+    drawn = "".join(charts)
+    return section("Loss per objective", f'<div class="charts">{drawn}</div>') if drawn else None
+
+
+def throughput(run: Run) -> str | None:
+    """Rates over the run, and their medians."""
+    charts, rows = [], []
+    for name, label in _RATES.items():
+        points = run.series(name)
+        if not points:
+            continue
+        values = sorted(value for _, value in points)
+        rows.append(("", [("", escape(label)), ("n", number(values[len(values) // 2])), ("n", number(values[-1]))]))
+        if name.endswith("_per_second"):
+            charts.append(line_chart([Series(label, points)], "step", label, from_zero=True))
+    if not rows:
+        return None
+    body = table(["", "median", "highest"], rows)
+    return section("Throughput", f'<div class="charts">{"".join(charts)}</div>{body}')
+
+
+def pictures(run: Run) -> str | None:
+    """The pictures that evaluations drew: attention, neighbourhoods."""
+    figures = [
+        f'<figure class="picture">{image(p.path.read_bytes(), p.title)}'
+        f"<figcaption><b>{escape(p.title)}</b> {escape(p.caption)}</figcaption></figure>"
+        for p in run.pictures
+    ]
+    return section("Pictures", f'<div class="pictures">{"".join(figures)}</div>') if figures else None
+
+
+def _duration(run: Run) -> str | None:
+    seconds = [line["seconds"] for line in run.metrics if "seconds" in line]
+    if not seconds:
+        return None
+    total = round(seconds[-1])
+    hours, rest = divmod(total, 3600)
+    return f"{hours} h {rest // 60} min" if hours else f"{rest // 60} min {rest % 60} s"

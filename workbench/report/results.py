@@ -1,0 +1,112 @@
+"""The tables of results: per task, every run with its control, and the baselines beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.report.chart import Series, line_chart
+from workbench.report.html import escape, metric_name, number, section, table
+from workbench.report.run import HELD_OUT, Record, Run, loss_names
+
+MAX_COLUMNS = 8
+
+
+def results(runs: Sequence[Run]) -> str | None:
+    """One table per task and one chart per shared objective, over all runs; None where there is nothing to compare."""
+    tasks = dict.fromkeys(result["task"] for run in runs for result in run.evaluations)
+    drawn = "".join(_task(task, runs) for task in tasks) + _curves(runs)
+    return f'<section class="results"><h2>Results</h2>{drawn}</section>' if drawn else None
+
+
+def _task(task: str, runs: Sequence[Run]) -> str:
+    found = [(run, result) for run in runs for result in run.evaluations if result["task"] == task]
+    names = list(dict.fromkeys(name for _, result in found for name in result["numbers"]))
+    rows = [(_kind(run, result), _label(run, result), result["numbers"]) for run, result in found]
+    rows += [("baseline", _baseline(name), numbers) for name, numbers in _baselines(found).items()]
+    rows.sort(key=lambda row: ("result", "control", "baseline").index(row[0]))
+    body = _table(names[:MAX_COLUMNS], rows)
+    if names[MAX_COLUMNS:]:
+        body += f"<details><summary>All {len(names)} numbers</summary>{_turned(names, rows)}</details>"
+    variants = sorted({str(result["variant"]) for _, result in found if result.get("variant")})
+    note = f"Variant of the metric: {', '.join(variants)}." if variants else ""
+    return section(task, body + _sources(found), note)
+
+
+def _curves(runs: Sequence[Run]) -> str:
+    """The losses that several runs have, one line per run: held out where that was measured."""
+    shared = [name for name in loss_names(runs) if sum(bool(_loss(run, name).points) for run in runs) > 1]
+    charts = [
+        line_chart([_loss(run, name) for run in runs], "step", name.removesuffix("/loss") + " loss") for name in shared
+    ]
+    return section("The runs' losses", f'<div class="charts">{"".join(charts)}</div>') if charts else ""
+
+
+def _loss(run: Run, name: str) -> Series:
+    held_out = run.series(HELD_OUT + name)
+    return Series(run.name, held_out or run.series(name), held_out=bool(held_out))
+
+
+def _table(names: Sequence[str], rows: Sequence[tuple[str, str, dict[str, Any]]]) -> str:
+    cells = [
+        (kind, [("name", label), *(("n", number(numbers[n]) if n in numbers else "") for n in names)])
+        for kind, label, numbers in rows
+    ]
+    return table(["", *names], cells)
+
+
+def _turned(names: Sequence[str], rows: Sequence[tuple[str, str, dict[str, Any]]]) -> str:
+    heads = "".join(f"<th>{label}</th>" for _, label, _ in rows)
+    body = "".join(
+        f'<tr><td class="name">{metric_name(name)}</td>'
+        + "".join(f'<td class="n">{number(numbers[name]) if name in numbers else ""}</td>' for _, _, numbers in rows)
+        + "</tr>"
+        for name in names
+    )
+    return f'<div class="scroll"><table><thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _kind(run: Run, result: Record) -> str:
+    return "control" if run.control or result.get("control") else "result"
+
+
+def _label(run: Run, result: Record) -> str:
+    """The run's name; a control says whether the model was trained or only evaluated under it."""
+    tags = []
+    if run.control:
+        tags.append(f"trained with {run.control}")
+    if result.get("control"):
+        tags.append(f"evaluated with {result['control']}")
+    if result.get("split"):
+        tags.append(str(result["split"]))
+    return escape(run.name) + "".join(f' <span class="tag">{escape(tag)}</span>' for tag in tags)
+
+
+def _baselines(found: Sequence[tuple[Run, Record]]) -> dict[str, dict[str, Any]]:
+    """Baselines by name; runs that share one show it once, and another value under the same name is kept apart."""
+    merged: dict[str, dict[str, Any]] = {}
+    for run, result in found:
+        for name, numbers in (result.get("baselines") or {}).items():
+            numbers = numbers if isinstance(numbers, dict) else {next(iter(result["numbers"])): numbers}
+            same = name not in merged or merged[name] == numbers
+            merged[name if same else f"{name} ({run.name})"] = numbers
+    return merged
+
+
+def _baseline(name: str) -> str:
+    return f'{escape(name)} <span class="tag">baseline</span>'
+
+
+def _sources(found: Sequence[tuple[Run, Record]]) -> str:
+    """What was counted, and on which inputs."""
+    lines = []
+    for run, result in found:
+        parts = [f"{number(value)} {escape(name)}" for name, value in (result.get("counts") or {}).items()]
+        inputs = [f"{escape(name)} {escape(value)}" for name, value in (result.get("inputs") or {}).items()]
+        if parts or inputs:
+            lines.append(f"<li><b>{escape(run.name)}</b> {'; '.join([*parts, *inputs])}</li>")
+    return (
+        f'<details><summary>Counts and inputs</summary><ul class="inputs">{"".join(lines)}</ul></details>'
+        if lines
+        else ""
+    )
