@@ -10,6 +10,7 @@ from rich.console import Console
 
 from workbench.config import Recipe, load_recipe
 from workbench.training import run as runs
+from workbench.training import verify
 
 RecipeName = Annotated[str, typer.Argument(help="A recipe's name (see `workbench recipes`) or a YAML file.")]
 Overrides = Annotated[
@@ -48,16 +49,20 @@ def verify_resume(
     """
     loaded = load_recipe(recipe, overrides or [])
     folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
-    verdict = runs.verify_resume(loaded, folder, steps)
+    verdict = verify.verify_resume(loaded, folder, steps)
     console = Console()
     if verdict.equal:
         console.print(
-            f"equal: {verdict.compared} values of {verdict.steps} steps, interrupted after step {verdict.interrupted_at}"
+            f"equal: {verdict.compared} values of {verdict.steps} steps and all weights, interrupted after step "
+            f"{verdict.interrupted_at}"
         )
         return
     for step, name, one, other in verdict.different[:10]:
         console.print(f"step {step} {name}: uninterrupted {one!r}, resumed {other!r}")
-    console.print(f"[bold red]different[/]: {len(verdict.different)} of {verdict.compared} values")
+    console.print(
+        f"[bold red]different[/]: {len(verdict.different)} of {verdict.compared} values, "
+        f"{len(verdict.weights)} weight tensors"
+    )
     raise typer.Exit(1)
 
 

@@ -6,13 +6,14 @@ import logging
 import shlex
 import signal
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
+from workbench.batch import MicroBatch
 from workbench.config import Recipe
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.reader import FinitePass, Reader
@@ -32,6 +33,7 @@ from workbench.training.trainer import Trainer
 from workbench.training.weights import load_weights, read_weights
 
 logger = logging.getLogger(__name__)
+TRAINING = 0  # the split in the key of a training micro-batch
 
 
 class Stopped(SystemExit):
@@ -114,8 +116,8 @@ def make_root(recipe: Recipe, tasks: dict[str, Task], tokenizer: Tokenizer | Non
             place, known = Place(placed.network, placed.view), objectives.get(placed.name)
             if known is not None and (type(known) is not type(placed.objective) or places[placed.name] != place):
                 raise WorkbenchError(
-                    f"tasks.{task.name}: another task has an objective {placed.name!r} of another class, network or view, "
-                    "and objectives of one name share a head; give one of them another `name`"
+                    f"tasks.{task.name}: another task has an objective {placed.name!r} of another class, network or "
+                    "view, and objectives of one name share a head; give one of them another `name`"
                 )
             objectives.setdefault(placed.name, placed.objective)
             places[placed.name] = place
@@ -195,50 +197,16 @@ def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
     )
 
 
+def first_batches(recipe: Recipe) -> tuple[Tokenizer | None, dict[str, MicroBatch]]:
+    """The tokenizer, and the first micro-batch of each task as the model would see it; nothing is written."""
+    tokenizer = None if recipe.tokenizer is None else Tokenizer.load(recipe.tokenizer)
+    batches = {}
+    for name, task in _tasks(recipe, tokenizer).items():
+        samples = _reader(recipe, task).micro_batch(0, 0)
+        batches[name] = task.micro_batch(samples, (TRAINING, 0, 0))
+    return tokenizer, batches
+
+
 def _command() -> str:
     """The command line of this process, to be typed again."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-
-
-@dataclass
-class ResumeVerdict:
-    """Whether a resumed run equals an uninterrupted one: `different` lists (step, name, uninterrupted, resumed)."""
-
-    steps: int
-    interrupted_at: int
-    compared: int
-    different: list[tuple[int, str, float, float]]
-
-    @property
-    def equal(self) -> bool:
-        return not self.different
-
-
-def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int = 6) -> ResumeVerdict:
-    """Train `steps` steps at once and with a stop in the middle, in two new folders of `run_dir`; compare bit for bit.
-
-    Compares every loss and metric, the gradient norms and the final weights.
-
-    Raises:
-        WorkbenchError: fewer than 2 steps, or the folders exist.
-    """
-    if steps < 2 or steps > recipe.train.max_steps:
-        raise WorkbenchError(f"steps = {steps}; allowed: 2 to train.max_steps = {recipe.train.max_steps}")
-    from workbench.training.metrics import read_metrics
-
-    whole, parted = Path(run_dir) / "uninterrupted", Path(run_dir) / "interrupted"
-    for folder in (whole, parted):
-        if folder.exists():
-            raise WorkbenchError(f"{folder} exists; choose a new folder")
-    recipe = replace(recipe, train=replace(recipe.train, log_every=1))
-    pretrain(recipe, whole, until=steps)
-    pretrain(recipe, parted, until=steps // 2)
-    pretrain(recipe, parted, until=steps)
-    different, compared = [], 0
-    for one, other in zip(read_metrics(whole), read_metrics(parted), strict=True):
-        for name in one:
-            if "/" in name or name == "grad_norm":
-                compared += 1
-                if one[name] != other.get(name):
-                    different.append((one["step"], name, one[name], other.get(name, float("nan"))))
-    return ResumeVerdict(steps, steps // 2, compared, different)

@@ -28,6 +28,7 @@ from workbench.training.task import Task, labels
 
 Label = tuple[str, str]
 Sums = dict[str, tuple[float, float]]
+Outputs = dict[str, LossOutput | Embedded]
 
 
 @dataclass
@@ -62,14 +63,26 @@ class Pass(nn.Module):
     labels, or no samples at all, still takes part in the reduction of gradients.
     """
 
-    def __init__(self, root: nn.Module) -> None:
+    def __init__(self, root: Root) -> None:
         super().__init__()
         self.root = root
 
-    def forward(self, micro: MicroBatch | None, names: list[str]) -> tuple[dict[str, LossOutput | Embedded], Tensor]:
+    def forward(self, micro: MicroBatch | None, names: list[str]) -> tuple[Outputs, Tensor]:
         smallest = min((p for p in self.root.parameters() if p.requires_grad), key=torch.Tensor.numel)
-        outputs = self.root(micro, names, embed=True) if micro is not None else {}
+        outputs = run_root(self.root, micro, names) if micro is not None else {}
         return outputs, smallest.sum() * 0
+
+
+def run_root(root: Root, micro: MicroBatch, names: list[str]) -> Outputs:
+    """The losses of additive objectives and the embeddings of step-wide ones."""
+    wide = [name for name in names if isinstance(root.heads[name], StepHead)]
+    additive = [name for name in names if name not in wide]
+    outputs: Outputs = {}
+    if additive:
+        outputs |= root(micro, additive)
+    if wide:
+        outputs |= root(micro, wide, embed=True)
+    return outputs
 
 
 class Updater:
@@ -164,9 +177,7 @@ class Updater:
     def _names(self, task: str) -> list[str]:
         return [placed.name for placed in self.tasks[task].objectives]
 
-    def _forward(
-        self, model: nn.Module, step: int, item: Work, names: list[str]
-    ) -> tuple[dict[str, LossOutput | Embedded], Tensor]:
+    def _forward(self, model: nn.Module, step: int, item: Work, names: list[str]) -> tuple[Outputs, Tensor]:
         """A forward pass with the generators seeded for this micro-batch: twice the same for both passes."""
         seed_device(self.seed, step, item.task, item.lane)
         micro = item.micro.to(self.world.device) if item.micro is not None else None

@@ -1,0 +1,210 @@
+"""A run from a recipe: metrics, checkpoints, going on exactly, loading."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import workbench
+from workbench.config import Recipe, load_recipe
+from workbench.errors import WorkbenchError
+from workbench.training.metrics import read_metrics
+from workbench.training.run import pretrain
+from workbench.training.verify import verify_resume
+
+
+def losses(run: Path, name: str = "mlm/loss") -> list[float]:
+    return [record[name] for record in read_metrics(run) if name in record]
+
+
+def shorter(recipe: Recipe, **changes: Any) -> Recipe:
+    return replace(recipe, train=replace(recipe.train, **changes))
+
+
+def test_loss_falls_and_the_folder_is_complete(recipe: Recipe, tmp_path: Path) -> None:
+    run = pretrain(shorter(recipe, max_steps=40, lr=0.02), tmp_path / "run")
+    values = losses(run)
+    assert len(values) == 40
+    assert sum(values[-5:]) < 0.8 * sum(values[:5])
+    record = read_metrics(run)[-1]
+    for name in ("lr", "grad_norm", "tokens_per_second", "samples_per_second", "seconds", "memory_gib"):
+        assert record[name] > 0
+    assert 0 < record["model_flops_utilisation"] < 1.5
+    assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["step-35", "step-40"]
+    assert (run / "recipe.yaml").is_file()
+    assert "step 40/40" in (run / "log.txt").read_text()
+    assert list((run / "tensorboard").iterdir())
+
+
+def test_resumed_equals_uninterrupted(recipe: Recipe, tmp_path: Path) -> None:
+    verdict = verify_resume(recipe, tmp_path / "proof", 8)
+    assert verdict.equal
+    assert verdict.compared >= 16
+
+
+def test_verify_resume_sees_a_difference(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.training import trainer
+
+    def forgetful(folder: Path, root: Any, optimizer: Any) -> Any:
+        state = restore(folder, root, optimizer)
+        optimizer.state.clear()
+        return state
+
+    restore = trainer.restore
+    monkeypatch.setattr(trainer, "restore", forgetful)
+    verdict = verify_resume(recipe, tmp_path / "proof", 8)
+    assert not verdict.equal
+    assert verdict.different[0][0] > 4
+
+
+def test_metrics_windows_survive_a_restart(recipe: Recipe, tmp_path: Path) -> None:
+    recipe = shorter(recipe, log_every=4, max_steps=8)
+    pretrain(recipe, tmp_path / "whole")
+    for until in (3, 6, 8):
+        pretrain(recipe, tmp_path / "parted", until=until)
+    assert losses(tmp_path / "whole") == losses(tmp_path / "parted")
+
+
+def test_workers_change_nothing(recipe: Recipe, tmp_path: Path) -> None:
+    recipe = shorter(recipe, max_steps=5)
+    pretrain(recipe, tmp_path / "none")
+    pretrain(shorter(recipe, num_workers=2), tmp_path / "two")
+    assert losses(tmp_path / "none") == losses(tmp_path / "two")
+
+
+def test_lines_beyond_the_checkpoint_are_taken_out(recipe: Recipe, tmp_path: Path) -> None:
+    recipe = shorter(recipe, max_steps=6)
+    pretrain(recipe, tmp_path / "run", until=3)
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4, "mlm/loss": 99}\n{"step": 5, "mlm/l')
+    pretrain(recipe, tmp_path / "run")
+    pretrain(recipe, tmp_path / "whole")
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+
+
+def test_another_recipe_is_refused_with_the_keys(recipe: Recipe, tmp_path: Path) -> None:
+    pretrain(recipe, tmp_path / "run", until=1)
+    with pytest.raises(WorkbenchError, match=r"train\.lr: 0\.01 -> 0\.5") as refused:
+        pretrain(shorter(recipe, lr=0.5, max_steps=30), tmp_path / "run")
+    assert "max_steps" not in str(refused.value)
+    pretrain(shorter(recipe, max_steps=30, save_every=7), tmp_path / "run", until=2)
+
+
+def test_a_folder_with_other_things_is_refused(recipe: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").touch()
+    with pytest.raises(WorkbenchError, match="not empty and not a run"):
+        pretrain(recipe, tmp_path / "run")
+
+
+def test_a_finished_run_stays_as_it_is(recipe: Recipe, tmp_path: Path) -> None:
+    recipe = shorter(recipe, max_steps=2)
+    run = pretrain(recipe, tmp_path / "run")
+    before = (run / "metrics.jsonl").read_text()
+    pretrain(recipe, run)
+    assert (run / "metrics.jsonl").read_text() == before
+
+
+def test_load_gives_the_trained_model(recipe: Recipe, tmp_path: Path) -> None:
+    run = pretrain(shorter(recipe, max_steps=3), tmp_path / "run")
+    one, two = workbench.load(run), workbench.load(run)
+    samples = [{"key": "a", "text": "the old river", "draw": (0, 0, 0)}]
+    batch = one.transforms["text"].micro_batch(samples, (0, 0, 0))
+    with torch.no_grad():
+        first, second = (loaded.model(batch, ["mlm"])["mlm"].loss for loaded in (one, two))
+    assert torch.equal(first, second)
+    assert one.tokenizer is not None
+    assert one.tokenizer.vocab_size == 90
+    assert not one.model.training
+
+
+def test_load_without_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="not a run"):
+        workbench.load(tmp_path)
+
+
+def test_held_out_losses_and_best(make_recipe: Any, world_folder: Path, tmp_path: Path) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
+        tree["train"].update(max_steps=12, evaluate_every=4, best="mlm/loss", lr=0.02)
+
+    run = pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")
+    values = losses(run, "held_out/mlm/loss")
+    assert len(values) == 3
+    assert values[-1] < values[0]
+    assert (run / "best" / "model.safetensors").is_file()
+    loaded = workbench.load(run)
+    assert loaded.recipe.train.best == "mlm/loss"
+
+
+def test_held_out_corruption_is_the_same_every_time(make_recipe: Any, world_folder: Path, tmp_path: Path) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
+        tree["train"].update(max_steps=4, evaluate_every=1, lr=0.0)
+
+    run = pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")
+    values = losses(run, "held_out/mlm/loss")
+    assert len(values) == 4
+    assert len(set(values)) == 1
+
+
+def test_best_names_a_metric_that_exists(make_recipe: Any, world_folder: Path, tmp_path: Path) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
+        tree["train"].update(max_steps=1, evaluate_every=1, best="mlm/los")
+
+    with pytest.raises(WorkbenchError, match="Did you mean 'held_out/mlm/loss'"):
+        pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")
+
+
+def test_non_finite_loss_stops_before_the_update(make_recipe: Any, tmp_path: Path) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Exploding", "name": "boom", "after": 3})
+        tree["train"].update(save_every=1, keep_last=1)
+
+    recipe = load_recipe(str(make_recipe(change)))
+    with pytest.raises(WorkbenchError, match="step 4: the loss of objective 'boom' of task 'text' is nan"):
+        pretrain(recipe, tmp_path / "run")
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-3"]
+    weights = workbench.load(tmp_path / "run").model.state_dict()
+    assert all(torch.isfinite(t).all() for t in weights.values())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_in_the_loader_keeps_its_words(make_recipe: Any, tmp_path: Path, workers: int) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["objectives"] = [{"objective": "mlm"}, {"objective": "toy_parts:Contrast"}]
+        tree["tasks"]["text"]["sequence"]["steps"] = [{"step": "toy_parts:Failing"}]
+        tree["train"]["num_workers"] = workers
+
+    with pytest.raises(WorkbenchError, match=r"^sample r\d+ is bad$"):
+        pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")
+
+
+def test_init_from_a_run(make_recipe: Any, recipe: Recipe, tmp_path: Path) -> None:
+    source = pretrain(shorter(recipe, max_steps=15, lr=0.02), tmp_path / "source")
+    changed = load_recipe(str(make_recipe(lambda t: t["model"].update(init_from=str(source)))))
+    pretrain(shorter(changed, lr=0.0, max_steps=2), tmp_path / "copy")
+    one, two = workbench.load(source).model.state_dict(), workbench.load(tmp_path / "copy").model.state_dict()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_init_from_nothing_that_fits(make_recipe: Any, tmp_path: Path) -> None:
+    nowhere = load_recipe(str(make_recipe(lambda t: t["model"].update(init_from=str(tmp_path / "nowhere")))))
+    with pytest.raises(WorkbenchError, match="there is no such folder"):
+        pretrain(nowhere, tmp_path / "run")
+
+
+def test_init_from_another_size_names_the_tensor(make_recipe: Any, recipe: Recipe, tmp_path: Path) -> None:
+    source = pretrain(shorter(recipe, max_steps=1), tmp_path / "source")
+
+    def wider(tree: dict[str, Any]) -> None:
+        tree["model"]["init_from"] = str(source)
+        tree["model"]["streams"]["text"]["hidden_size"] = 32
+
+    with pytest.raises(WorkbenchError, match=r"embeddings\.text\.\S+: found \[\d+, 16\], expected \[\d+, 32\]"):
+        pretrain(load_recipe(str(make_recipe(wider))), tmp_path / "run")

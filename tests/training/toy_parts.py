@@ -1,0 +1,84 @@
+"""Parts that the training tests name by import path: a step-wide objective, one that turns bad, a failing one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workbench.batch import Batch, Targets
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.objective import BatchTargets, Head, LossOutput, Objective, States, StepHead
+from workbench.sequences import Rows, Sequence
+
+
+class Contrast(Objective):
+    """Two projections of a text's first row find each other among all texts of the step (InfoNCE)."""
+
+    step_wide = True
+
+    def count(self, batch: Batch) -> float:
+        return float(batch.size)
+
+    def head(self, network: Any) -> StepHead:
+        return ContrastHead(network.sizes["text"])
+
+
+class ContrastHead(StepHead):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.left = nn.Linear(width, 8)
+        self.right = nn.Linear(width, 8)
+        self.scale = nn.Parameter(torch.tensor(1.5))
+
+    def embed(self, network: Any, states: States, batch: Batch, targets: Targets) -> dict[str, Tensor]:
+        first = network.first_rows(states, batch, "text")
+        left, right = self.left(first), self.right(first)
+        return {"left": F.normalize(left, dim=-1), "right": F.normalize(right, dim=-1)}
+
+    def loss(self, embedded: dict[str, Tensor]) -> LossOutput:
+        scores = self.scale.exp() * embedded["left"] @ embedded["right"].T
+        answers = torch.arange(len(scores))
+        hits = (scores.argmax(-1) == answers).sum()
+        return LossOutput(F.cross_entropy(scores, answers, reduction="sum"), {"accuracy": (hits, float(len(scores)))})
+
+
+class Exploding(Objective):
+    """A loss that becomes NaN when the head's parameter has moved far enough."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            bad = float(draws.number[1] >= self.after)
+            sequence.targets[self.name] = {
+                "rows": Rows("text", np.zeros(1, np.int64)),
+                "labels": np.ones(1, np.int64),
+                "bad": np.full(1, bad, np.float32),
+            }
+        return {}
+
+    def head(self, network: Any) -> Head:
+        return ExplodingHead(network.sizes["text"])
+
+
+class ExplodingHead(Head):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(width, 1)
+
+    def forward(self, network: Any, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        score = self.score(states["text"][targets["rows"]]).squeeze(-1)
+        return LossOutput((score.square() + 0 / (1 - targets["bad"])).sum(), {})
+
+
+class Failing:
+    """A step that raises in the loader."""
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        raise WorkbenchError(f"sample {sequences[0].key} is bad")
