@@ -8,7 +8,7 @@ v = vision) and which has a feed-forward block. Its ViLBERT, LXMERT, UNITER and 
     tt, vv                     self(text), self(image)
 
 Matching labels are reversed: VOLTA has 0 = matched, we have 1. Its poolers have ReLU where ours have tanh, and a width
-of their own, so poolers and matching heads are not converted.
+of their own, so poolers and matching heads are not converted; of the region heads the regression (target 5) is.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def network_spec(config: Mapping[str, Any]) -> NetworkSpec:
 
 
 def from_volta(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
-    """A VOLTA state dict under our names (network and `mlm.*`), and the names that we have no place for."""
+    """A VOLTA state dict under our names (network, `mlm.*`, `mrfr.*`), and the names that we have no place for."""
     ours, left = convert(state, [*_embedding_rules(_kind(config)), *_stack(config).rules])
     kind = _kind(config)
     if kind == "uniter":
@@ -208,4 +208,8 @@ def _embedding_rules(kind: str) -> list[Rule]:
         Rename("cls.predictions.bias", "mlm.bias"),
         *both("cls.predictions.transform.dense", "mlm.dense"),
         *both("cls.predictions.transform.LayerNorm", "mlm.norm"),
+        *both("cls.imagePredictions.transform.dense", "mrfr.dense"),
+        *both("cls.imagePredictions.transform.LayerNorm", "mrfr.norm"),
+        Rename("cls.imagePredictions.decoder_dict.5.weight", "mrfr.output.weight"),
+        Rename("cls.imagePredictions.decoder_dict.5.bias", "mrfr.bias"),
     ]

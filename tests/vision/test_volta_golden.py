@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
+from vision.objectives.mrfr import Mrfr
 from vision.volta import from_volta, network_spec
 from workbench.batch import Batch
 from workbench.errors import WorkbenchError
@@ -28,7 +29,7 @@ def test_states_and_word_logits(name: str, shared: Path, jagged: Callable[..., B
     inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
     weights, left = from_volta(load_file(folder / "weights.safetensors"), config)
     network = Network(network_spec(config)).eval()
-    network.load_state_dict({n: t for n, t in weights.items() if not n.startswith("mlm.")})
+    network.load_state_dict({n: t for n, t in weights.items() if not n.startswith(("mlm.", "mrfr."))})
     assert not [n for n in left if ".encoder." in n and "v_" not in n], (
         "an attention or feed-forward tensor was left out"
     )
@@ -48,6 +49,12 @@ def test_states_and_word_logits(name: str, shared: Path, jagged: Callable[..., B
     hidden = F.layer_norm(hidden, (48,), weights["mlm.norm.weight"], weights["mlm.norm.bias"], 1e-12)
     logits = F.linear(hidden, weights["embeddings.text.token.weight"], weights["mlm.bias"])
     torch.testing.assert_close(logits, outputs["mlm_logits"][masks["text"]], **CLOSE)
+    assert ("region_logits.5" in outputs) == (name == "original_lxmert"), "only LXMERT regresses features"
+    if name == "original_lxmert":
+        head = Mrfr(loss="smooth_l1", tied=False).head(network)
+        head.load_state_dict({n.removeprefix("mrfr."): t for n, t in weights.items() if n.startswith("mrfr.")})
+        predicted = head.predict(network, states["image"])
+        torch.testing.assert_close(predicted, outputs["region_logits.5"][masks["image"]], **CLOSE)
 
 
 def test_a_stack_we_do_not_have_is_refused(shared: Path) -> None:

@@ -1,0 +1,151 @@
+"""The vision-language recipes, made small: they build, run from samples to losses, and learn one repeated step."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from vision.steps import CausalText
+from workbench.batch import MicroBatch
+from workbench.config import Recipe, load_recipe, recipe_from_dict
+from workbench.keyed import Draws
+from workbench.models.network import Network
+from workbench.models.root import Root
+from workbench.objective import StepHead
+from workbench.sequences import Sample, Sequence
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
+from workbench.training.run import make_root
+from workbench.training.task import Task, build_tasks
+
+RECIPES = ("clip", "lxmert", "uniter")
+SMALL = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_heads": 2,
+    "repeat": 1,
+    "feature_size": 12,
+    "grid": 2,
+    "patch": 8,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(train_tokenizer(["caption number 0 1 2 3 4 5 6 7 of a dog in the snow"] * 3, "wordpiece", 60))
+
+
+def shrunk(tree: Any) -> Any:
+    """The same recipe with small sizes wherever it states a size, and no dropout."""
+    if isinstance(tree, list):
+        return [shrunk(value) for value in tree]
+    if not isinstance(tree, dict):
+        return tree
+    small = {key: SMALL[key] if key in SMALL else shrunk(value) for key, value in tree.items()}
+    if "layer" in small and small["layer"] in ("self", "joint", "co"):
+        small |= {"dropout": 0.0, "attention_dropout": 0.0}
+    if "embedding" in small:
+        small["dropout"] = 0.0
+    if "patch" in small and "size" in small:
+        small["size"] = 16
+    if "backbone" in small and "image" in small:
+        small["backbone"] = "made-up"
+    return small
+
+
+def tiny(name: str, tokenizer: Tokenizer) -> tuple[Recipe, dict[str, Task], Root]:
+    recipe = recipe_from_dict(shrunk(dataclasses.asdict(load_recipe(name))))
+    resources = {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size, "seed": 0, "control": None}
+    tasks = build_tasks(recipe.tasks, seed=0, resources=resources)
+    return recipe, tasks, make_root(recipe, tasks, tokenizer)
+
+
+def losses(root: Root, tasks: dict[str, Task], batches: dict[str, MicroBatch]) -> dict[str, torch.Tensor]:
+    found = {}
+    for name, task in tasks.items():
+        outputs = root(batches[name], [placed.name for placed in task.objectives])
+        found |= {n: output.loss / max(batches[name].counts[n], 1) for n, output in outputs.items()}
+    return found
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_loss_falls_on_a_repeated_step(name: str, samples: list[Sample], tokenizer: Tokenizer) -> None:
+    _, tasks, root = tiny(name, tokenizer)
+    batches = {n: task.micro_batch(samples, (0, 0)) for n, task in tasks.items()}
+    optimizer = torch.optim.AdamW(root.parameters(), 5e-3)
+    seen: list[dict[str, float]] = []
+    for _ in range(20):
+        found = losses(root, tasks, batches)
+        optimizer.zero_grad()
+        torch.stack(list(found.values())).sum().backward()
+        optimizer.step()
+        seen.append({n: loss.item() for n, loss in found.items()})
+    for objective, first in seen[0].items():
+        assert seen[-1][objective] < first, objective
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_it_names_its_paper_and_what_that_leaves_open(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.kind == "vision-language"
+    assert recipe.paper is not None
+    assert recipe.paper.url.startswith("https://arxiv.org/abs/")
+    assert recipe.paper.reports
+    assert recipe.paper.not_stated
+
+
+@pytest.mark.parametrize(("name", "millions"), [("uniter", 111), ("lxmert", 208), ("clip", 151)])
+def test_sizes_are_the_published_ones(name: str, millions: int) -> None:
+    """Parameters of the body with the published vocabularies (BERT's 30,522; CLIP's 49,408)."""
+    with torch.device("meta"):
+        network = Network(load_recipe(name).networks["main"], vocab_size=49408 if name == "clip" else 30522)
+    assert sum(p.numel() for p in network.parameters()) / 1e6 == pytest.approx(millions, rel=0.02)
+
+
+def test_uniter_masks_words_or_regions_never_both(samples: list[Sample], tokenizer: Tokenizer) -> None:
+    _, tasks, _ = tiny("uniter", tokenizer)
+    for name, task in tasks.items():
+        batch = task.micro_batch(samples, (0, 0)).views["main"]
+        masked_words = bool((batch.streams["text"].fields["input_ids"] == tokenizer.id("mask")).any())
+        masked_regions = "masked" in batch.streams["image"].fields
+        assert (masked_words, masked_regions) == (name == "words", name == "regions")
+
+
+def test_lxmert_shares_one_cross_attention_per_layer(tokenizer: Tokenizer) -> None:
+    _, _, root = tiny("lxmert", tokenizer)
+    co = root.network().layers[2]
+    assert co.attention["text"] is co.attention["image"]
+
+
+def test_clip_reads_text_from_the_left(samples: list[Sample], tokenizer: Tokenizer) -> None:
+    _, tasks, root = tiny("clip", tokenizer)
+    network = root.network().eval()
+    batch = tasks["pairs"].micro_batch(samples, (0, 0)).views["main"]
+    before = network(batch)["text"]
+    last = batch.streams["text"].offsets[1:] - 1
+    batch.streams["text"].fields["input_ids"][last] = 1
+    after = network(batch)["text"]
+    changed = (before != after).any(-1).nonzero()[:, 0]
+    assert torch.equal(changed, last)
+
+
+def test_clip_can_be_embedded_apart(samples: list[Sample], tokenizer: Tokenizer) -> None:
+    """Texts without images give the vectors they have beside them: what retrieval needs."""
+    _, tasks, root = tiny("clip", tokenizer)
+    root.eval()
+    head, network = root.heads["itc"], root.network()
+    assert isinstance(head, StepHead)
+    batch = tasks["pairs"].micro_batch(samples, (0, 0)).views["main"]
+    beside = head.vectors(network(batch), batch, "text")
+    alone = dataclasses.replace(batch, streams={"text": batch.streams["text"]})
+    torch.testing.assert_close(head.vectors(network(alone), alone, "text"), beside)
+
+
+def test_causal_text_counts_the_rows(sequences: list[Sequence]) -> None:
+    out = CausalText()(sequences, Draws(0, number=(0,)))
+    assert [s.streams["text"]["rank"].tolist() for s in out] == [list(range(3 + i % 3)) for i in range(8)]
+    assert all("rank" not in s.streams["image"] for s in out)
