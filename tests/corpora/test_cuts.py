@@ -66,13 +66,14 @@ def test_a_cut_point_is_always_within_reach_without_mentions() -> None:
         ("One. Two? Three", [5, 10]),
         ("Mr. Smith met J. Doe. He left.", [22]),
         ("今天。明天！", [3]),
-        ("line\n\nline", [6]),
+        ("para\r\n\r\npara", [8]),
+        ("a wrapped\nline. Next", [16]),
         ('He said "no." Then left.', [14]),
         ("", []),
         ("no end", []),
     ],
 )
-def test_strong_cut_points_follow_sentences_and_lines(text: str, expected: list[int]) -> None:
+def test_strong_cut_points_follow_sentences_and_paragraphs(text: str, expected: list[int]) -> None:
     assert [p for p, strong in decoded(cut_points(text)) if strong] == expected
 
 

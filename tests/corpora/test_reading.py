@@ -12,6 +12,7 @@ from typing import Any
 import fsspec
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader, Dataset
 
 from workbench.corpora import items as items_module
 from workbench.corpora.corpus import Corpus
@@ -91,6 +92,25 @@ def test_reading_depends_on_nothing_but_number_and_lane(write: Any, texts: Any) 
                     assert own.micro_batch(number, lane) == expected[number, lane]
     other = Reader(pairs, **{**options, "seed": 6})
     assert any(other.micro_batch(*place) != expected[place] for place in places[:5])
+
+
+class Batches(Dataset):
+    """Micro-batches by their place, for the loader's workers."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def __getitem__(self, place: tuple[int, int]) -> list[dict[str, Any]]:
+        return self.reader.micro_batch(*place)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_loader_workers_give_the_same_samples(write: Any, texts: Any, workers: int) -> None:
+    reader = Reader([(write(texts(60)), 1.0)], seed=5, lanes=2, micro_batch_size=3, unit="text", window=50)
+    places = [(number, lane) for number in range(20) for lane in range(2)]
+    expected = [reader.micro_batch(*place) for place in places]  # files are open when the workers fork
+    loader = DataLoader(Batches(reader), batch_size=None, sampler=places, num_workers=workers, collate_fn=list)
+    assert list(loader) == expected
 
 
 def test_lanes_are_consecutive_ranges_of_one_order(write: Any, texts: Any) -> None:

@@ -210,6 +210,11 @@ def test_the_manifest_counts_and_comes_back(write: Any, texts: Any) -> None:
         (b'{"kind": "txt", "shards": []}', "Did you mean 'text'"),
         (b'{"kind": "text", "shards": [], "schema": 9}', "schema version 9"),
         (b'{"kind": "text", "shards": [{"name": "x"}]}', "damaged or from another version"),
+        (
+            b'{"kind": "text", "shards": [{"name": "x", "index": "x", "records": 1, "bytes": 1, "sha256": "../../x", '
+            b'"index_sha256": ""}]}',
+            "no SHA-256 checksums",
+        ),
     ],
 )
 def test_damaged_manifests_are_explained(data: bytes, message: str) -> None:

@@ -1,6 +1,6 @@
 """Where a text may be cut into windows, and the windows of a width.
 
-A cut point is strong (after a sentence, a line or a paragraph) or weak (after white space, or between two characters
+A cut point is strong (after a sentence or a paragraph) or weak (after white space, or between two characters
 where there is none within reach). No cut point lies inside a mention. Positions are in characters; a stored cut
 point is `2 * position + strong`, so that one sorted array carries both.
 """
@@ -19,7 +19,7 @@ REACH = 64
 """A stretch without strong cut points gets a weak one at least every so many characters (mentions aside)."""
 
 _ABBREVIATION = r"(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bvs)(?<!\b[A-Z])"
-_STRONG = re.compile(rf"""{_ABBREVIATION}[.!?…]+["'”’»)\]]*\s+|[。！？；…]+[”’」』）]*\s*|\s*\n\s*""")
+_STRONG = re.compile(rf"""{_ABBREVIATION}[.!?…]+["'”’»)\]]*\s+|[。！？；…]+[”’」』）]*\s*|\s*\n\s*\n\s*""")
 _SPACE = re.compile(r"\s+")
 
 Mention = Sequence[int | str | float]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from workbench.corpora.record import FIELDS
 from workbench.errors import WorkbenchError, unknown
 
 FILE_NAME = "corpus.json"
+_CHECKSUM = re.compile("[0-9a-f]{128}")
 SCHEMA = 1
 
 
@@ -139,6 +141,11 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         raise unknown("kind of corpus", str(tree["kind"]), FIELDS, where)
     try:
         shards = [ShardInfo(**shard) for shard in tree.pop("shards")]
+        strange = [s.name for s in shards if not _CHECKSUM.fullmatch(s.sha256 + s.index_sha256)]
+        if strange:  # checksums name files in the cache
+            raise WorkbenchError(
+                f"{where}: the shard {strange[0]!r} has no SHA-256 checksums; prepare or index it again"
+            )
         return Manifest(shards=shards, **tree)
     except TypeError as error:
         raise WorkbenchError(f"{where} is damaged or from another version: {error}") from error
