@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
-from workbench.models.layers._common import AttentionBlock, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, Options
 
 
 class Aggregator(nn.Module):

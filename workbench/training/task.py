@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -99,8 +100,7 @@ class Task:
             }
             views[view] = collate(mine, targets)
             counts |= {placed.name: placed.objective.count(views[view]) for placed in objectives}
-        dropped = self.builder.take_dropped() if hasattr(self.builder, "take_dropped") else {}
-        return MicroBatch(self.name, views, counts, number, dict(dropped))
+        return MicroBatch(self.name, views, counts, number, self._take_dropped())
 
     def sequences(self, samples: list[Sample], number: Draw = ()) -> list[Sequence]:
         """The builder and the steps alone, without objectives: what evaluation and encoding need."""
@@ -108,6 +108,14 @@ class Task:
         for i, step in enumerate(self.steps):
             sequences = step(sequences, self._draws(f"step-{i}", "build", number))
         return sequences
+
+    def _take_dropped(self) -> dict[str, int]:
+        """What the builder and the steps lost since the last call, by reason."""
+        dropped: Counter[str] = Counter()
+        for part in (self.builder, *self.steps):
+            if hasattr(part, "take_dropped"):
+                dropped.update(part.take_dropped())
+        return dict(dropped)
 
     def _draws(self, part: str, hook: str, number: Draw) -> Draws:
         return Draws(self.seed, self.name, part, hook, number=number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from workbench.models.context import Context
-from workbench.models.layers._common import AttentionBlock, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, Options
 
 
 class Self(nn.Module):
