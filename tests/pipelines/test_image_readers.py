@@ -1,0 +1,194 @@
+"""Readers of image-text sets, on tiny files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from pipelines.image_store import ImageStore
+from workbench.errors import WorkbenchError
+
+
+@pytest.fixture
+def folder(tmp_path, picture):
+    """`photos/` with a.jpg and b.jpg."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for seed, name in enumerate(["a.jpg", "b.jpg"]):
+        (photos / name).write_bytes(picture(seed))
+    return photos
+
+
+COCO = {
+    "info": {"description": "tiny"},
+    "licenses": [{"id": 3, "name": "CC BY", "url": "http://cc/by"}],
+    "images": [
+        {"id": 1, "file_name": "a.jpg", "license": 3, "coco_url": "http://coco/a.jpg"},
+        {"id": 2, "file_name": "b.jpg", "license": 9},
+    ],
+    "annotations": [
+        {"id": 10, "image_id": 2, "caption": "two "},
+        {"id": 11, "image_id": 1, "caption": "one"},
+        {"id": 12, "image_id": 1, "caption": "uno"},
+    ],
+}
+
+
+def test_coco_captions(tmp_path, folder, read):
+    (tmp_path / "captions.json").write_text(json.dumps(COCO))
+    first, second = read("image-text", tmp_path / "captions.json", images=[str(folder)])
+    assert (first["captions"], second["captions"]) == (["one", "uno"], ["two"])
+    assert first["image"] == (folder / "a.jpg").read_bytes()
+    assert first["meta"]["licence"] == "http://cc/by"
+    assert first["meta"]["url"] == "http://coco/a.jpg"
+    assert first["meta"]["sha256"] == hashlib.sha256(first["image"]).hexdigest()
+    assert "licence" not in second["meta"]
+
+
+def test_coco_caption_without_its_image_entry(tmp_path, folder, read):
+    tree = COCO | {"annotations": [{"image_id": 77, "caption": "x"}]}
+    (tmp_path / "captions.json").write_text(json.dumps(tree))
+    with pytest.raises(WorkbenchError, match="no entry in images.*77"):
+        read("image-text", tmp_path / "captions.json", images=[str(folder)])
+
+
+def test_cut_off_json_file(tmp_path, folder, read):
+    (tmp_path / "captions.json").write_text(json.dumps(COCO)[:-30])
+    with pytest.raises(WorkbenchError, match=r"captions\.json: not JSON .* is it cut off\?"):
+        read("image-text", tmp_path / "captions.json", format="coco-captions", images=[str(folder)])
+
+
+def test_flickr_token_file(tmp_path, folder, read):
+    (tmp_path / "flickr.token.txt").write_text("a.jpg#0\tA dog .\nb.jpg#0\tA cat .\na.jpg#1\tOne # dog .\n")
+    first, second = read("image-text", tmp_path / "flickr.token.txt", images=[str(folder)])
+    assert (first["key"], first["captions"]) == ("a", ["A dog .", "One # dog ."])
+    assert second["captions"] == ["A cat ."]
+
+
+def test_flickr_token_file_with_a_bad_line(tmp_path, folder, read):
+    (tmp_path / "flickr.token.txt").write_text("a.jpg#0\tA dog .\nno tab here\n")
+    with pytest.raises(WorkbenchError, match=r"flickr\.token\.txt:2: not of the form image\.jpg#0"):
+        read("image-text", tmp_path / "flickr.token.txt", images=[str(folder)])
+
+
+def test_captions_jsonl_find_their_tar(json_lines, tar, picture, read):
+    tar("images_train.tar", {"./x/a.jpg": picture(1), "b.png": picture(2, format="PNG")})
+    rows = [{"image": "a.jpg", "captions": ["one"], "split": "s"}, {"image": "b.png", "caption": "two"}]
+    rows.append({"image": "a.jpg", "caption": "three"})
+    first, second = read("image-text", json_lines("captions_train.jsonl", rows))
+    assert first["image"] == picture(1)
+    assert first["captions"] == ["one", "three"]
+    assert first["meta"]["split"] == "s"
+    assert second["image"] == picture(2, format="PNG")
+
+
+def test_a_missing_image_is_a_counted_drop_but_not_all(json_lines, tar, picture, read, drops):
+    tar("images.tar", {"a.jpg": picture(1)})
+    rows = [{"image": name, "caption": "x"} for name in ("a.jpg", "gone.jpg")]
+    path = json_lines("captions.jsonl", rows)
+    assert [s["key"] for s in read("image-text", path)] == ["a"]
+    assert drops("image-text", path) == ["image not found"]
+    other = json_lines("captions_b.jsonl", rows[1:])
+    with pytest.raises(WorkbenchError, match=r"none of the 1 annotated images.*gone\.jpg.*--images"):
+        read("image-text", other)
+
+
+VQA_ROW = {
+    "question_id": 1,
+    "image": "a.jpg",
+    "question": "What?",
+    "answers": ["cat", "dog"],
+    "answer": "cat",
+    "answer_type": "other",
+    "question_type": "what",
+    "confidences": ["yes", "no"],
+}
+
+
+def test_vqa_jsonl_gathers_questions_of_an_image(json_lines, tar, picture, read):
+    tar("images.tar", {"a.jpg": picture(1), "b.jpg": picture(2)})
+    rows = [
+        VQA_ROW,
+        {"question_id": 2, "image": "b.jpg", "question": "Red?", "answer": "no"},
+        VQA_ROW | {"question_id": 3},
+    ]
+    first, second = read("image-text", json_lines("questions.jsonl", rows))
+    expected = {k: v for k, v in VQA_ROW.items() if k not in ("image", "confidences")}
+    assert first["questions"] == [expected, expected | {"question_id": 3}]
+    assert second["questions"] == [{"question_id": 2, "question": "Red?", "answers": ["no"], "answer": "no"}]
+
+
+def test_official_vqa_pair(tmp_path, tar, picture, read):
+    questions = {
+        "data_subtype": "train2014",
+        "task_type": "Open-Ended",
+        "questions": [
+            {"image_id": 9, "question": "What?", "question_id": 9000},
+            {"image_id": 9, "question": "Why?", "question_id": 9001},
+        ],
+    }
+    answered = {
+        "question_id": 9000,
+        "image_id": 9,
+        "question_type": "what",
+        "answer_type": "other",
+        "multiple_choice_answer": "cat",
+        "answers": [{"answer": "cat", "answer_confidence": "yes", "answer_id": 1}] * 10,
+    }
+    (tmp_path / "q.json").write_text(json.dumps(questions))
+    (tmp_path / "a.json").write_text(json.dumps({"data_subtype": "train2014", "annotations": [answered]}))
+    tar("images.tar", {"COCO_train2014_000000000009.jpg": picture(3)})
+    (sample,) = read("image-text", tmp_path / "a.json", tmp_path / "q.json")
+    assert sample["image"] == picture(3)
+    assert sample["questions"][0] == {
+        "question_id": 9000,
+        "question": "What?",
+        "answers": ["cat"] * 10,
+        "answer": "cat",
+        "answer_type": "other",
+        "question_type": "what",
+    }
+    assert sample["questions"][1]["answers"] == []
+    with pytest.raises(WorkbenchError, match="no questions file"):
+        read("image-text", tmp_path / "a.json")
+    with pytest.raises(WorkbenchError, match="image_name = .* cannot be filled in"):
+        read("image-text", tmp_path / "q.json", image_name="{number}.jpg")
+
+
+@pytest.mark.parametrize("name", ["../outside.jpg", "/etc/passwd", "a/../../b.jpg", "..\\b.jpg"])
+def test_paths_do_not_leave_their_folder(json_lines, folder, tar, picture, read, name):
+    path = json_lines("captions.jsonl", [{"image": name, "caption": "x"}])
+    with pytest.raises(WorkbenchError, match="leads out of its folder"):
+        read("image-text", path, images=[str(folder)])
+    with pytest.raises(WorkbenchError, match="leads out of its folder"):
+        ImageStore([tar("evil.tar", {name: picture(1)})])
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path, folder, json_lines, read):
+    (tmp_path / "secret.jpg").write_bytes(b"secret")
+    (folder / "c.jpg").symlink_to(tmp_path / "secret.jpg")
+    path = json_lines("captions.jsonl", [{"image": "c.jpg", "caption": "x"}])
+    with pytest.raises(WorkbenchError, match="link that leads out"):
+        read("image-text", path, images=[str(folder)])
+
+
+def test_a_damaged_tar_is_an_error(tmp_path, tar, picture):
+    whole = tar("images.tar", {"a.jpg": picture(1), "b.jpg": picture(2)})
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(whole.read_bytes()[:1000])
+    with pytest.raises(WorkbenchError, match="cut off"):
+        ImageStore([cut])
+    (tmp_path / "page.tar").write_text("<html>")
+    with pytest.raises(WorkbenchError, match="not a plain tar"):
+        ImageStore([tmp_path / "page.tar"])
+
+
+@pytest.mark.data
+def test_real_sets(shared, read):
+    data = shared / "data"
+    photos = read("image-text", data / "flickr8k" / "captions_dev.jsonl")
+    assert (len(photos), sum(len(s["captions"]) for s in photos)) == (500, 2500)
+    asked = read("image-text", data / "vqa_v2" / "questions_dev.jsonl")
+    assert (len(asked), sum(len(s["questions"]) for s in asked)) == (250, 375)

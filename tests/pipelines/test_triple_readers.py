@@ -1,0 +1,152 @@
+"""Readers of knowledge graphs, on tiny files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from pipelines.readers.graph import distinct
+from pipelines.readers.ntriples import unescape
+from workbench.errors import WorkbenchError
+
+
+def facts(samples):
+    """The graph as a set of triples of ids."""
+    return {(s["id"], t["relation"], t["tail"]) for s in samples for t in s["triples"]}
+
+
+def test_tsv_gathers_by_head_and_keeps_tails(tmp_path, read):
+    (tmp_path / "g.tsv").write_text("a\tr\tb\nc\tr\ta\na\tq\tc\na\tr\tb\n")
+    samples = read("triples", tmp_path / "g.tsv")
+    assert [s["id"] for s in samples] == ["a", "b", "c"]
+    assert [(t["relation"], t["tail"]) for t in samples[0]["triples"]] == [("r", "b"), ("q", "c")]
+    assert samples[1]["triples"] == []
+    assert facts(samples) == {("a", "r", "b"), ("c", "r", "a"), ("a", "q", "c")}
+
+
+def test_tsv_with_texts(tmp_path, json_lines, read):
+    (tmp_path / "g.tsv").write_text("e1\tr\te2\n")
+    entities = json_lines("entities.jsonl", [{"id": "e1", "label": "One", "gloss": "the first", "aliases": ["I"]}])
+    (tmp_path / "relations.json").write_text(json.dumps({"r": {"label": "before"}}))
+    types = json_lines("types.jsonl", [{"id": "e1", "types": ["t1"]}])
+    (tmp_path / "names.json").write_text(json.dumps({"t1": "number"}))
+    one, two = read(
+        "triples",
+        tmp_path / "g.tsv",
+        entities=[str(entities)],
+        relations=[str(tmp_path / "relations.json")],
+        types=[str(types)],
+        type_names=[str(tmp_path / "names.json")],
+    )
+    assert (one["label"], one["description"], one["aliases"], one["types"]) == ("One", "the first", ["I"], ["t1"])
+    assert one["meta"]["type_labels"] == ["number"]
+    assert one["triples"] == [{"relation": "r", "relation_text": "before", "tail": "e2", "tail_text": "e2"}]
+    assert two["label"] == "e2"
+
+
+@pytest.mark.parametrize("line", ["a\tb", "a\tb\tc\td", "a\t\tb"])
+def test_bad_tsv_line(tmp_path, read, line):
+    (tmp_path / "g.tsv").write_text(f"a\tr\tb\n{line}\n")
+    with pytest.raises(WorkbenchError, match=r"g\.tsv:2: expected head<tab>relation<tab>tail"):
+        read("triples", tmp_path / "g.tsv", format="triples-tsv")
+
+
+def test_empty_graph(tmp_path, read):
+    (tmp_path / "g.tsv").write_text("\n\n")
+    with pytest.raises(WorkbenchError, match="no triple in"):
+        read("triples", tmp_path / "g.tsv", format="triples-tsv")
+
+
+def test_spo_words_have_safe_keys(tmp_path, read):
+    (tmp_path / "med.spo").write_text("眼睛发红\t类别\t症状\na.b\t类别\t症状\n", "utf-8")
+    samples = read("triples", tmp_path / "med.spo")
+    assert facts(samples) == {("眼睛发红", "类别", "症状"), ("a.b", "类别", "症状")}
+    keys = [s["key"] for s in samples]
+    assert len(set(keys)) == 3
+    assert all(key.replace("-", "").replace("_", "").isalnum() and key.isascii() for key in keys)
+    assert samples[0]["triples"][0]["relation_text"] == "类别"
+
+
+@pytest.fixture
+def codex(tmp_path, json_lines):
+    graph = tmp_path / "tiny"
+    graph.mkdir()
+    (graph / "train.txt").write_text("Q1\tP1\tQ2\n")
+    (graph / "valid.txt").write_text("Q2\tP1\tQ1\n")
+    json_lines("entity_text_tiny.jsonl", [{"id": "Q1", "label": "One", "description": "short", "extract": "long"}])
+    json_lines("entity_types.jsonl", [{"id": "Q1", "types": ["T1"]}, {"id": "Q99", "types": []}])
+    json_lines("relations.jsonl", [{"id": "P1", "label": "leads to"}])
+    json_lines("types.jsonl", [{"id": "T1", "label": "number"}])
+    return graph
+
+
+def test_codex_layout(codex, read):
+    one, two = read("triples", codex)
+    assert facts([one, two]) == {("Q1", "P1", "Q2")}
+    assert (one["label"], one["description"], one["types"]) == ("One", "long", ["T1"])
+    assert one["triples"][0]["relation_text"] == "leads to"
+    assert one["meta"]["type_labels"] == ["number"]
+
+
+def test_codex_other_part(codex, read):
+    assert facts(read("triples", codex, part="valid")) == {("Q2", "P1", "Q1")}
+    with pytest.raises(WorkbenchError, match="no part 'test'; its parts: train, valid"):
+        read("triples", codex, part="test")
+
+
+NT = r"""# a comment
+<http://www.wikidata.org/entity/Q42> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q5> .
+<http://www.wikidata.org/entity/Q42> <http://www.w3.org/2000/01/rdf-schema#label> "Douglas \"D\" Ad\u00e4ms"@en .
+<http://www.wikidata.org/entity/Q42> <http://www.w3.org/2000/01/rdf-schema#label> "Duglas"@de .
+<http://www.wikidata.org/entity/Q42> <http://www.w3.org/2004/02/skos/core#altLabel> "DNA"@en .
+<http://www.wikidata.org/entity/Q42> <http://schema.org/description> "writer"@en . # trailing
+<http://www.wikidata.org/entity/Q42> <http://x.org/born> "1952"^^<http://www.w3.org/2001/XMLSchema#gYear> .
+<http://www.wikidata.org/entity/Q42> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://x.org/Person> .
+_:b1 <http://x.org/knows> <http://www.wikidata.org/entity/Q42> .
+"""
+
+
+def test_ntriples(tmp_path, read):
+    (tmp_path / "w.nt").write_text(NT, "utf-8")
+    samples = {s["id"]: s for s in read("triples", tmp_path / "w.nt")}
+    assert facts(samples.values()) == {("Q42", "P31", "Q5"), ("_:b1", "http://x.org/knows", "Q42")}
+    adams = samples["Q42"]
+    assert (adams["label"], adams["aliases"], adams["description"]) == ('Douglas "D" Adäms', ["DNA"], "writer")
+    assert adams["types"] == ["http://x.org/Person"]
+    german = {s["id"]: s for s in read("triples", tmp_path / "w.nt", language="de")}
+    assert german["Q42"]["label"] == "Duglas"
+
+
+def test_bad_ntriples_line(tmp_path, read):
+    (tmp_path / "w.nt").write_text("<a> <b> <c> .\n<a> <b> c .\n")
+    with pytest.raises(WorkbenchError, match=r"w\.nt:2: not an N-Triples statement"):
+        read("triples", tmp_path / "w.nt")
+
+
+def test_unescape():
+    assert unescape(r"a\tb\\n\U0001F600\'") == "a\tb\\n😀'"
+
+
+def test_distinct_keeps_the_first_of_each():
+    rng = np.random.default_rng(0)
+    h, r, t = rng.integers(0, 4, (3, 200))
+    seen, expected = set(), []
+    for i, triple in enumerate(zip(h.tolist(), r.tolist(), t.tolist(), strict=True)):
+        if triple not in seen:
+            seen.add(triple)
+            expected.append(i)
+    assert distinct(h, r, t).tolist() == expected
+
+
+@pytest.mark.data
+def test_real_graphs(shared, read):
+    data = shared / "data"
+    small = read("triples", data / "codex" / "codex-s")
+    lines = [tuple(line.split("\t")) for line in (data / "codex/codex-s/train.txt").read_text().splitlines()]
+    assert facts(small) == set(lines)
+    assert len(small) == 2034
+    assert sum(bool(s["types"]) for s in small) == 1623
+    words = read("triples", data / "kbert_zh" / "kgs" / "Medical.spo")
+    assert len(facts(words)) == len(set((data / "kbert_zh/kgs/Medical.spo").read_text("utf-8").splitlines()))
