@@ -107,13 +107,13 @@ def test_frames_of_other_roles(tokenizers):
 
 
 def test_too_small_max_length_is_told(tokenizer):
-    with pytest.raises(WorkbenchError, match="max_length = 2 leaves no room .* use at least 3"):
+    with pytest.raises(WorkbenchError, match=r"max_length = 2 leaves no room .* use at least 3"):
         build("document", tokenizer, 2)
 
 
 def test_sample_of_another_kind_is_told(tokenizer):
     sample = {"key": "a", "corpus": "pictures", "draw": (0,), "captions": ["x"]}
-    with pytest.raises(WorkbenchError, match="sample 'a' of corpus 'pictures' has no 'text' .*captions"):
+    with pytest.raises(WorkbenchError, match=r"sample 'a' of corpus 'pictures' has no 'text' .*captions"):
         build("document", tokenizer)([sample], DRAWS)
     for name, field in (("image_caption", "captions"), ("question_image", "questions"), ("triple", "triples")):
         options = {} if name == "triple" else {"image": None}

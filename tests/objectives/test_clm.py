@@ -1,0 +1,56 @@
+"""clm: next tokens within documents, causal visibility, no look at the future."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from workbench import parts
+from workbench.batch import collate
+from workbench.keyed import Draws
+from workbench.objectives.clm import Clm
+
+DRAWS = Draws(0, "task", "clm", number=(0,))
+
+
+def built(tokenizer, samples, builder="packed"):
+    sequences = parts.build("builder", builder, "", tokenizer=tokenizer, max_length=64)(samples, DRAWS)
+    Clm().corrupt(sequences, DRAWS)
+    return sequences
+
+
+def test_rank_and_labels_equal_the_plain_loop(tokenizer, make_samples):
+    for sequence in built(tokenizer, make_samples(9, 14)):
+        text = sequence.streams["text"]
+        doc, ids = text["doc"].tolist(), text["input_ids"].tolist()
+        ranks = [doc[:i].count(d) for i, d in enumerate(doc)]
+        assert text["rank"].tolist() == ranks
+        rows = [i for i in range(len(ids) - 1) if doc[i] == doc[i + 1]]
+        assert sequence.targets["clm"]["rows"].index.tolist() == rows
+        assert sequence.targets["clm"]["labels"].tolist() == [ids[i + 1] for i in rows]
+
+
+def test_states_do_not_depend_on_later_tokens(tokenizer, make_samples, make_network):
+    network = make_network()
+    [sequence] = built(tokenizer, make_samples(1, 12), "document")
+    states = network(collate([sequence]))["text"]
+    changed = sequence.copy()
+    changed.streams["text"]["input_ids"][6:] = tokenizer.ordinary_ids[0]
+    again = network(collate([changed]))["text"]
+    torch.testing.assert_close(states[:6], again[:6])
+    assert not torch.allclose(states[6:], again[6:])
+
+
+def test_head_is_the_tied_table(tokenizer, make_samples, make_network):
+    network = make_network()
+    head = Clm().head(network)
+    assert list(head.parameters()) == []
+    sequences = built(tokenizer, make_samples(3, 12))
+    batch = collate(sequences)
+    states = network(batch)
+    output = head(network, states, batch, batch.targets["clm"])
+    table = network.embeddings["text"].token.weight
+    total = 0.0
+    for row, label in zip(batch.targets["clm"]["rows"], batch.targets["clm"]["labels"], strict=True):
+        total -= float(torch.log_softmax(states["text"][row] @ table.T, 0)[label].detach())
+    np.testing.assert_allclose(float(output.loss.detach()), total, rtol=1e-5)

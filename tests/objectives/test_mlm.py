@@ -1,0 +1,132 @@
+"""mlm: what the selected tokens become, its options and its head."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from workbench import parts
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.objectives.mlm import Mlm, MlmHead
+from workbench.sequences import Span
+
+DRAWS = Draws(0, "task", "mlm", number=(0,))
+
+
+def corrupted(made, tokenizer, samples):
+    clean = parts.build("builder", "document", "", tokenizer=tokenizer, max_length=512)(samples, DRAWS)
+    after = [sequence.copy() for sequence in clean]
+    made.corrupt(after, DRAWS)
+    return clean, after
+
+
+def shares(clean, after, made):
+    """How many of the selected became the mask, another token, or stayed."""
+    masked = changed = stayed = 0
+    for a, b in zip(clean, after, strict=True):
+        rows = b.targets["mlm"]["rows"].index
+        old, new = a.streams["text"]["input_ids"][rows], b.streams["text"]["input_ids"][rows]
+        masked += int((new == made.mask_id).sum())
+        stayed += int((new == old).sum())
+        changed += int(((new != old) & (new != made.mask_id)).sum())
+    return np.array([masked, changed, stayed])
+
+
+def test_replacement_shares(tokenizer, make_samples):
+    made = Mlm(tokenizer, rate=0.5)
+    counts = shares(*corrupted(made, tokenizer, make_samples(200)), made)
+    total, n = counts.sum(), len(tokenizer.ordinary_ids)
+    expected = np.array([0.8, 0.1 * (1 - 1 / n), 0.1 + 0.1 / n])
+    assert total > 5000
+    assert (np.abs(counts - expected * total) < 4 * np.sqrt(expected * (1 - expected) * total)).all()
+
+
+def test_shares_may_be_extreme(tokenizer, make_samples):
+    for mask, random, place in ((1.0, 0.0, 0), (0.0, 1.0, 1), (0.0, 0.0, 2)):
+        made = Mlm(tokenizer, mask=mask, random=random)
+        counts = shares(*corrupted(made, tokenizer, make_samples(20)), made)
+        assert counts.argmax() == place
+        assert counts[place] >= 0.9 * counts.sum()
+
+
+def test_random_tokens_are_ordinary(tokenizer, make_samples):
+    made = Mlm(tokenizer, rate=1.0, mask=0.0, random=1.0)
+    _, after = corrupted(made, tokenizer, make_samples(60))
+    seen = {i for s in after for i in s.streams["text"]["input_ids"][~s.streams["text"]["special"]].tolist()}
+    assert not seen & set(tokenizer.special_ids.tolist())
+    assert len(seen) > 0.9 * len(tokenizer.ordinary_ids)
+
+
+def test_replacement_per_group(tokenizer, make_samples):
+    made = Mlm(tokenizer, rate=0.5, policy="span", random=0.0, mask=0.5, replace="group")
+    clean, after = corrupted(made, tokenizer, make_samples(60))
+    fates = []
+    for a, b in zip(clean, after, strict=True):
+        groups = made.policy(a, made.rate, DRAWS.of(a.draw))
+        for rows in groups:
+            became = b.streams["text"]["input_ids"][rows] == made.mask_id
+            assert became.all() or not became.any()
+            fates.append(bool(became.all()))
+    assert 0.4 < np.mean(fates) < 0.6
+
+
+def test_max_predictions(tokenizer, make_samples):
+    made = Mlm(tokenizer, rate=0.5, policy="whole_word", max_predictions=4)
+    _, after = corrupted(made, tokenizer, make_samples(10))
+    assert {len(s.targets["mlm"]["labels"]) for s in after} == {4}
+    assert all(s.streams["text"]["taken"].sum() == 4 for s in after)
+
+
+def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
+    made = Mlm(tokenizer, rate=0.05, policy={"policy": "field", "probability": 1.0}, mask=1.0, random=0.0)
+    clean, after = corrupted(made, tokenizer, make_samples(10))
+    for sequence in after:
+        [span] = sequence.mask_spans
+        assert (sequence.streams["text"]["input_ids"][span.start : span.end] == made.mask_id).all()
+    blocked = [sequence.copy() for sequence in clean]
+    for sequence in blocked:
+        sequence.mask_spans = [Span(1, 4, "")]
+        sequence.streams["text"]["taken"][2] = True
+    made.corrupt(blocked, DRAWS)
+    assert all(2 not in s.targets["mlm"]["rows"].index for s in blocked)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": 0.0}, "rate = 0.0"),
+        ({"mask": 0.9, "random": 0.2}, "shares of at most 1"),
+        ({"replace": "word"}, "replace = 'word'; allowed: token, group"),
+        ({"max_predictions": 0}, "max_predictions = 0"),
+        ({"policy": "wholeword"}, "unknown policy 'wholeword'.* Did you mean 'whole_word'"),
+        ({"policy": {"policy": "span", "q": 1}}, "unknown option 'q'"),
+    ],
+)
+def test_options_are_checked(tokenizer, options, message):
+    with pytest.raises(WorkbenchError, match=message):
+        Mlm(tokenizer, **options)
+
+
+def test_head_equals_hugging_face_bert(shared, make_network, tokenizer):
+    """The released head's logits from the released last state (golden numbers of BertForPreTraining)."""
+    folder = shared / "golden" / "hf" / "bert"
+    weights, outputs = load_file(folder / "weights.safetensors"), load_file(folder / "outputs.safetensors")
+    network = make_network(hidden_size=32)
+    table = weights["bert.embeddings.word_embeddings.weight"]
+    network.embeddings["text"].token = torch.nn.Embedding.from_pretrained(table)
+    head = MlmHead(network)
+    names = {"dense": "cls.predictions.transform.dense", "norm": "cls.predictions.transform.LayerNorm"}
+    state = {f"{n}.{p}": weights[f"{r}.{p}"] for n, r in names.items() for p in ("weight", "bias")}
+    head.load_state_dict({**state, "bias": weights["cls.predictions.bias"]})
+    logits = head.logits(network, outputs["hidden.3"].flatten(0, 1))
+    torch.testing.assert_close(logits, outputs["prediction_logits"].flatten(0, 1), rtol=0, atol=1e-5)
+
+
+def test_head_of_a_network_without_tokens(make_network):
+    network = make_network()
+    del network.embeddings["text"]
+    with pytest.raises(WorkbenchError, match="no text stream with a token table"):
+        MlmHead(network)

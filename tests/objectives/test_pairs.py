@@ -1,0 +1,121 @@
+"""nsp and sop: which second segment a sample gets, and the head."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from workbench.keyed import Draws, generator
+from workbench.objectives._pair import PairHead
+from workbench.objectives.nsp import Nsp
+from workbench.objectives.sop import Sop
+from workbench.text.segments import in_two, swapped
+
+
+def draws(number=0):
+    return Draws(0, "task", "pair", number=(number,))
+
+
+def moved(mentions, by):
+    return [[m[0] + by, m[1] + by, *m[2:]] for m in mentions]
+
+
+def test_splitting_keeps_the_text_and_the_mentions(make_samples):
+    cuts = set()
+    for seed, sample in enumerate(make_samples(40)):
+        pair = in_two(sample, generator(seed))
+        first, second = pair["text"], pair["second"]["text"]
+        assert first + second == sample["text"]
+        assert pair["second"]["follows"]
+        assert first.rstrip().endswith(".")
+        everything = [*pair["spans"], *moved(pair["second"]["spans"], len(first))]
+        assert everything == sample["spans"]
+        assert [*pair["mask_spans"], *moved(pair["second"]["mask_spans"], len(first))] == sample["mask_spans"]
+        cuts.add(len(first))
+        assert in_two(pair, generator(seed, 2)) is pair
+        twice = swapped({**swapped(pair), "second": {**swapped(pair)["second"], "follows": True}})
+        assert {k: v for k, v in twice.items() if k != "second"} == {k: v for k, v in pair.items() if k != "second"}
+    assert len(cuts) > 10
+
+
+def test_no_cut_inside_a_mention():
+    sample = {"text": "St. Paul. is old", "spans": [[0, 8, "Q1", 1.0]]}
+    for seed in range(20):
+        assert in_two(sample, generator(seed))["text"] == "St. Paul. "
+    assert "second" not in in_two({"text": "Paris", "spans": []}, generator(0))
+    assert "second" not in in_two({"text": "New York", "spans": [[0, 8, "Q60", 1.0]]}, generator(0))
+    assert in_two({"text": "small boats"}, generator(0))["second"]["text"] == "boats"
+
+
+def test_half_of_the_seconds_are_another_records(make_samples):
+    labels = []
+    for number in range(25):
+        samples = [{**s, "draw": (number, *s["draw"])} for s in make_samples(32, seed=number)]
+        arranged = Nsp().arrange(samples, draws(number))
+        own = {s["key"]: s["text"] for s in samples}
+        seconds = []
+        for sample in arranged:
+            label = sample["labels"]["nsp"]
+            labels.append(label)
+            together = sample["text"] + sample["second"]["text"]
+            assert (together == own[sample["key"]]) == (label == 0)
+            assert sample["second"]["follows"] == (label == 0)
+            seconds.append(sample["second"]["text"])
+        # They are exchanged, so every second is still read once.
+        assert sorted(seconds) == sorted(own[s["key"]][len(s["text"]) :] for s in arranged)
+    assert set(labels) == {0, 1}
+    assert abs(sum(labels) - len(labels) / 2) < 4 * np.sqrt(len(labels)) / 2
+
+
+def test_labels_do_not_depend_on_who_else_is_there(make_samples):
+    samples = make_samples(16)
+    whole = {s["key"]: s["labels"]["nsp"] for s in Nsp().arrange(samples, draws())}
+    some = {s["key"]: s["labels"]["nsp"] for s in Nsp().arrange(samples[:7], draws())}
+    assert some == {key: whole[key] for key in some}
+
+
+def test_windows_of_one_record_are_no_random_seconds(make_samples):
+    samples = [{**s, "key": "book"} for s in make_samples(8)]
+    labels = [s["labels"]["nsp"] for s in Nsp().arrange(samples, draws())]
+    assert set(labels) == {0, -100}
+
+
+def test_sop_swaps_half(make_samples):
+    samples = make_samples(300, 30)
+    swaps = 0
+    for original, sample in zip(samples, Sop().arrange(samples, draws()), strict=True):
+        swap = sample["labels"]["sop"]
+        first, second = sample["text"], sample["second"]["text"]
+        assert original["text"] == (second + first if swap else first + second)
+        for side in (sample, sample["second"]):
+            for start, end, entity, _ in side["spans"]:
+                assert side["text"][start:end] == entity.removeprefix("Q-")
+        swaps += swap
+    assert abs(swaps - 150) < 4 * np.sqrt(75)
+
+
+def test_nsp_and_sop_respect_each_other(make_samples):
+    samples = make_samples(40)
+    after_nsp = Sop().arrange(Nsp().arrange(samples, draws()), draws(1))
+    assert {(s["labels"]["nsp"], s["labels"]["sop"]) for s in after_nsp} == {(1, -100), (0, 0), (0, 1)}
+    after_sop = Nsp().arrange(Sop().arrange(samples, draws(1)), draws())
+    assert {(s["labels"]["sop"], s["labels"]["nsp"]) for s in after_sop} == {(1, -100), (0, 0), (0, 1)}
+
+
+def test_samples_that_cannot_be_split_have_no_label():
+    samples = [{"key": str(i), "corpus": "c", "draw": (i,), "text": "boats"} for i in range(4)]
+    for made in (Nsp(), Sop()):
+        assert {s["labels"][made.name] for s in made.arrange(samples, draws())} == {-100}
+
+
+def test_head_equals_hugging_face_bert(shared, make_network):
+    folder = shared / "golden" / "hf" / "bert"
+    weights, outputs = load_file(folder / "weights.safetensors"), load_file(folder / "outputs.safetensors")
+    network = make_network(hidden_size=32)
+    pooler = network.poolers["text"].dense
+    pooler.weight.data, pooler.bias.data = (weights[f"bert.pooler.dense.{p}"] for p in ("weight", "bias"))
+    head = PairHead(network)
+    head.load_state_dict({f"classifier.{p}": weights[f"cls.seq_relationship.{p}"] for p in ("weight", "bias")})
+    logits = head.logits(network, network.poolers["text"](outputs["hidden.3"][:, 0]))
+    torch.testing.assert_close(logits, outputs["seq_relationship_logits"], rtol=0, atol=1e-5)
