@@ -15,6 +15,9 @@ from workbench.report.run import Record, Run, save_picture
 if TYPE_CHECKING:
     pass
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Places = dict[str, tuple[float, float]]
 MAX_NEIGHBOURS = 24
 _CENTRE, _NEAR, _EDGE = "#2f5d8a", "#e9e4d8", "#9a958a"
@@ -52,28 +55,25 @@ def draw_neighbourhood(
     if centre not in graph:
         raise WorkbenchError(f"entity {centre!r} is in none of the {len(triples)} triples; nothing to draw")
     placed = _around(centre, graph)
-    figure = Figure(figsize=(7.2, 5.4), layout="constrained")
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.subplots()
     axes.set_axis_off()
-    axes.margins(0.16)
-    nx.draw_networkx_edges(graph, placed, ax=axes, edge_color=_EDGE, width=0.9, arrowsize=9, node_size=500)
-    nodes = list(graph)
-    nx.draw_networkx_nodes(
-        graph,
+    axes.margins(0.12, 0.1)
+    others = [node for node in graph if node != centre]
+    sizes = [2600 if node == centre else 90 for node in graph]
+    nx.draw_networkx_edges(graph, placed, ax=axes, edge_color=_EDGE, width=0.9, arrowsize=9, node_size=sizes)
+    nx.draw_networkx_nodes(graph, placed, nodelist=others, node_color=_NEAR, node_size=90, ax=axes)
+    nx.draw_networkx_edge_labels(
+        nx.Graph(graph),
         placed,
-        nodelist=nodes,
-        node_color=[_CENTRE if node == centre else _NEAR for node in nodes],
-        node_size=[420 if node == centre else 130 for node in nodes],
+        _edge_labels(centre, graph.edges(data="relation"), labels),
         ax=axes,
+        font_size=7,
+        font_color="#5b6570",
+        rotate=False,
+        bbox={"boxstyle": "square,pad=0.15", "facecolor": "white", "edgecolor": "none"},
     )
     _label_nodes(axes, placed, centre, labels)
-    between: dict[tuple[str, str], list[str]] = {}
-    for head, tail, relation in graph.edges(data="relation"):
-        between.setdefault((head, tail), []).append(labels.get(relation, relation))
-    edge_labels = {pair: ", ".join(dict.fromkeys(names)) for pair, names in between.items()}
-    nx.draw_networkx_edge_labels(
-        nx.DiGraph(graph), placed, edge_labels, ax=axes, font_size=7, font_color="#5b6570", label_pos=0.45
-    )
     shown = labels.get(centre, centre)
     caption = f"{graph.number_of_edges()} triples around the linked entity {centre}."
     return save_picture(figure, run, name, f"Neighbourhood of {shown}.", caption)
@@ -90,20 +90,33 @@ def _around(centre: str, graph: Iterable[str]) -> Places:
     return places
 
 
+def _edge_labels(
+    centre: str, edges: Iterable[tuple[str, str, str]], labels: Mapping[str, str]
+) -> dict[tuple[str, str], str]:
+    """One label per neighbour: all relations between it and the entity, both ways."""
+    between: dict[tuple[str, str], list[str]] = {}
+    for head, tail, relation in edges:
+        pair = (centre, tail if head == centre else head)
+        between.setdefault(pair, []).append(labels.get(relation, relation))
+    return {pair: ", ".join(dict.fromkeys(names)) for pair, names in between.items()}
+
+
 def _label_nodes(axes: Axes, placed: Places, centre: str, labels: Mapping[str, str]) -> None:
+    """The entity's name on a plate, the neighbours' names outside of the ellipse."""
+    plate = {"boxstyle": "round,pad=0.5", "facecolor": _CENTRE, "edgecolor": "none"}
     for node, (x, y) in placed.items():
         middle = node == centre
         axes.annotate(
             labels.get(node, node),
             (x, y),
-            xytext=(0, 13 if middle or y >= 0 else -13),
+            xytext=(0, 0 if middle else 11 if y >= -1e-9 else -11),
             textcoords="offset points",
             ha="center",
             va="center",
             fontsize=11 if middle else 9,
             fontweight="bold" if middle else "normal",
-            color="#1d2126",
-            bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
+            color="white" if middle else "#1d2126",
+            bbox=plate if middle else None,
         )
 
 

@@ -1,0 +1,59 @@
+"""Where a word looks: the rows of the right streams and the right sequence, normalised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from vision.report import attention_to_regions
+from workbench.batch import collate
+from workbench.config import NetworkSpec
+from workbench.errors import WorkbenchError
+from workbench.models.network import Network
+from workbench.sequences import Sequence, text_fields
+
+SIZE = 8
+
+
+def sequence(words: int, regions: int, seed: int) -> Sequence:
+    rng = np.random.default_rng(seed)
+    boxes = rng.uniform(size=(regions, 4)).astype(np.float32)
+    patches = rng.normal(size=(regions, 12)).astype(np.float32)
+    streams = {"text": text_fields(rng.integers(0, 20, words)), "image": {"patches": patches, "boxes": boxes}}
+    return Sequence(streams, draw=(seed,))
+
+
+def network(*layers: dict[str, object]) -> Network:
+    torch.manual_seed(0)
+    text = {"embedding": "token", "vocab_size": 20, "hidden_size": SIZE, "max_positions": 16}
+    image = {"embedding": "vision.embedding:PatchEmbedding", "hidden_size": SIZE, "grid": 4, "patch": 2}
+    return Network(NetworkSpec({"text": text, "image": image}, [dict(layer) for layer in layers]))
+
+
+JOINT = {"layer": "joint", "streams": ["text", "image"], "num_heads": 2}
+
+
+def test_attention_of_a_sequence_in_a_batch_equals_that_of_the_sequence_alone() -> None:
+    model = network(JOINT, JOINT).train()
+    sequences = [sequence(3, 5, 0), sequence(6, 4, 1), sequence(2, 9, 2)]
+    batch = collate(sequences)
+    for number, one in enumerate(sequences):
+        found = attention_to_regions(model, batch, number)
+        assert found.shape == (one.length("text"), one.length("image"))
+        np.testing.assert_allclose(found.sum(1), 1, rtol=1e-5)
+        np.testing.assert_allclose(found, attention_to_regions(model, collate([one]), 0), atol=1e-6)
+    assert model.training
+
+
+def test_the_last_layers_alone() -> None:
+    model = network(JOINT, JOINT)
+    batch = collate([sequence(3, 5, 0)])
+    every, last = attention_to_regions(model, batch, 0), attention_to_regions(model, batch, 0, layers=1)
+    assert not np.allclose(every, last)
+
+
+def test_a_network_that_never_mixes_is_refused() -> None:
+    model = network({"layer": "self", "stream": "text", "num_heads": 2})
+    with pytest.raises(WorkbenchError, match="no layer of this network lets text attend"):
+        attention_to_regions(model, collate([sequence(3, 5, 0)]), 0)
