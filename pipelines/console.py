@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import click
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.markup import escape
 
 from workbench.errors import WorkbenchError
 
@@ -18,17 +20,15 @@ def run(command: Callable[..., Any]) -> None:
     """Parse the command line and run. Exit code 2 for a wrong input, 130 for Ctrl-C."""
     console = Console(stderr=True)
     logging.basicConfig(level="INFO", format="%(message)s", handlers=[RichHandler(console=console, show_path=False)])
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(add_completion=False)
     app.command()(command)
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)  # typer returns the code of --help and Ctrl-C
     except WorkbenchError as error:
-        console.print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True)
+        console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        console.print("stopped; finished shards are kept: run the same command again to go on")
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
-
-
-def _escaped(error: WorkbenchError) -> str:
-    return str(error).replace("[", "\\[")

@@ -19,6 +19,13 @@ def open_corpus(place: str) -> Corpus:
     return Corpus.open(place)
 
 
+def all_samples(corpus: Corpus) -> Iterator[Sample]:
+    """Every record of a corpus, in the order of its shards."""
+    for shard, info in enumerate(corpus.shards):
+        for record in range(info.records):
+            yield corpus.read(shard, record)
+
+
 @dataclass(frozen=True)
 class CorpusReader(Reader):
     """Every record of a corpus, under its key."""

@@ -21,7 +21,7 @@ from typing import Any
 from pipelines.chunks import Chunk, Job, Outcome, cut_chunks, finished, work
 from pipelines.duplicates import check_keys, find_duplicates
 from pipelines.processes import each
-from pipelines.progress import Meter
+from pipelines.progress import Meter, console
 from pipelines.workspace import Workspace
 from workbench.corpora.manifest import Manifest, finish_corpus
 from workbench.errors import WorkbenchError
@@ -90,7 +90,7 @@ def prepare(
         log.info("%s is complete already", job.output)
         return Result(complete, space.folders, complete[""].dropped, time.monotonic() - started, _shards(complete))
     space.open()
-    with _terminable(), Meter(job.output.name) as meter:
+    with _interruptible(job.output), Meter(job.output.name) as meter:
         outcomes = _run(job, inputs, limits, meter)
     shards = {p: [o.shards[p] for o in outcomes] for p in space.folders}
     check_keys([space.folders[part] / info.name for part, infos in shards.items() for info in infos])
@@ -139,17 +139,19 @@ def _shards(manifests: Mapping[str, Manifest]) -> int:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _interruptible(output: Path) -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does; both say how to go on."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop) if in_main else None
     try:
         yield
+    except KeyboardInterrupt:
+        console.print(f"stopped; the finished shards of {output} are kept: run the same command again to go on")
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if in_main:
+            signal.signal(signal.SIGTERM, before)

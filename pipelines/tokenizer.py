@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -12,6 +12,7 @@ import typer
 
 from pipelines import options
 from pipelines.console import run
+from pipelines.corpus_reader import all_samples
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.sequences import Sample
@@ -57,13 +58,7 @@ class Texts:
         self.limit = limit
 
     def __iter__(self) -> Iterator[str]:
-        samples = (
-            corpus.read(shard, record)
-            for corpus in self.corpora
-            for shard, info in enumerate(corpus.shards)
-            for record in range(info.records)
-        )
-        for sample in islice(samples, self.limit):
+        for sample in islice(chain.from_iterable(map(all_samples, self.corpora)), self.limit):
             yield from texts_of(sample)
 
 

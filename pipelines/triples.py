@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +10,12 @@ import typer
 
 from pipelines import options
 from pipelines.console import run
-from pipelines.files import expand, record_key
+from pipelines.corpus_reader import all_samples
+from pipelines.files import expand
 from pipelines.progress import show
-from pipelines.readers.graph import GraphReader, Triple
 from pipelines.runner import prepare
-from pipelines.splits import MAIN, part_of
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
 
 log = logging.getLogger(__name__)
 
@@ -58,25 +58,26 @@ def triples(
     result = prepare(
         job, paths, options.limits(workers, shard_size, shard_bytes, limit), command=options.command_line()
     )
-    if graph and isinstance(reader, GraphReader):
-        build_graph(reader, paths, output, job.splits)
+    if graph:
+        build_graph(output)
     show(result)
 
 
-def build_graph(reader: GraphReader, paths: Sequence[Path], output: Path, splits: Mapping[str, float]) -> None:
-    """Build the graph store OUTPUT/graph from the triples whose head belongs to the corpus itself."""
-    from kg.store import GraphStore
-
-    texts = reader.texts(paths)
-    labels = {name: str(row["label"]) for name, row in texts.entities.items() if row.get("label")}
-
-    def kept() -> Iterator[Triple]:
-        for triple in reader.triples(paths):
-            if part_of(record_key(triple[0]), splits) == MAIN:
-                yield triple
-
-    GraphStore.build(kept(), output / "graph", labels=labels)
-    log.info("graph store: %s", output / "graph")
+def build_graph(corpus: Path) -> None:
+    """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already."""
+    folder = corpus / "graph"
+    if folder.exists():
+        log.info("%s is there already", folder)
+        return
+    try:
+        from kg.store import GraphStore
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            f"the graph store needs the package {error.name!r}: pip install 'pretraining-workbench[kg]', or leave "
+            "it out with --no-graph"
+        ) from error
+    store = GraphStore.from_records(all_samples(Corpus.open(corpus)), folder)
+    log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def test_coco_captions(tmp_path, folder, read):
 def test_coco_caption_without_its_image_entry(tmp_path, folder, read):
     tree = COCO | {"annotations": [{"image_id": 77, "caption": "x"}]}
     (tmp_path / "captions.json").write_text(json.dumps(tree))
-    with pytest.raises(WorkbenchError, match="no entry in images.*77"):
+    with pytest.raises(WorkbenchError, match=r"no entry in images.*77"):
         read("image-text", tmp_path / "captions.json", images=[str(folder)])
 
 
@@ -153,7 +153,7 @@ def test_official_vqa_pair(tmp_path, tar, picture, read):
     assert sample["questions"][1]["answers"] == []
     with pytest.raises(WorkbenchError, match="no questions file"):
         read("image-text", tmp_path / "a.json")
-    with pytest.raises(WorkbenchError, match="image_name = .* cannot be filled in"):
+    with pytest.raises(WorkbenchError, match=r"image_name = .* cannot be filled in"):
         read("image-text", tmp_path / "q.json", image_name="{number}.jpg")
 
 

@@ -178,13 +178,13 @@ def test_a_folder_is_told_by_its_first_data_file(tmp_path, json_lines, read):
 
 def test_unknown_format_names_the_nearest(tmp_path, read):
     (tmp_path / "a.txt").write_text("x")
-    with pytest.raises(WorkbenchError, match="unknown text format 'jsonlines'.*'json-lines'"):
+    with pytest.raises(WorkbenchError, match=r"unknown text format 'jsonlines'.*'json-lines'"):
         read("text", tmp_path / "a.txt", format="jsonlines")
 
 
 def test_unknown_option_names_the_nearest(tmp_path, read):
     (tmp_path / "a.txt").write_text("x")
-    with pytest.raises(WorkbenchError, match="unknown option 'documents'.*'document'"):
+    with pytest.raises(WorkbenchError, match=r"unknown option 'documents'.*'document'"):
         read("text", tmp_path / "a.txt", documents="line")
 
 

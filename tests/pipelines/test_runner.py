@@ -1,0 +1,290 @@
+"""The runner: same corpus for any number of workers, resuming, drops, splits, refusals."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.chunks import cut_chunks
+from pipelines.readers.reader import Record
+from pipelines.runner import Limits, prepare
+from pipelines.splits import parse_splits, part_of
+from pipelines.stages.text_filters import MinimumLength
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = [{"id": f"d{i}", "text": f"document number {i} " * (1 + i % 5)} for i in range(23)]
+
+
+def shard_hashes(folder: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.glob("part-*"))}
+
+
+def test_chunks_end_at_counts_and_bytes():
+    records = [Record(i, size, "") for i, size in enumerate([1, 1, 1, 50, 1, 1])]
+    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), 2, 10)]
+    assert cut == [[0, 1], [2, 3], [4, 5]]
+    cut = [[r.data for r in chunk.records] for chunk in cut_chunks(iter(records), 9, 10, limit=5)]
+    assert cut == [[0, 1, 2, 3], [4]]
+
+
+def test_corpus_holds_every_sample_in_order(json_lines, text_job, stored):
+    job = text_job(json_lines("docs.jsonl", ROWS), meta={"licence": "CC0"})
+    result = prepare(job, [job_input(job)], Limits(workers=1, shard_size=5), command="a command", source={"url": "u"})
+    assert [len(result.manifests[""].shards), result.read] == [5, 23]
+    samples = stored(job.output)
+    assert [(s["key"], s["text"]) for s in samples] == [(r["id"], r["text"]) for r in ROWS]
+    assert samples[7]["meta"] == {"licence": "CC0", "source": "docs.jsonl", "line": 8}
+    provenance = Corpus.open(job.output).manifest.provenance
+    assert provenance["command"] == "a command"
+    assert provenance["source"] == {"url": "u"}
+    assert provenance["inputs"][0]["name"] == "docs.jsonl"
+    assert sorted(p.name for p in job.output.iterdir() if not p.name.startswith("part-")) == ["corpus.json"]
+
+
+def job_input(job) -> Path:
+    return job.output.parent / "docs.jsonl"
+
+
+def test_one_and_two_workers_make_the_same_corpus(json_lines, text_job):
+    path = json_lines("docs.jsonl", [*ROWS, {"id": "empty", "text": " "}])
+    outputs = []
+    for workers in (1, 2):
+        job = text_job(path, f"corpus{workers}", stages=(MinimumLength(20),), splits={"dev": 0.3}, dedupe=True)
+        result = prepare(job, [path], Limits(workers=workers, shard_size=4))
+        outputs.append((shard_hashes(job.output), shard_hashes(result.folders["dev"]), result.dropped))
+    assert outputs[0] == outputs[1]
+
+
+def test_drops_are_counted_by_stage_and_reason(json_lines, text_job, stored):
+    rows = [{"text": "long enough text"}, {"text": ""}, {"text": "short"}, {"text": "\n"}]
+    job = text_job(json_lines("docs.jsonl", rows), stages=(MinimumLength(8), drop_nothing_or_all))
+    result = prepare(job, [job_input(job)], Limits(workers=1))
+    expected = {"MinimumLength: empty": 2, "MinimumLength: too short": 1}
+    assert result.dropped == expected == Corpus.open(job.output).manifest.dropped
+    assert (result.read, len(stored(job.output))) == (4, 1)
+
+
+def drop_nothing_or_all(sample):
+    return None if "drop me" in sample["text"] else sample
+
+
+def test_a_stage_may_return_none(json_lines, text_job):
+    job = text_job(json_lines("docs.jsonl", [{"text": "drop me"}, {"text": "x"}]), stages=(drop_nothing_or_all,))
+    assert prepare(job, [job_input(job)], Limits(workers=1)).dropped == {"drop_nothing_or_all: left out": 1}
+
+
+def test_nothing_left_is_an_error_that_lists_the_reasons(json_lines, text_job):
+    job = text_job(json_lines("docs.jsonl", [{"text": "a"}, {"text": ""}]), stages=(MinimumLength(5),))
+    with pytest.raises(WorkbenchError, match=r"would be empty: .*too short.*"):
+        prepare(job, [job_input(job)], Limits(workers=1))
+    assert not (job.output / "corpus.json").exists()
+
+
+def test_malformed_records_stop_the_run_or_are_counted(tmp_path, text_job):
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"text": "one"}\n{"text": 2}\n{broken\n')
+    with pytest.raises(WorkbenchError, match=r"docs\.jsonl:2: .*--on-error skip"):
+        prepare(text_job(path), [path], Limits(workers=1))
+    assert not list((tmp_path / "corpus").glob("part-*"))
+    result = prepare(text_job(path, "other", on_error="skip"), [path], Limits(workers=1))
+    assert result.dropped == {
+        "JsonLines: field 'text' has the wrong type": 1,
+        "JsonLines: not a line of JSON": 1,
+    }
+
+
+def test_malformed_records_in_a_worker_process(tmp_path, text_job):
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"text": "one"}\n{"text": 2}\n')
+    with pytest.raises(WorkbenchError, match=r"docs\.jsonl:2: field 'text' has the wrong type.*--on-error skip"):
+        prepare(text_job(path), [path], Limits(workers=2))
+
+
+def test_a_rerun_does_nothing_and_changed_options_are_refused(json_lines, text_job):
+    path = json_lines("docs.jsonl", ROWS)
+    job = text_job(path)
+    first = prepare(job, [path], Limits(workers=1, shard_size=5))
+    before = {p: p.stat().st_mtime_ns for p in job.output.iterdir()}
+    again = prepare(job, [path], Limits(workers=2, shard_size=5))
+    assert {p: p.stat().st_mtime_ns for p in job.output.iterdir()} == before
+    assert (again.manifests, again.skipped) == (first.manifests, 5)
+    with pytest.raises(WorkbenchError, match=r"shard_size was 5, is 6.*another --output"):
+        prepare(job, [path], Limits(workers=1, shard_size=6))
+    with pytest.raises(WorkbenchError, match="stages was"):
+        prepare(text_job(path, stages=(MinimumLength(3),)), [path], Limits(workers=1, shard_size=5))
+    json_lines("docs.jsonl", ROWS[:-1])
+    with pytest.raises(WorkbenchError, match="the inputs are others or have changed"):
+        prepare(job, [path], Limits(workers=1, shard_size=5))
+
+
+def test_a_folder_with_other_shards_is_refused(tmp_path, json_lines, text_job):
+    path = json_lines("docs.jsonl", ROWS)
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "mine.tar").write_bytes(b"")
+    with pytest.raises(WorkbenchError, match="holds shards of something else"):
+        prepare(text_job(path), [path], Limits(workers=1))
+
+
+INTERRUPTED = {"now": True}
+
+
+def stop_at_17(sample):
+    if sample["key"] == "d17" and INTERRUPTED["now"]:
+        raise KeyboardInterrupt
+    return sample
+
+
+def test_an_interrupted_run_goes_on_where_it_was(json_lines, text_job, monkeypatch):
+    path = json_lines("docs.jsonl", ROWS)
+    job = text_job(path, stages=(stop_at_17,))
+    with pytest.raises(KeyboardInterrupt):
+        prepare(job, [path], Limits(workers=1, shard_size=5))
+    kept = {p: p.stat().st_mtime_ns for p in job.output.glob("part-*")}
+    assert sorted(p.name for p in kept) == [f"part-{i:06d}.{s}" for i in range(3) for s in ("index", "tar")]
+    assert not (job.output / "corpus.json").exists()
+    monkeypatch.setitem(INTERRUPTED, "now", False)
+    result = prepare(job, [path], Limits(workers=1, shard_size=5))
+    assert result.skipped == 3
+    assert {p: p.stat().st_mtime_ns for p in kept} == kept
+    whole = text_job(path, "whole", stages=(stop_at_17,))
+    prepare(whole, [path], Limits(workers=1, shard_size=5))
+    assert shard_hashes(job.output) == shard_hashes(whole.output)
+
+
+def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
+    """A killed preparation leaves finished shards; the rerun completes the corpus, equal to an uninterrupted one."""
+    rows = [{"id": f"d{i}", "text": f"{i} some words. " * 100} for i in range(1500)]
+    path = json_lines("docs.jsonl", rows)
+    command = [sys.executable, "-m", "pipelines.text", str(path), "--workers", "2", "--shard-size", "20"]
+    output = tmp_path / "killed"
+    process = subprocess.Popen([*command, "-o", str(output)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while len(list(output.glob("part-*.index"))) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    finished = len(list(output.glob("part-*.index")))
+    assert 3 <= finished < 75
+    assert not (output / "corpus.json").exists()
+    (output / ".part-000070.tar.x.part").write_bytes(b"half")
+    subprocess.run([*command, "-o", str(output)], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run([*command, "-o", str(tmp_path / "whole")], cwd=ROOT, check=True, capture_output=True)
+    assert shard_hashes(output) == shard_hashes(tmp_path / "whole")
+    assert Corpus.open(output).records == 1500
+    assert not [p for p in output.iterdir() if p.name.startswith(".")]
+
+
+def test_sigint_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lines):
+    path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"{i} some words. " * 400} for i in range(1500)])
+    output = tmp_path / "stopped"
+    command = [sys.executable, "-m", "pipelines.text", str(path), "-o", str(output), "--shard-size", "20"]
+    process = subprocess.Popen([*command, "--workers", "2"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    while not list(output.glob("part-*.index")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command again" in message
+    assert "Traceback" not in message
+    names = {p.name for p in output.iterdir()}
+    assert not [name for name in names if name.endswith(".part")]
+    assert {n.replace(".index", ".tar") for n in names if n.endswith(".index")} == {n for n in names if ".tar" in n}
+
+
+def test_duplicate_keys_in_a_shard_and_across_shards(json_lines, text_job):
+    rows = [{"id": f"d{i % 4}", "text": str(i)} for i in range(8)]
+    path = json_lines("docs.jsonl", rows)
+    with pytest.raises(WorkbenchError, match=r"key 'd0': docs\.jsonl:1 and docs\.jsonl:5.*--numbered-keys"):
+        prepare(text_job(path), [path], Limits(workers=1))
+    with pytest.raises(WorkbenchError, match="4 keys are used more than once"):
+        prepare(text_job(path, "b"), [path], Limits(workers=1, shard_size=4))
+    assert not (path.parent / "b" / "corpus.json").exists()
+    result = prepare(text_job(path, "c", numbered_keys=True), [path], Limits(workers=1, shard_size=4))
+    assert result.manifests[""].records == 8
+
+
+def test_exact_duplicates_across_shards_are_left_out(json_lines, text_job, stored):
+    texts = ["one", "two", "one ", "three", "cafe\u0301", "caf\u00e9", "two"]
+    path = json_lines("docs.jsonl", [{"text": text} for text in texts])
+    job = text_job(path, dedupe=True)
+    result = prepare(job, [path], Limits(workers=1, shard_size=2))
+    assert [s["text"] for s in stored(job.output)] == ["one", "two", "three", "cafe\u0301"]
+    assert result.dropped == {"dedupe: duplicate": 3}
+
+
+def test_held_out_documents_are_a_partition_by_key(json_lines, text_job, stored):
+    rows = [{"id": f"d{i}", "text": str(i)} for i in range(400)]
+    path = json_lines("docs.jsonl", rows)
+    job = text_job(path, splits=parse_splits(["held-out=0.1", "test=0.2"]))
+    result = prepare(job, [path], Limits(workers=1, shard_size=150))
+    parts = {name: {s["key"] for s in stored(folder)} for name, folder in result.folders.items()}
+    assert result.folders["test"].name == "corpus-test"
+    assert sum(map(len, parts.values())) == len(set.union(*parts.values())) == 400
+    assert 15 <= len(parts["held-out"]) <= 70
+    assert 50 <= len(parts["test"]) <= 115
+    # another order, other shards, more documents: every document stays where it is
+    path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": str(i)} for i in range(600)][::-1])
+    again = prepare(text_job(path, "again", splits=job.splits), [path], Limits(workers=1))
+    for name, folder in again.folders.items():
+        assert parts[name] <= {s["key"] for s in stored(folder)}
+
+
+def test_a_split_that_gets_nothing_leaves_no_corpus(json_lines, text_job):
+    path = json_lines("docs.jsonl", ROWS[:2])
+    result = prepare(text_job(path, splits={"dev": 0.001}), [path], Limits(workers=1))
+    assert list(result.manifests) == [""]
+    assert not result.folders["dev"].exists()
+
+
+@pytest.mark.parametrize("text", ["a=b", "a=0", "a=1", "a b=0.1", "=", "-0.1"])
+def test_bad_splits(text):
+    with pytest.raises(WorkbenchError, match="--split"):
+        parse_splits([text])
+
+
+def test_splits_must_leave_something():
+    with pytest.raises(WorkbenchError, match="add up to 1"):
+        parse_splits(["a=0.5", "b=0.5"])
+    with pytest.raises(WorkbenchError, match="twice"):
+        parse_splits(["a=0.1", "a=0.2"])
+    assert parse_splits(["0.05"]) == {"held-out": 0.05}
+    assert {part_of(str(i), {"a": 0.5}) for i in range(40)} == {"", "a"}
+
+
+def test_limits_are_checked():
+    with pytest.raises(WorkbenchError, match="--shard-size = 0"):
+        Limits(shard_size=0)
+    with pytest.raises(WorkbenchError, match="--limit = -1"):
+        Limits(limit=-1)
+
+
+def test_limit_takes_the_first_records(json_lines, text_job, stored):
+    job = text_job(json_lines("docs.jsonl", ROWS))
+    prepare(job, [job_input(job)], Limits(workers=1, shard_size=5, limit=7))
+    assert [s["key"] for s in stored(job.output)] == [f"d{i}" for i in range(7)]
+
+
+def test_a_full_disk_is_one_clear_message(json_lines, text_job, monkeypatch):
+    job = text_job(json_lines("docs.jsonl", ROWS))
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    state_written = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: full(fd) if state_written else (state_written.append(fd), real(fd)))
+    with pytest.raises(WorkbenchError, match="disk is full"):
+        prepare(job, [job_input(job)], Limits(workers=1))
+    assert [p.name for p in job.output.iterdir()] == [".prepare.json"]
+    assert json.loads((job.output / ".prepare.json").read_text())["options"]["format"] == "JsonLines"

@@ -1,0 +1,108 @@
+"""The stages, one by one."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zlib
+
+import pytest
+from PIL import Image
+
+from pipelines.readers.reader import Drop
+from pipelines.stages.check_image import CheckImage
+from pipelines.stages.clean_captions import clean_captions
+from pipelines.stages.normalise_text import NormaliseText
+from pipelines.stages.text_filters import LetterShare, MinimumLength, RepeatedLines
+
+
+def test_normalised_text():
+    raw = "\ncafe\u0301  \r\nnext\x00\ufeff line\u2028third\u2029fourth\n"
+    assert NormaliseText()({"text": raw})["text"] == "café\nnext line\nthird\n\nfourth"
+    assert NormaliseText("NFKC")({"text": "ﬁ"})["text"] == "fi"
+    assert NormaliseText()({"captions": ["a\u0301 "]})["captions"] == ["á"]
+
+
+@pytest.mark.parametrize("field", ["spans", "mention"])
+def test_text_with_spans_is_not_normalised(field):
+    sample = {"text": "cafe\u0301 ", field: []}
+    assert NormaliseText()(dict(sample)) == sample
+
+
+def test_text_filters():
+    assert MinimumLength(3)({"text": "a b c"}) == {"text": "a b c"}
+    assert MinimumLength(4)({"text": "a b c"}) == Drop("too short")
+    assert MinimumLength()({"text": " \n"}) == Drop("empty")
+    assert LetterShare(0.5)({"text": "ab 12"}) == {"text": "ab 12"}
+    assert LetterShare(0.6)({"text": "ab 12"}) == Drop("too few letters")
+    assert LetterShare(1.0)({"text": "你好"}) == {"text": "你好"}
+    assert RepeatedLines(0.3)({"text": "a\na\nb\nc\n\n"}) == {"text": "a\na\nb\nc\n\n"}
+    assert RepeatedLines(0.2)({"text": "a\na\nb\nc"}) == Drop("repeated lines")
+
+
+def test_clean_captions():
+    assert clean_captions({"captions": [" a ", " "]}) == {"captions": ["a"]}
+    assert clean_captions({"captions": [""]}) == Drop("no caption")
+    asked = {"questions": [{"question": "?"}]}
+    assert clean_captions(dict(asked)) == asked
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG"])
+def test_good_images_keep_their_bytes(picture, format):
+    data = picture(format=format)
+    assert CheckImage()({"image": data}) == {"image": data}
+
+
+def test_bad_images_are_dropped_by_reason(picture):
+    def reason(data: bytes, **options: int) -> str:
+        dropped = CheckImage(**options)({"image": data})
+        assert isinstance(dropped, Drop)
+        return dropped.reason
+
+    assert reason(b"") == "empty image file"
+    assert reason(b"\n<!DOCTYPE html><html>404</html>") == "a web page, not an image"
+    assert reason(b"some text") == "not an image"
+    whole = picture(size=(200, 200))
+    assert reason(whole[: len(whole) // 2]) == "damaged image"
+    assert reason(picture(format="PNG")[:200]) == "damaged image"
+    assert reason(picture(size=(100, 20)), max_pixels=1999) == "too many pixels"
+    assert reason(picture(size=(100, 20)), min_side=21) == "too small"
+
+
+def test_a_pixel_bomb_is_not_decoded():
+    """A small PNG that claims 60,000 x 60,000 pixels."""
+    buffer = io.BytesIO()
+    Image.new("1", (1, 1)).save(buffer, "PNG")
+    data = bytearray(buffer.getvalue())
+    data[16:24] = (60_000).to_bytes(4, "big") * 2
+
+    data[29:33] = zlib.crc32(data[12:29]).to_bytes(4, "big")
+    assert CheckImage()({"image": bytes(data)}) == Drop("too many pixels")
+
+
+def test_other_formats_are_encoded_anew(picture):
+    data = picture(format="BMP")
+    sample = CheckImage()({"image": data, "meta": {"sha256": "original"}})
+    assert Image.open(io.BytesIO(sample["image"])).format == "JPEG"
+    assert sample["meta"]["source_sha256"] == "original"
+    assert sample["meta"]["sha256"] == hashlib.sha256(sample["image"]).hexdigest()
+    transparent = CheckImage()({"image": picture(format="TIFF", mode="RGBA")})
+    assert Image.open(io.BytesIO(transparent["image"])).mode == "RGBA"
+
+
+@pytest.mark.parametrize(("size", "expected"), [((300, 100), (150, 50)), ((90, 400), (50, 222)), ((40, 60), (40, 60))])
+def test_resize_shortens_the_shorter_side(picture, size, expected):
+    sample = CheckImage(resize=50)({"image": picture(size=size)})
+    assert Image.open(io.BytesIO(sample["image"])).size == expected
+
+
+def test_resize_applies_the_exif_rotation():
+    image = Image.new("RGB", (120, 60), "red")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", exif=exif)
+    sample = CheckImage(resize=30)({"image": buffer.getvalue()})
+    stored = Image.open(io.BytesIO(sample["image"]))
+    assert stored.size == (30, 60)
+    assert 0x0112 not in stored.getexif()
