@@ -94,7 +94,7 @@ def test_the_scale_is_clamped_and_can_come_back(tiny: Callable) -> None:
 
 
 def test_one_pair_alone_has_no_loss(tiny: Callable, pairs: list[Sequence], corrupted: Callable, loss: Callable) -> None:
-    assert float(loss(itc(), tiny(), corrupted(itc(), pairs[:1])[1]).loss) == pytest.approx(0, abs=1e-6)
+    assert loss(itc(), tiny(), corrupted(itc(), pairs[:1])[1]).loss.item() == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(("pool", "wanted"), [("first", [0, 3]), ("last", [2, 7]), ("mean", [1, 5])])
