@@ -15,7 +15,11 @@ from pipelines.demo.files import write_jsonl
 from workbench.errors import WorkbenchError
 
 SHAPES = frozenset({"circle", "rectangle", "triangle"})
-_META = {"source": "easy-vqa", "url": "https://github.com/vzhou842/easy-VQA", "license": "not stated in the package"}
+_PROVENANCE = {
+    "source": "easy-vqa",
+    "url": "https://github.com/vzhou842/easy-VQA",
+    "license": "not stated in the package",
+}
 _TEST_OFFSET = 1_000_000  # keeps the ids of the two splits apart
 
 
@@ -74,5 +78,5 @@ def _line(number: int, question: str, answer: str, image: int, names: dict[int, 
         "answer": answer,
         "answers": [answer],
         "image": names[image],
-        "meta": _META,
+        **_PROVENANCE,
     }

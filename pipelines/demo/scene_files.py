@@ -12,7 +12,7 @@ from pipelines.demo.scenes import Scene, make_scenes, render
 from workbench.keyed import generator
 
 TRAIN, HELD_OUT = 4000, 500
-_META = {"source": "rendered by the workbench", "license": "Apache-2.0"}
+_PROVENANCE = {"source": "rendered by the workbench", "license": "Apache-2.0"}
 
 
 def write_scenes(folder: Path, seed: int = 0, train: int = TRAIN, held_out: int = HELD_OUT) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def _write_split(folder: Path, name: str, scenes: list[Scene], seed: int) -> lis
         file = f"scene_{name}_{number:05d}.png"
         render(scene).save(images / file)
         said = captions(scene, generator(seed, "captions", name, number))
-        lines.append({"image": file, "captions": [text for text, _ in said], "meta": _META})
+        lines.append({"image": file, "captions": [text for text, _ in said], **_PROVENANCE})
         claims.append([claim for _, claim in said])
     write_jsonl(folder / f"captions_{name}.jsonl", lines)
     return claims
