@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -213,6 +214,25 @@ def test_training_is_the_same_in_every_process(sentences):
     }
     assert len(results) == 1
     assert len(results.pop()) > 100
+
+
+FORKED = """
+import os, sys
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
+tokenizer = Tokenizer(train_tokenizer(["the old river flows"] * 50, "wordpiece", 60))
+tokenizer.encode_batch(["the river"] * 50)
+child = os.fork()
+if child == 0:
+    os._exit(0 if len(tokenizer.encode_batch(["the river"] * 50)) == 50 else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_encoding_in_a_forked_worker_is_quiet():
+    environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_training_learns_words(sentences):

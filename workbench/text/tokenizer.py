@@ -35,6 +35,9 @@ ROLES: dict[str, tuple[str, ...]] = {
     "bos": ("[BOS]", "<s>", "<bos>", "<|startoftext|>", "<|begin_of_text|>", "<|endoftext|>", "[CLS]"),
     "eos": ("[EOS]", "</s>", "<eos>", "<|endoftext|>", "<|end_of_text|>", "[SEP]"),
 }
+# A loader's worker is one core's work, and threads do not survive a fork: encoding stays on the caller's thread.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
 _SPACES = np.array([ord(c) for c in map(chr, range(0x3001)) if c.isspace()], np.uint32)
 
 

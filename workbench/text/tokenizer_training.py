@@ -9,6 +9,7 @@ in that order, so scores are levelled, rounded and sorted afterwards.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,7 @@ from workbench.errors import WorkbenchError
 Kind = Literal["wordpiece", "bpe", "unigram"]
 BERT_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+_PARALLEL = "TOKENIZERS_PARALLELISM"
 _PENALTY = 1e-4  # what the unigram trainer adds to the least score for each character that it has to restore
 
 
@@ -47,7 +49,8 @@ def train_tokenizer(
     least = 300 if kind == "bpe" else 20
     if vocab_size < least:
         raise WorkbenchError(f"vocab_size = {vocab_size} is too small for a {kind} tokenizer; use at least {least}")
-    return train(texts, vocab_size, lowercase)
+    with _all_cores():
+        return train(texts, vocab_size, lowercase)
 
 
 def _wordpiece(texts: Iterable[str], vocab_size: int, lowercase: bool) -> tokenizers.Tokenizer:
@@ -123,6 +126,20 @@ def _levelled(vocabulary: list[list[Any]]) -> list[tuple[str, float]]:
     restored = least + _PENALTY * (sum(len(piece) == 1 for piece, _ in pieces) + 1)
     levelled = [(p, round(least if len(p) == 1 and s <= restored else s, 6)) for p, s in pieces]
     return special + sorted(levelled, key=lambda item: (-item[1], item[0]))
+
+
+@contextmanager
+def _all_cores() -> Iterator[None]:
+    """Let the library use its threads, as encoding does not (see `workbench.text.tokenizer`)."""
+    before = os.environ.get(_PARALLEL)
+    os.environ[_PARALLEL] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_PARALLEL]
+        else:
+            os.environ[_PARALLEL] = before
 
 
 @contextmanager
