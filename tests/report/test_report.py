@@ -130,6 +130,14 @@ def test_text_from_data_is_escaped(tmp_path: Path, make_run: Callable, add_evalu
     assert not any(name.startswith("on") for _, attributes in parsed(page).tags for name in attributes)
 
 
+def test_inputs_are_told_in_one_line(tmp_path: Path, make_run: Callable, add_evaluation: Callable) -> None:
+    run = make_run(tmp_path / "run")
+    corpus = {"path": "corpora/a", "records": 7, "sha256": ["ab" * 32] * 5}
+    add_evaluation(run, "x", task="x", numbers={"score": 1}, inputs={"corpus": corpus})
+    expected = "corpus path corpora/a, records 7, sha256 abababababab… abababababab… abababababab… and 2 more"
+    assert expected in words(render([load_run(run)]))
+
+
 def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("name: bert\n")
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "mlm/loss": 9.0}\n{"step": 2, "mlm/lo')

@@ -102,7 +102,7 @@ def _sources(found: Sequence[tuple[Run, Record]]) -> str:
     lines = []
     for run, result in found:
         parts = [f"{number(value)} {escape(name)}" for name, value in (result.get("counts") or {}).items()]
-        inputs = [f"{escape(name)} {escape(value)}" for name, value in (result.get("inputs") or {}).items()]
+        inputs = [f"{escape(name)} {escape(_identity(value))}" for name, value in (result.get("inputs") or {}).items()]
         if parts or inputs:
             lines.append(f"<li><b>{escape(run.name)}</b> {'; '.join([*parts, *inputs])}</li>")
     return (
@@ -110,3 +110,15 @@ def _sources(found: Sequence[tuple[Run, Record]]) -> str:
         if lines
         else ""
     )
+
+
+def _identity(value: Any) -> str:
+    """What went in, in one line: a corpus is its place, its size and the beginnings of its checksums."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_identity(part)}" for name, part in value.items())
+    if isinstance(value, list | tuple):
+        more = f" and {len(value) - 3} more" if len(value) > 3 else ""
+        return " ".join(_identity(part) for part in value[:3]) + more
+    text = str(value)
+    hexadecimal = len(text) >= 32 and set(text) <= set("0123456789abcdef")
+    return text[:12] + "…" if hexadecimal else text
