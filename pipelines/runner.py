@@ -22,6 +22,7 @@ from pipelines.chunks import Chunk, Job, Outcome, cut_chunks, finished, work
 from pipelines.duplicates import check_keys, find_duplicates
 from pipelines.processes import each
 from pipelines.progress import Meter, console
+from pipelines.splits import MAIN
 from pipelines.workspace import Workspace
 from workbench.corpora.manifest import Manifest, finish_corpus
 from workbench.errors import WorkbenchError
@@ -90,21 +91,30 @@ def prepare(
         log.info("%s is complete already", job.output)
         return Result(complete, space.folders, complete[""].dropped, time.monotonic() - started, _shards(complete))
     space.open()
-    with _interruptible(job.output), Meter(job.output.name) as meter:
-        outcomes = _run(job, inputs, limits, meter)
-    shards = {p: [o.shards[p] for o in outcomes] for p in space.folders}
+    try:
+        with _interruptible(job.output), Meter(job.output.name) as meter:
+            outcomes = _run(job, inputs, limits, meter)
+        manifests = _finish(job, space, outcomes)
+    except BaseException:
+        space.abandon()
+        raise
+    space.close()
+    skipped = sum(outcome.skipped for outcome in outcomes)
+    return Result(manifests, space.folders, manifests[""].dropped, time.monotonic() - started, skipped)
+
+
+def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str, Manifest]:
+    """Write the corpus.json of every part that has a record; the corpus's own comes last, as it says that all is done."""
+    shards = {part: [outcome.shards[part] for outcome in outcomes] for part in space.folders}
     check_keys([space.folders[part] / info.name for part, infos in shards.items() for info in infos])
     manifests = {
         part: finish_corpus(
             space.folders[part], kind=job.kind, shards=infos, provenance=space.provenance(part), about=job.about
         )
-        for part, infos in reversed(shards.items())  # the corpus itself last: its corpus.json says that all is done
-        if not part or any(info.records for info in infos)
+        for part, infos in reversed(shards.items())
+        if part == MAIN or any(info.records for info in infos)
     }
-    space.close()
-    skipped = sum(outcome.skipped for outcome in outcomes)
-    manifests = {part: manifests[part] for part in shards if part in manifests}
-    return Result(manifests, space.folders, manifests[""].dropped, time.monotonic() - started, skipped)
+    return dict(reversed(manifests.items()))
 
 
 def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: Meter) -> list[Outcome]:

@@ -14,6 +14,7 @@ from pipelines.splits import part_folder
 from pipelines.stages import stage_name
 from workbench.corpora.files import atomic, explained
 from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
+from workbench.corpora.writer import finished_shard
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
@@ -67,6 +68,20 @@ class Workspace:
                 rest.unlink()
         with atomic(self.job.output / STATE) as file:
             file.write(json.dumps({"command": self.command, **self.fingerprint}, indent=1).encode())
+
+    def abandon(self) -> None:
+        """The run failed: where no finished shard has a record, nothing stays, so that other options may be tried."""
+        shards = [path for folder in self.folders.values() for path in folder.glob("part-*.tar")]
+        infos = [finished_shard(path) for path in shards]
+        if any(info is not None and info.records for info in infos):
+            return
+        for path in shards:
+            path.unlink()
+            path.with_suffix(".index").unlink(missing_ok=True)
+        (self.job.output / STATE).unlink(missing_ok=True)
+        for folder in self.folders.values():
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def provenance(self, part: str) -> dict[str, Any]:
         """What corpus.json says about how the corpus came to be."""

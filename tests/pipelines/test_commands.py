@@ -1,0 +1,196 @@
+"""The commands, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from kg.store import GraphStore
+from pipelines.commands import app
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.text.tokenizer import Tokenizer
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def prepare(*arguments: object) -> None:
+    """Run `workbench prepare ...` in this process; errors come through."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception is not None:
+        raise result.exception
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["text", "image-text", "triples", "tokenizer", "link", "regions"])
+def test_every_command_has_help_with_examples(command):
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"workbench prepare {command}" in result.output
+
+
+def test_text_command(tmp_path, json_lines, stored):
+    path = json_lines("docs.jsonl", [{"body": "cafe\u0301 one"}, {"body": "x"}])
+    out = tmp_path / "out"
+    prepare(
+        "text", path, "-o", out, "--option", "text_field=body", "--min-length", 3, "--licence", "CC0", "--workers", 1
+    )
+    (sample,) = stored(out)
+    assert sample["text"] == "caf\u00e9 one"
+    assert sample["meta"]["licence"] == "CC0"
+    assert Corpus.open(out).manifest.dropped == {"MinimumLength: too short": 1}
+
+
+def test_typing_set_becomes_a_corpus(tmp_path, json_lines, stored):
+    row = {"left_context_token": ["Said"], "mention_span": "he", "right_context_token": ["."], "y_str": ["person"]}
+    prepare("text", json_lines("typed.jsonl", [row]), "-o", tmp_path / "out", "--workers", 1)
+    (sample,) = stored(tmp_path / "out")
+    assert (sample["text"], sample["mention"], sample["types"]) == ("Said he .", [5, 7], ["person"])
+
+
+def test_image_text_command_counts_bad_images(tmp_path, json_lines, tar, picture, stored):
+    images = {
+        "a.jpg": picture(1, (80, 60)),
+        "page.jpg": b"<html>gone</html>",
+        "cut.jpg": picture(2, (200, 200))[:5000],
+        "blank.jpg": picture(3),
+    }
+    tar("images.tar", images)
+    rows = [{"image": name, "caption": "" if name == "blank.jpg" else "words"} for name in [*images, "gone.jpg"]]
+    out = tmp_path / "out"
+    prepare("image-text", json_lines("captions.jsonl", rows), "-o", out, "--resize", 30, "--workers", 1)
+    (sample,) = stored(out)
+    assert (sample["key"], sample["captions"]) == ("a", ["words"])
+    assert Corpus.open(out).manifest.dropped == {
+        "CaptionsJsonl: image not found": 1,
+        "CheckImage: a web page, not an image": 1,
+        "CheckImage: damaged image": 1,
+        "clean_captions: no caption": 1,
+    }
+
+
+def test_copies_of_an_image_stay_on_one_side_of_a_split(tmp_path, json_lines, tar, picture):
+    tar("images.tar", {f"i{n}.jpg": picture(n // 2) for n in range(40)})
+    path = json_lines("captions.jsonl", [{"image": f"i{n}.jpg", "caption": "x"} for n in range(40)])
+    prepare("image-text", path, "-o", tmp_path / "out", "--split", "dev=0.4", "--workers", 1)
+    sides = []
+    for name in ("out", "out-dev"):
+        corpus = Corpus.open(tmp_path / name)
+        sides.append({corpus.read(0, r)["meta"]["sha256"] for r in range(corpus.records)})
+    assert sum(map(len, sides)) == 20
+    assert all(sides)
+
+
+def test_triples_command_builds_the_graph_of_the_corpus_alone(tmp_path, stored):
+    lines = [f"e{i}\tr{i % 3}\te{(i * 7) % 50}" for i in range(200)]
+    (tmp_path / "g.tsv").write_text("\n".join(f"e{i % 50}" + line[line.index("\t") :] for i, line in enumerate(lines)))
+    out = tmp_path / "out"
+    prepare("triples", tmp_path / "g.tsv", "-o", out, "--split", "held-out=0.3", "--workers", 1)
+    train, held_out = ({s["id"]: s["triples"] for s in stored(tmp_path / n)} for n in ("out", "out-held-out"))
+    assert train.keys() | held_out.keys() == {f"e{i}" for i in range(50)}
+    assert not train.keys() & held_out.keys()
+    store = GraphStore.open(out / "graph")
+    assert store.num_triples == sum(map(len, train.values()))
+    prepare("triples", tmp_path / "g.tsv", "-o", out, "--split", "held-out=0.3", "--workers", 1)  # a rerun does nothing
+
+
+def test_tokenizer_command(tmp_path, json_lines):
+    prepare(
+        "text",
+        json_lines("d.jsonl", [{"text": "low lower lowest newer wider " * 20}]),
+        "-o",
+        tmp_path / "c",
+        "--workers",
+        1,
+    )
+    prepare("tokenizer", tmp_path / "c", "-o", tmp_path / "tokenizer.json", "--vocab-size", 60)
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert tokenizer.vocab_size <= 60
+    assert tokenizer.tokens(tokenizer.encode("lower").ids) == ["lower"]
+    with pytest.raises(WorkbenchError, match="--kind 'bytes'; allowed: wordpiece, bpe, unigram"):
+        prepare("tokenizer", tmp_path / "c", "-o", tmp_path / "t.json", "--kind", "bytes")
+
+
+def test_regions_command(tmp_path, json_lines, tar, picture, stored):
+    from vision.images import decode  # the vision extra
+
+    assert decode
+    tar("images.tar", {f"i{n}.jpg": picture(n) for n in range(3)})
+    path = json_lines("captions.jsonl", [{"image": f"i{n}.jpg", "caption": "x"} for n in range(3)])
+    prepare("image-text", path, "-o", tmp_path / "c", "--workers", 1)
+    prepare(
+        "regions",
+        tmp_path / "c",
+        "-o",
+        tmp_path / "r",
+        "--backbone",
+        "resnet10t",
+        "--size",
+        64,
+        "--grid",
+        2,
+        "--device",
+        "cpu",
+    )
+    before, after = stored(tmp_path / "c"), stored(tmp_path / "r")
+    assert [s["key"] for s in after] == [s["key"] for s in before]
+    assert [s["image"] for s in after] == [s["image"] for s in before]
+    regions = after[0]["regions"]
+    assert (regions["features"].shape, regions["boxes"].shape) == ((4, 512), (4, 4))
+    assert np.isfinite(regions["features"]).all()
+    backbone = after[0]["meta"]["backbone"]
+    assert backbone.startswith("timm:resnet10t@")
+    assert Corpus.open(tmp_path / "r").manifest.about["backbone"] == backbone
+
+
+def test_regions_of_a_text_corpus_are_refused(tmp_path, json_lines):
+    prepare("text", json_lines("d.jsonl", [{"text": "words"}]), "-o", tmp_path / "c", "--workers", 1)
+    with pytest.raises(WorkbenchError, match="kind text; regions need images"):
+        prepare("regions", tmp_path / "c", "-o", tmp_path / "r", "--backbone", "resnet10t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--normalise", "NFD"], "--normalise 'NFD'; allowed: NFC, NFKC, none"),
+        (["--min-letters", "2"], "--min-letters 2.0 is a share"),
+        (["--option", "text_field"], "is not NAME=VALUE"),
+        (["--option", "meta_fields=5"], "meta_fields = 5 is of type int"),
+        (["--format", "json"], "unknown text format 'json'.*json-lines"),
+        (["--split", "0"], "share"),
+    ],
+)
+def test_bad_options(tmp_path, json_lines, arguments, message):
+    path = json_lines("d.jsonl", [{"text": "words"}])
+    with pytest.raises(WorkbenchError, match=message):
+        prepare("text", path, "-o", tmp_path / "out", *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_module_form_prints_one_message_and_exits_with_2(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines.text", str(tmp_path / "gone.txt"), "-o", str(tmp_path / "out")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no file")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.data
+def test_real_codex(shared, tmp_path):
+    prepare("triples", shared / "data" / "codex" / "codex-s", "-o", tmp_path / "s", "--workers", 1)
+    store = GraphStore.open(tmp_path / "s" / "graph")
+    assert (store.num_entities, store.num_relations, store.num_triples) == (2034, 42, 32888)
+    provenance = json.loads((tmp_path / "s" / "corpus.json").read_text())["provenance"]
+    assert {i["name"] for i in provenance["inputs"]} >= {"train.txt", "relations.jsonl", "entity_types.jsonl"}
