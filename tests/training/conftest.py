@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
 import os
 import random
-import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import torch
 import yaml
 
+from workbench.cli import main
 from workbench.config import Recipe, load_recipe
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
@@ -26,7 +29,7 @@ MakeRecipe = Callable[..., Path]
 def _texts(count: int, seed: int) -> list[str]:
     """Texts of 1 to 40 words, so that micro-batches have unequal numbers of labels."""
     rng = random.Random(seed)
-    words = "the old river runs past a small town where people buy bread and tell long stories".split()
+    words = ("the old river runs past a small town where people buy bread and tell long stories").split()
     return [" ".join(rng.choice(words) for _ in range(rng.randint(1, 40))) + "." for _ in range(count)]
 
 
@@ -112,23 +115,74 @@ def recipe(make_recipe: MakeRecipe) -> Recipe:
     return load_recipe(str(make_recipe()))
 
 
-@pytest.fixture(scope="session")
-def launch() -> Callable[..., subprocess.Popen[str]]:
-    """Starts `workbench pretrain RECIPE ... --run RUN` as rank `rank` of `size`, with one thread."""
+class Forked:
+    """A `workbench` command in a process forked from this one (starting Python anew would take most of the time)."""
 
-    def start(path: Path, run: Path, *overrides: str, rank: int = 0, size: int = 1, port: int = 0) -> Any:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    def __init__(self, arguments: list[str], environment: dict[str, str], output: Path) -> None:
+        self.output = output
+        self.process = multiprocessing.get_context("fork").Process(
+            target=_command, args=(arguments, environment, output)
+        )
+        self.process.start()
+
+    @property
+    def running(self) -> bool:
+        return self.process.is_alive()
+
+    def signal(self, number: int) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def wait(self, seconds: float = 60) -> tuple[int, str]:
+        """The exit code and what it printed; a process that takes longer is killed."""
+        deadline = time.monotonic() + seconds
+        while self.running and time.monotonic() < deadline:  # not join: it waits for a killed process's children
+            time.sleep(0.005)
+        if self.running:
+            self.process.kill()
+            self.process.join()
+        assert self.process.exitcode is not None
+        return self.process.exitcode, self.output.read_text()
+
+
+def _command(arguments: list[str], environment: dict[str, str], output: Path) -> None:
+    with output.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    for handler in list(logging.getLogger().handlers):
+        logging.getLogger().removeHandler(handler)
+    os.environ.update(environment)
+    sys.argv = ["workbench", *arguments]
+    main()
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Callable[..., Forked]]:
+    """Starts `workbench pretrain RECIPE ... --run RUN` as rank `rank` of `size`; kills what is left in the end."""
+    started: list[Forked] = []
+
+    def start(path: Path, run: Path, *overrides: str, rank: int = 0, size: int = 1, port: int = 0) -> Forked:
+        environment = {}
         if size > 1:
-            environment |= {
+            environment = {
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": str(size),
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             }
-        command = [sys.executable, "-m", "workbench", "pretrain", str(path), *overrides, "--run", str(run)]
-        return subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=HERE.parents[1]
-        )
+        output = tmp_path / f"output-{len(started)}.txt"
+        started.append(Forked(["pretrain", str(path), *overrides, "--run", str(run)], environment, output))
+        return started[-1]
 
-    return start
+    yield start
+    for forked in started:
+        if forked.running:
+            forked.process.kill()
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equality bit for bit is promised on a CPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench import parts
 from workbench.batch import Batch, MicroBatch, collate
-from workbench.config import TaskSpec
+from workbench.config import Spec, TaskSpec
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draw, Draws
 from workbench.objective import Objective
@@ -138,8 +138,8 @@ def labels(tasks: Mapping[str, Task]) -> dict[tuple[str, str], str]:
     }
 
 
-def _place(spec: Any, where: str, given: Mapping[str, Any]) -> TaskObjective:
-    options = {"objective": spec} if isinstance(spec, str) else dict(spec)
+def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
+    options = dict(spec)
     name = options.pop("name", None) or str(options.get("objective", "")).rpartition(":")[2].lower()
     weight = options.pop("weight", 1.0)
     view = options.pop("view", DEFAULT_VIEW)

@@ -1,0 +1,110 @@
+"""Several gloo ranks on this machine give one rank's losses, also after a restart on another number of ranks."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench.config import load_recipe
+from workbench.training.metrics import read_metrics
+from workbench.training.run import pretrain
+
+Launch = Callable[..., Any]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_ranks(launch: Launch, size: int, recipe: Path, run: Path, *overrides: str) -> None:
+    """Train on `size` ranks."""
+    port = free_port()
+    ranks = [launch(recipe, run, *overrides, rank=rank, size=size, port=port) for rank in range(size)]
+    ends = [rank.wait() for rank in ranks]
+    assert [code for code, _ in ends] == [0] * size, "\n".join(output for _, output in ends)
+
+
+def columns(run: Path, *names: str) -> np.ndarray:
+    return np.array([[record[name] for name in names] for record in read_metrics(run)])
+
+
+def mixed(tree: dict[str, Any], world_folder: Path) -> None:
+    """Two tasks of several additive objectives and a step-wide one, drawn per step; 3 lanes; held-out losses."""
+    tree["model"]["poolers"] = ["text"]
+    tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Contrast", "weight": 0.3})
+    tree["tasks"]["pairs"] = {
+        "corpora": [str(world_folder / "other")],
+        "sequence": {"builder": "document", "max_length": 24},
+        "objectives": [{"objective": "mlm", "rate": 0.4, "name": "mlm2"}],
+        "held_out": [str(world_folder / "held-out")],
+        "weight": 0.5,
+    }
+    tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
+    tree["schedule"] = "sampled"
+    tree["train"].update(evaluate_every=20, lr=0.002)
+
+
+def test_two_ranks_equal_one(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+    recipe = make_recipe()
+    pretrain(load_recipe(str(recipe)), tmp_path / "one")
+    run_ranks(launch, 2, recipe, tmp_path / "two")
+    one, two = (columns(tmp_path / name, "mlm/loss", "grad_norm", "mlm/accuracy") for name in ("one", "two"))
+    assert len(one) == 20
+    assert np.ptp(one[:, 0]) > 0.1
+    np.testing.assert_allclose(two, one, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("schedule", ["sampled", "together"])
+def test_step_wide_and_several_tasks_on_two_ranks(
+    make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path, schedule: str
+) -> None:
+    recipe = make_recipe(lambda tree: mixed(tree, world_folder))
+    pretrain(load_recipe(str(recipe), [f"schedule={schedule}"]), tmp_path / "one")
+    run_ranks(launch, 2, recipe, tmp_path / "two", f"schedule={schedule}")
+    one, two = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
+    assert len(one) == len(two) == 21
+    seen = set()
+    for first, second in zip(one, two, strict=True):
+        names = {name for name in first if "/" in name} | ({"grad_norm"} & set(first))
+        assert names == {name for name in second if "/" in name} | ({"grad_norm"} & set(second))
+        seen |= names
+        for name in names:
+            assert second[name] == pytest.approx(first[name], abs=1e-5, rel=1e-5), (first["step"], name)
+    assert {"contrast/loss", "contrast/accuracy", "mlm/loss", "mlm2/loss", "held_out/contrast/loss"} <= seen
+
+
+def test_restart_from_two_ranks_to_one_and_to_three(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+    recipe = make_recipe()
+    pretrain(load_recipe(str(recipe)), tmp_path / "one")
+    run_ranks(launch, 2, recipe, tmp_path / "many", "train.max_steps=20", "train.lr_schedule=linear")
+    keep_until(tmp_path / "many", 15)
+    pretrain(load_recipe(str(recipe)), tmp_path / "many", until=17)
+    run_ranks(launch, 3, recipe, tmp_path / "many")
+    one, many = (columns(tmp_path / name, "mlm/loss", "grad_norm") for name in ("one", "many"))
+    assert len(many) == 20
+    np.testing.assert_allclose(many, one, atol=1e-5, rtol=1e-5)
+
+
+def keep_until(run: Path, step: int) -> None:
+    """As if the run had been killed after this checkpoint."""
+    for folder in (run / "checkpoints").iterdir():
+        if int(folder.name.removeprefix("step-")) > step:
+            shutil.rmtree(folder)
+
+
+def test_more_ranks_than_micro_batches_is_refused(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+    recipe = make_recipe(lambda tree: tree["train"].update(global_batch_size=4))
+    port = free_port()
+    ranks = [launch(recipe, tmp_path / "run", rank=rank, size=2, port=port) for rank in range(2)]
+    for code, output in [rank.wait() for rank in ranks]:
+        assert code == 2
+        assert "cannot feed 2 ranks" in output
+        assert "Traceback" not in output

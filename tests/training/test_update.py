@@ -1,0 +1,93 @@
+"""One optimiser step against a plain loop over the whole batch, however it is cut into micro-batches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from workbench.config import Recipe, load_recipe
+from workbench.text.tokenizer import Tokenizer
+from workbench.training.distributed import World
+from workbench.training.optimizer import make_optimizer
+from workbench.training.run import build_tasks, make_root
+from workbench.training.task import Task
+from workbench.training.update import Updater, Work
+
+WORDS = ["old", "river", "small", "town", "bread"]
+
+
+def make(recipe: Recipe) -> tuple[Any, dict[str, Task]]:
+    tokenizer = Tokenizer.load(str(recipe.tokenizer))
+    tasks = build_tasks(recipe.tasks, seed=recipe.seed, resources={"tokenizer": tokenizer})
+    return make_root(recipe, tasks, tokenizer), tasks
+
+
+def samples(count: int) -> list[dict[str, Any]]:
+    return [
+        {"key": str(i), "text": " ".join(WORDS[(i * j) % 5] for j in range(1, 3 + 5 * i)), "draw": (0, 0, i)}
+        for i in range(count)
+    ]
+
+
+def without_dropout(tree: dict[str, Any]) -> None:
+    tree["model"]["streams"]["text"]["dropout"] = 0.0
+    tree["model"]["layers"][0].update(dropout=0.0, attention_dropout=0.0)
+    tree["tasks"]["text"]["objectives"] = [
+        {"objective": "mlm", "weight": 0.5},
+        {"objective": "toy_parts:Contrast", "weight": 2.0},
+    ]
+
+
+def gradients(recipe: Recipe, pieces: list[int]) -> tuple[dict[str, torch.Tensor], float]:
+    """Gradients (clipped) of one step over six samples cut into micro-batches of these sizes."""
+    root, tasks = make(recipe)
+    spec = replace(recipe.train, global_batch_size=len(pieces), micro_batch_size=1)
+    updater = Updater(root, make_optimizer(root, spec), tasks, spec, World(), seed=0, weights={"text": 1.0})
+    everything, work, start = samples(sum(pieces)), [], 0
+    for lane, size in enumerate(pieces):
+        micro = tasks["text"].micro_batch(everything[start : start + size], (0, 0, lane)) if size else None
+        work.append(Work("text", lane, micro))
+        start += size
+    result = updater.run(0, work)
+    return {name: p.grad for name, p in root.named_parameters() if p.grad is not None}, result.grad_norm
+
+
+@pytest.mark.parametrize("pieces", [[6], [3, 3], [1, 5], [2, 0, 1, 3]])
+def test_accumulation_changes_nothing(make_recipe: Any, pieces: list[int]) -> None:
+    recipe = load_recipe(str(make_recipe(without_dropout)))
+    root, tasks = make(recipe)
+    micro = tasks["text"].micro_batch(samples(6), (0, 0, 0))
+    outputs = root(micro, ["mlm", "contrast"])
+    total = 0.5 * outputs["mlm"].loss / micro.counts["mlm"] + 2.0 * outputs["contrast"].loss / 6
+    total.backward()
+    norm = math.sqrt(sum(float(p.grad.square().sum()) for p in root.parameters() if p.grad is not None))
+    found, found_norm = gradients(recipe, pieces)
+    assert norm > recipe.train.clip_norm > 0  # type: ignore[operator]
+    assert found_norm == pytest.approx(norm, rel=1e-5)
+    assert "heads.contrast.scale" in found
+    for name, parameter in root.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(found[name], parameter.grad / norm, atol=5e-5, rtol=1e-3)
+
+
+def test_a_step_without_labels_changes_no_objective(make_recipe: Any) -> None:
+    recipe = load_recipe(str(make_recipe()))
+    found, norm = gradients(recipe, [0, 0])
+    assert norm == 0.0
+    assert all(not gradient.any() for gradient in found.values())
+
+
+def test_both_passes_of_a_step_wide_objective_draw_the_same_dropout(make_recipe: Any, tmp_path: Path) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["objectives"] = [{"objective": "toy_parts:Contrast"}]
+
+    recipe = load_recipe(str(make_recipe(change)))
+    direct, _ = gradients(recipe, [6])
+    twice, _ = gradients(recipe, [6, 0])
+    for name, gradient in direct.items():
+        torch.testing.assert_close(twice[name], gradient, atol=1e-6, rtol=1e-4)
