@@ -12,7 +12,7 @@ from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse
 from workbench.sequences import Sample
 
 SUFFIXES = (".jsonl", ".json", ".ndjson")
-SCHEMA_FIELDS = ("spans", "mention", "types", "labels")
+SCHEMA_FIELDS = ("spans", "mask_spans", "mention", "types", "labels")
 
 
 def row_records(paths: Sequence[Path]) -> Iterator[Record]:
@@ -27,8 +27,8 @@ def row_records(paths: Sequence[Path]) -> Iterator[Record]:
 class JsonLines(Reader):
     """`text_field` holds the text (a string), `id_field` (or `key`) the document's name where there is one.
 
-    The fields of the sample schema `spans`, `mention`, `types` and `labels` are taken over; of the others those in
-    `meta_fields` go to the sample's `meta`, by default all.
+    The fields of the sample schema `spans`, `mask_spans`, `mention`, `types` and `labels` are taken over; of the others
+    those in `meta_fields` go to the sample's `meta`, by default all.
     """
 
     kind: ClassVar[str] = "text"

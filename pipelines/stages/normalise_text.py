@@ -12,7 +12,7 @@ from workbench.sequences import Sample
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 LINE_END = re.compile(r"\r\n?|\x85|\u2028")
 PARAGRAPH_END = re.compile("\u2029")
-LINKED = frozenset({"spans", "mention", "caption_spans"})
+LINKED = frozenset({"spans", "mask_spans", "mention", "caption_spans"})
 
 
 @dataclass(frozen=True)

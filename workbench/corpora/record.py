@@ -19,7 +19,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.sequences import Sample
 
 FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "text": {"text": str, "spans": list},
+    "text": {"text": str, "spans": list, "mask_spans": list, "mention": list, "types": list},
     "image-text": {"image": bytes, "captions": list, "caption_spans": list, "questions": list, "regions": dict},
     "triples": {"id": str, "label": str, "aliases": list, "description": str, "types": list, "triples": list},
 }
@@ -61,6 +61,12 @@ def encode(sample: Sample, kind: str) -> Encoded:
     plain = {k: v for k, v in sample.items() if k not in (*READING, "image", "regions")}
     for captions, spans in _linked_texts(sample):
         check_spans(captions, spans)
+    for stretch in _stretches(sample):
+        if len(stretch) < 2 or not 0 <= stretch[0] < stretch[1] <= len(sample["text"]):
+            raise WorkbenchError(
+                f"{list(stretch)!r} in mask_spans or mention is no stretch [start, end, ...] inside its text of "
+                f"{len(sample['text'])} characters; stretches are half-open and count characters (not bytes)"
+            )
     try:
         members["json"] = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, ValueError) as error:
@@ -79,7 +85,9 @@ def lengths_of(sample: Sample, kind: str) -> dict[str, int]:
 
 def cuts_of(sample: Sample) -> list[int] | None:
     """Stored cut points of the sample's text; None where it has no text."""
-    return cut_points(sample["text"], sample.get("spans", ())) if "text" in sample else None
+    if "text" not in sample:
+        return None
+    return cut_points(sample["text"], [*sample.get("spans", ()), *_stretches(sample)])
 
 
 def decode(members: Mapping[str, bytes]) -> Sample:
@@ -136,8 +144,16 @@ def take(sample: Sample, unit: str, start: int, end: int) -> Sample:
     """The part [start, end) of a sample: characters of its text with the spans inside, or elements of a list."""
     part = dict(sample)
     part[unit] = sample[unit][start:end]
-    if unit == "text" and "spans" in sample:
-        part["spans"] = [[s[0] - start, s[1] - start, *s[2:]] for s in sample["spans"] if s[0] >= start and s[1] <= end]
+    if unit == "text":
+        for name in ("spans", "mask_spans"):
+            if name in sample:
+                inside = (s for s in sample[name] if s[0] >= start and s[1] <= end)
+                part[name] = [[s[0] - start, s[1] - start, *s[2:]] for s in inside]
+        if "mention" in sample:
+            first, last = sample["mention"]
+            part.pop("mention")
+            if first >= start and last <= end:
+                part["mention"] = [first - start, last - start]
     if unit == "captions" and "caption_spans" in sample:
         part["caption_spans"] = sample["caption_spans"][start:end]
     return part
@@ -186,6 +202,11 @@ def _check_fields(sample: Sample, kind: str) -> None:
     missing = [name for name in REQUIRED[kind] if name not in sample]
     if missing:
         raise WorkbenchError(f"a sample of kind {kind} lacks {', '.join(missing)}; found {sorted(sample)}")
+
+
+def _stretches(sample: Sample) -> list[Any]:
+    """The stretches to be masked and the mention to be typed."""
+    return [*sample.get("mask_spans", ()), *([sample["mention"]] if "mention" in sample else [])]
 
 
 def _linked_texts(sample: Sample) -> list[tuple[str, list[Any]]]:
