@@ -24,12 +24,13 @@ from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 HERE = Path(__file__).resolve().parent
 MakeRecipe = Callable[..., Path]
+WORDS = "the old river runs past a small town where people buy bread and tell long stories"
 
 
 def _texts(count: int, seed: int) -> list[str]:
     """Texts of 1 to 40 words, so that micro-batches have unequal numbers of labels."""
     rng = random.Random(seed)
-    words = ("the old river runs past a small town where people buy bread and tell long stories").split()
+    words = WORDS.split()
     return [" ".join(rng.choice(words) for _ in range(rng.randint(1, 40))) + "." for _ in range(count)]
 
 

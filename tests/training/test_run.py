@@ -208,3 +208,36 @@ def test_init_from_another_size_names_the_tensor(make_recipe: Any, recipe: Recip
 
     with pytest.raises(WorkbenchError, match=r"embeddings\.text\.\S+: found \[\d+, 16\], expected \[\d+, 32\]"):
         pretrain(load_recipe(str(make_recipe(wider))), tmp_path / "run")
+
+
+def test_own_modules_travel_with_the_run(make_recipe: Any, tmp_path: Path) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Contrast"})
+
+    run = pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run", until=1)
+    assert (run / "toy_parts.py").read_text() == (tmp_path / "toy_parts.py").read_text()
+    assert "contrast" in workbench.load(run).model.heads
+
+
+def test_recomputed_activations_change_nothing(recipe: Recipe, tmp_path: Path) -> None:
+    recipe = shorter(recipe, max_steps=3)
+    pretrain(recipe, tmp_path / "kept")
+    pretrain(shorter(recipe, activation_checkpointing=True), tmp_path / "recomputed")
+    assert losses(tmp_path / "kept") == losses(tmp_path / "recomputed")
+
+
+def test_bfloat16_trains(recipe: Recipe, tmp_path: Path) -> None:
+    run = pretrain(shorter(recipe, max_steps=30, lr=0.02, precision="bfloat16"), tmp_path / "run")
+    values = losses(run)
+    assert sum(values[-5:]) < 0.8 * sum(values[:5])
+
+
+def test_frozen_parts_stay(recipe: Recipe, tmp_path: Path) -> None:
+    recipe = shorter(recipe, max_steps=3, freeze=["networks.main.embeddings"])
+    pretrain(recipe, tmp_path / "run", until=1)
+    before = workbench.load(tmp_path / "run").model.state_dict()
+    pretrain(recipe, tmp_path / "run")
+    after = workbench.load(tmp_path / "run").model.state_dict()
+    changed = {name for name in after if not torch.equal(before[name], after[name])}
+    assert changed
+    assert not any("embeddings" in name for name in changed)

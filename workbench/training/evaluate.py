@@ -11,9 +11,8 @@ from torch import Tensor
 from workbench.config import TrainSpec
 from workbench.models.root import Root
 from workbench.objective import LossOutput, StepHead
-from workbench.sequences import Sample
 from workbench.training.distributed import World
-from workbench.training.feed import MicroBatches, Place, feed
+from workbench.training.feed import MicroBatches, Place, SampleReader, feed
 from workbench.training.metrics import Window, add_sums
 from workbench.training.stepwide import Embedded, gather_embedded
 from workbench.training.task import Task, labels
@@ -23,13 +22,11 @@ PREFIX = "held_out/"
 HELD_OUT_SPLIT = 1
 
 
-class HeldOutPass(Protocol):
+class HeldOutPass(SampleReader, Protocol):
     """What evaluation needs of `workbench.corpora`'s finite pass."""
 
     @property
     def steps(self) -> int: ...
-
-    def micro_batch(self, number: int, lane: int) -> list[Sample]: ...
 
 
 class HeldOut:

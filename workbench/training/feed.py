@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -21,6 +22,9 @@ PREFETCH = 4
 
 class SampleReader(Protocol):
     """What the feed needs of `workbench.corpora`'s reader: a pure function of the micro-batch's place."""
+
+    @property
+    def skipped(self) -> Counter[str]: ...
 
     def micro_batch(self, number: int, lane: int) -> list[Sample]: ...
 
@@ -58,11 +62,18 @@ class MicroBatches(Dataset):
             return Failure(str(error))
 
     def micro_batch(self, place: Place) -> MicroBatch | None:
-        samples = self.readers[place.task].micro_batch(place.number, place.lane)
+        """The micro-batch at a place; `dropped` tells what the reader skipped and the builder lost on the way."""
+        reader = self.readers[place.task]
+        before = Counter(reader.skipped)
+        samples = reader.micro_batch(place.number, place.lane)
         if not samples:
             return None
         micro = self.tasks[place.task].micro_batch(samples, (self.split, place.number, place.lane))
-        return micro if all(view.streams for view in micro.views.values()) else None
+        if not all(view.streams for view in micro.views.values()):
+            return None
+        for reason, count in (reader.skipped - before).items():
+            micro.dropped[reason] = micro.dropped.get(reason, 0) + count
+        return micro
 
 
 def training_places(schedule: TaskSchedule, steps: range, lanes: Iterable[int]) -> Iterator[Place]:

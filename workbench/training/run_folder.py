@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import importlib.util
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +59,25 @@ def open_run(run: Path, recipe: Recipe) -> None:
     draft = run / f".{RECIPE}.tmp"
     draft.write_text(dump_recipe(recipe))
     os.replace(draft, run / RECIPE)
+    for module in _own_modules(dataclasses.asdict(recipe)):
+        if not (run / module.name).exists():
+            shutil.copyfile(module, run / module.name)
+
+
+def _own_modules(value: Any) -> list[Path]:
+    """Single-file modules that the recipe names and that no installed package holds (they lie beside its YAML).
+
+    They go into the run folder, so that the run can be loaded anywhere and as it was trained.
+    """
+    found: list[Path] = []
+    for _, leaf in _flat(value):
+        named = re.fullmatch(r"([A-Za-z_]\w*):[A-Za-z_]\w*", leaf) if isinstance(leaf, str) else None
+        spec = importlib.util.find_spec(named[1]) if named else None
+        if spec is not None and spec.origin and not {"site-packages", "dist-packages"} & set(Path(spec.origin).parts):
+            origin = Path(spec.origin)
+            if origin.suffix == ".py" and origin.name != "__init__.py":
+                found.append(origin)
+    return list(dict.fromkeys(found))
 
 
 def read_recipe(run: Path) -> Recipe:
