@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import shlex
 import signal
@@ -82,14 +83,19 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -
     return run
 
 
-def load(run: str | Path) -> Loaded:
+def load(run: str | Path, *, control: str | None = None) -> Loaded:
     """The model, the tokenizer and the transforms of a run, from its best checkpoint or else the last one.
+
+    Args:
+        control: takes something away from the trained model (`Recipe.control`); by default what it was trained under.
 
     Raises:
         WorkbenchError: not a run, or one without a checkpoint.
     """
     folder = Path(run)
     recipe = read_recipe(folder)
+    if control is not None:
+        recipe = dataclasses.replace(recipe, control=control)
     source = folder / "best" if (folder / "best").is_dir() else Checkpoints(folder).latest()
     if source is None:
         raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: workbench pretrain {folder}/recipe.yaml")
