@@ -75,7 +75,6 @@ class Trainer:
         self.best: dict[str, Any] | None = None
         self.window = Window()
         self._resume()
-        _prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
         self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
 
@@ -105,7 +104,8 @@ class Trainer:
         if self.step >= end:
             logger.info("the run is at step %d of %d: nothing to do", self.step, end)
             return 0
-        meter = self._meter()
+        meter = self._meter()  # before layers are compiled or recompute: it counts the model's own operations
+        _prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes)
         micros = feed(self.batches, places, num_workers=self.spec.num_workers, device=self.world.device)
         log = MetricsLog(self.run, self.step) if self.world.is_main else None
