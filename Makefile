@@ -7,6 +7,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 export OMP_NUM_THREADS ?= 2
+export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: demo test test-all lint clean
 

@@ -104,6 +104,8 @@ app = Commands(COMMANDS, HELP)
 
 def main() -> None:
     """Run a command. Exit code 0: done; 1: something is wrong with the data; 2: a wrong input; 130, 143: a signal."""
+    # read when torch's OpenMP is loaded: threads that wait by spinning made a step 20 times slower beside other work
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), format="%(message)s")
     try:
         app.run(sys.argv[1:], "workbench")

@@ -179,7 +179,7 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Recip
 
 def with_overrides(recipe: Recipe, overrides: list[str] | tuple[str, ...]) -> Recipe:
     """A recipe with `key=value` overrides applied."""
-    tree = OmegaConf.create(dataclasses.asdict(recipe))
+    tree = OmegaConf.create(as_tree(recipe))
     try:
         for key, value in map(_override, overrides):
             OmegaConf.update(tree, key, value, merge=False)
@@ -193,9 +193,19 @@ def recipe_from_dict(tree: Mapping[str, Any], where: str = "recipe") -> Recipe:
     return parse(Recipe, dict(tree), where)
 
 
+def as_tree(recipe: Recipe) -> Spec:
+    """The recipe as plain values, in the form in which recipes are written."""
+    tree = dataclasses.asdict(recipe)
+    for task in tree["tasks"].values():
+        builder = task["sequence"].pop("builder")
+        options = {"builder": builder} if isinstance(builder, str) else builder
+        task["sequence"] = {**options, **task["sequence"]}
+    return tree
+
+
 def dump_recipe(recipe: Recipe) -> str:
     """The resolved recipe as YAML."""
-    return OmegaConf.to_yaml(OmegaConf.create(dataclasses.asdict(recipe)))
+    return OmegaConf.to_yaml(OmegaConf.create(as_tree(recipe)))
 
 
 def _override(text: str) -> tuple[str, Any]:
