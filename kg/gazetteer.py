@@ -1,0 +1,172 @@
+"""Finding names in text: the longest name at each place, between word boundaries.
+
+One Aho-Corasick automaton finds all names in one pass. Offsets are characters of the text as given: what the search
+ignores (case, kinds of white space and apostrophes) is replaced character by character, never shifted.
+
+A name ends where a word ends. Scripts written without spaces (Han, kana, Thai, Lao, Khmer, Burmese) have no such
+boundaries: there a name matches anywhere, but never in front of a combining mark.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+import ahocorasick_rs
+
+Case = Literal["ignore", "exact"]
+Found = tuple[int, int, int]
+PREFIX = 6
+
+SPACES = "\t\n\r\f\v\u00a0\u2007\u202f\u3000"
+APOSTROPHES = "\u2018\u2019\u02bc"
+UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Burmese
+    (0x1780, 0x17FF),  # Khmer
+    (0x2E80, 0x312F),  # radicals, kana, Bopomofo
+    (0x31F0, 0x31FF),  # small kana
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0xFF66, 0xFF9F),  # halfwidth kana
+    (0x20000, 0x3FFFF),
+)
+
+
+def fold(text: str, case: Case) -> str:
+    """The text as names are compared in: of the same length, character by character."""
+    for character in SPACES:
+        text = text.replace(character, " ")
+    for character in APOSTROPHES:
+        text = text.replace(character, "'")
+    if case == "exact":
+        return text
+    # U+0130 is the only character whose lower case is longer; a final sigma is spelt like any other
+    return text.replace("\u0130", "i").lower().replace("\u03c2", "\u03c3")
+
+
+def spellings(name: str, case: Case) -> list[str]:
+    """What to look for in folded text: the name, composed and decomposed (NFC, NFD), with single spaces."""
+    forms = (unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
+    return list(dict.fromkeys(" ".join(fold(form, case).split()) for form in forms))
+
+
+def unspaced(character: str) -> bool:
+    """Whether a character belongs to a script that is written without spaces between words."""
+    code = ord(character)
+    return code >= UNSPACED[0][0] and any(first <= code <= last for first, last in UNSPACED)
+
+
+class _Joins(dict[str, int]):
+    """How a character holds on to the one after it, or with `before` to the one before it: the bits in common.
+
+    Bit 1 joins the characters of a word, bit 2 a combining mark to a letter of an unspaced script.
+    """
+
+    def __init__(self, before: bool) -> None:
+        super().__init__()
+        self.before = before
+
+    def __missing__(self, character: str) -> int:
+        if unicodedata.category(character).startswith("M"):
+            bits = 3 if self.before else 1
+        elif unspaced(character):
+            bits = 0 if self.before else 2
+        else:
+            bits = int(character.isalnum() or character == "_")
+        self[character] = bits
+        return bits
+
+
+_AFTER, _BEFORE = _Joins(before=False), _Joins(before=True)
+
+
+def boundary(text: str, i: int) -> bool:
+    """Whether a name may begin or end in front of character `i`."""
+    return i == 0 or i == len(text) or not _AFTER[text[i - 1]] & _BEFORE[text[i]]
+
+
+class Gazetteer:
+    """An automaton over names, as `spellings` gives them, none empty and none twice.
+
+    Pickles as its names: the automaton is built again, when it is first used.
+    """
+
+    def __init__(self, names: Sequence[str], case: Case) -> None:
+        self.names = list(names)
+        self.case: Case = case
+        self._automaton: ahocorasick_rs.AhoCorasick | None = None
+        self._numbers: dict[str, int] = {}
+        self._lengths: dict[str, tuple[int, ...]] = {}  # of the names with a prefix, longest first
+        self._short: tuple[int, ...] = ()  # of the names shorter than a prefix
+        self._several_words: list[bool] = []  # whether there is a boundary within the name
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_automaton": None, "_numbers": {}, "_lengths": {}, "_several_words": []}
+
+    def find(self, folded: str) -> list[Found]:
+        """(number of the name, start, end) of the names in a folded text, from left to right, without overlap.
+
+        At each boundary, from the left: the longest name that ends at a boundary. The search goes on at its end.
+        """
+        if self._automaton is None:
+            self._build()
+        assert self._automaton is not None
+        found: list[Found] = []
+        end, length, several_words = 0, len(folded), self._several_words
+        for match in self._automaton.find_matches_as_indexes(folded):
+            number, start, stop = match
+            if (
+                start >= end
+                and (not start or not _AFTER[folded[start - 1]] & _BEFORE[folded[start]])
+                and (stop == length or not _AFTER[folded[stop - 1]] & _BEFORE[folded[stop]])
+            ):
+                found.append(match)
+                end = stop
+            elif several_words[number]:
+                end = self._rescan(folded, start, stop, end, found)
+        return found
+
+    def number(self, folded: str) -> int:
+        """The number of a folded name, -1 where there is none."""
+        if self._automaton is None:
+            self._build()
+        return self._numbers.get(folded, -1)
+
+    def _rescan(self, folded: str, start: int, stop: int, end: int, found: list[Found]) -> int:
+        """The names that begin in [start, stop), where the automaton proposed one that breaks a word or overlaps.
+
+        It may hide others: a shorter one at its start, and those that begin at a boundary within it. A name of one
+        word has no boundary within and hides nothing.
+        """
+        for i in range(start, stop):
+            if i >= end and folded[i] != " " and (not i or not _AFTER[folded[i - 1]] & _BEFORE[folded[i]]):
+                match = self._longest_at(folded, i)
+                if match is not None:
+                    found.append(match)
+                    end = match[2]
+        return end
+
+    def _longest_at(self, folded: str, start: int) -> Found | None:
+        lengths = self._lengths.get(folded[start : start + PREFIX], ())
+        for length in (*lengths, *self._short):
+            stop = start + length
+            number = self._numbers.get(folded[start:stop])
+            if number is not None and stop <= len(folded) and boundary(folded, stop):
+                return number, start, stop
+        return None
+
+    def _build(self) -> None:
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._several_words = [any(boundary(name, i) for i in range(1, len(name))) for name in self.names]
+        lengths: dict[str, set[int]] = {}
+        for name in self.names:
+            if len(name) >= PREFIX:
+                lengths.setdefault(name[:PREFIX], set()).add(len(name))
+        self._lengths = {prefix: tuple(sorted(found, reverse=True)) for prefix, found in lengths.items()}
+        self._short = tuple(sorted({len(name) for name in self.names if len(name) < PREFIX}, reverse=True))
+        self._automaton = ahocorasick_rs.AhoCorasick(
+            self.names, matchkind=ahocorasick_rs.MatchKind.LeftmostLongest, store_patterns=False
+        )
