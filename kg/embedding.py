@@ -28,6 +28,7 @@ class EntityTable(nn.Module):
     """
 
     keeps_values = True
+    controls = ("random-entities",)
 
     def __init__(
         self,

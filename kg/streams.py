@@ -30,12 +30,23 @@ class EntityStream:
 
     `cls_row` puts a row with entity 0 on the first token of every document, as the release does by forcing its
     entity mask to 1 at [CLS]: that row takes part in the self-attention of the entities.
+
+    `control` is the recipe's: `no-kg` links no mention.
     """
 
-    def __init__(self, table: str | Mapping[str, int], cls_row: bool = True, min_score: float = 0.0) -> None:
+    controls = ("no-kg",)
+
+    def __init__(
+        self,
+        table: str | Mapping[str, int],
+        cls_row: bool = True,
+        min_score: float = 0.0,
+        control: str | None = None,
+    ) -> None:
         self.rows = _rows(table) if isinstance(table, str) else table
         self.cls_row = cls_row
         self.min_score = min_score
+        self.linked = control != "no-kg"
         self.dropped: Counter[str] = Counter()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
@@ -52,7 +63,7 @@ class EntityStream:
     def _add(self, sequence: Sequence) -> None:
         text = sequence.streams["text"]
         found: dict[int, int] = {}
-        for span in sorted(sequence.spans, key=lambda s: s.start - s.end):
+        for span in sorted(sequence.spans if self.linked else [], key=lambda s: s.start - s.end):
             row = self.rows.get(span.entity)
             if hidden(span, sequence):
                 self.dropped["mentions to be masked"] += 1

@@ -136,6 +136,8 @@ class SentenceTree:
     `--no_vm`). `control` is the recipe's: `no-kg` injects nothing, `shuffled-kg` draws from `graph.shuffled(seed)`.
     """
 
+    controls = ("no-kg", "shuffled-kg")
+
     def __init__(
         self,
         graph: str | Graph,
