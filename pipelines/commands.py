@@ -5,6 +5,8 @@ from __future__ import annotations
 import typer
 
 from pipelines.image_text import image_text
+from pipelines.link import link
+from pipelines.linker import linker
 from pipelines.regions import regions
 from pipelines.text import text
 from pipelines.tokenizer import tokenizer
@@ -17,5 +19,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (text, image_text, triples, tokenizer, regions):
+for command in (text, image_text, triples, tokenizer, linker, link, regions):
     app.command()(command)

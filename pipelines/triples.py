@@ -12,10 +12,10 @@ from pipelines import options
 from pipelines.console import run
 from pipelines.corpus_reader import all_samples
 from pipelines.files import expand
+from pipelines.kg_extra import needs_kg
 from pipelines.progress import show
 from pipelines.runner import prepare
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +69,8 @@ def build_graph(corpus: Path) -> None:
     if folder.exists():
         log.info("%s is there already", folder)
         return
-    try:
+    with needs_kg():
         from kg.store import GraphStore
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            f"the graph store needs the package {error.name!r}: pip install 'pretraining-workbench[kg]', or leave "
-            "it out with --no-graph"
-        ) from error
     store = GraphStore.from_records(all_samples(Corpus.open(corpus)), folder)
     log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
 

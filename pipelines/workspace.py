@@ -138,4 +138,4 @@ def _options(job: Job, limits: Limits) -> dict[str, Any]:
 
 def _fields(stage: Any) -> dict[str, Any]:
     is_value = dataclasses.is_dataclass(stage) and not isinstance(stage, type)
-    return {f.name: getattr(stage, f.name) for f in dataclasses.fields(stage)} if is_value else {}
+    return {f.name: getattr(stage, f.name) for f in dataclasses.fields(stage) if f.compare} if is_value else {}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pipelines.files import decode, files, lines, record_key, stem
-from pipelines.readers.reader import Peek, Reader, Record
+from pipelines.files import files, lines, record_key, stem
+from pipelines.readers.reader import MalformedError, Peek, Reader, Record
 from workbench.errors import WorkbenchError
 from workbench.sequences import Sample
 
@@ -47,9 +47,10 @@ class PlainText(Reader):
 
     def sample(self, record: Record) -> Sample:
         name, number, raw = record.data
-        text = "\n".join(decode(line, f"{record.where}+{i}") for i, line in enumerate(raw)).strip("\n")
+        source = record.where.rpartition(":")[0]
+        text = "\n".join(_decoded(line, f"{source}:{number + i}") for i, line in enumerate(raw)).strip("\n")
         key = record_key(f"{name}-{number}")
-        return {"key": key, "text": text, "meta": {"source": record.where.rpartition(":")[0], "line": number}}
+        return {"key": key, "text": text, "meta": {"source": source, "line": number}}
 
     def _documents(self, path: Path) -> Iterator[Record]:
         """Gathers lines until `_begins` says that the next document starts."""
@@ -70,6 +71,15 @@ class PlainText(Reader):
         if self.document == "heading":
             return pattern.fullmatch(line.strip(b"\r\n")) is not None
         return self.document == "line" or (self.document == "blank-line" and not line.strip())
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    """Raises MalformedError: not UTF-8."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        advice = "convert the file first, for example with: iconv -f latin1 -t utf-8 IN > OUT"
+        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}; {advice}") from error
 
 
 def is_wikitext(source: Peek) -> bool:

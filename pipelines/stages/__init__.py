@@ -1,8 +1,8 @@
 """Stages: plain callables `stage(sample) -> sample | None | Drop(reason)` that run in the worker processes.
 
 A stage is a frozen dataclass, or a function of a module, so that it can be sent to another process and its options
-are part of the run's fingerprint. It may change the sample that it is given. A stage that is faster on several samples
-has a method `batch(samples) -> list of the same` besides.
+are part of the run's fingerprint (fields with `compare=False` are not). It may change the sample that it is given.
+A stage that is faster on several samples has a method `batch(samples) -> list of the same` besides.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def prepare(*arguments: object) -> None:
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize("command", ["text", "image-text", "triples", "tokenizer", "link", "regions"])
+@pytest.mark.parametrize("command", ["text", "image-text", "triples", "tokenizer", "linker", "link", "regions"])
 def test_every_command_has_help_with_examples(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
@@ -98,6 +98,57 @@ def test_triples_command_builds_the_graph_of_the_corpus_alone(tmp_path, stored):
     store = GraphStore.open(out / "graph")
     assert store.num_triples == sum(map(len, train.values()))
     prepare("triples", tmp_path / "g.tsv", "-o", out, "--split", "held-out=0.3", "--workers", 1)  # a rerun does nothing
+
+
+@pytest.fixture
+def graph(tmp_path, json_lines):
+    """A triples corpus about Ann, Bob and Springfield."""
+    (tmp_path / "g.tsv").write_text("e1\tlives in\te3\ne2\tlives in\te3\n")
+    rows = [{"id": "e1", "label": "Ann"}, {"id": "e2", "label": "Bob", "aliases": ["Robert"]}]
+    texts = json_lines("entities.jsonl", [*rows, {"id": "e3", "label": "Springfield"}])
+    prepare("triples", tmp_path / "g.tsv", "--entities", texts, "-o", tmp_path / "graph", "--workers", 1)
+    return tmp_path / "graph"
+
+
+def test_link_command_on_texts(tmp_path, json_lines, graph, stored):
+    rows = [{"text": "Ann met Robert in Springfield."}, {"text": "nobody"}]
+    prepare("text", json_lines("d.jsonl", rows), "-o", tmp_path / "c", "--workers", 1)
+    prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--workers", 2)
+    linked, empty = stored(tmp_path / "l")
+    found = [(linked["text"][a:b], entity, score) for a, b, entity, score in linked["spans"]]
+    assert found == [("Ann", "e1", 1.0), ("Robert", "e2", 1.0), ("Springfield", "e3", 1.0)]
+    assert empty["spans"] == []
+    assert linked["meta"]["source"] == "d.jsonl"
+    assert linked["meta"]["linker"]["name"] == "gazetteer"
+    assert Corpus.open(tmp_path / "l").manifest.about == {"linker": linked["meta"]["linker"]}
+    prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l")  # a rerun does nothing
+    with pytest.raises(WorkbenchError, match="begun with other options"):
+        prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--case", "exact")
+
+
+def test_link_command_on_captions_with_a_saved_linker(tmp_path, json_lines, tar, picture, graph, stored):
+    tar("images.tar", {"a.jpg": picture(1)})
+    path = json_lines("captions.jsonl", [{"image": "a.jpg", "captions": ["a dog", "bob and ann"]}])
+    prepare("image-text", path, "-o", tmp_path / "c", "--workers", 1)
+    (tmp_path / "skip.txt").write_text("Ann\n")
+    prepare("linker", graph, "-o", tmp_path / "linker", "--skip", tmp_path / "skip.txt")
+    prepare("link", tmp_path / "c", "--linker", tmp_path / "linker", "-o", tmp_path / "l", "--workers", 1)
+    (sample,) = stored(tmp_path / "l")
+    assert sample["caption_spans"] == [[], [[0, 3, "e2", 1.0]]]
+    assert sample["image"] == picture(1)
+
+
+def test_bad_link_options(tmp_path, json_lines, graph):
+    prepare("text", json_lines("d.jsonl", [{"text": "x"}]), "-o", tmp_path / "c", "--workers", 1)
+    with pytest.raises(WorkbenchError, match=r"give one of --graph .* and --linker"):
+        prepare("link", tmp_path / "c", "-o", tmp_path / "l")
+    with pytest.raises(WorkbenchError, match="--min-score 2"):
+        prepare("link", tmp_path / "c", "-o", tmp_path / "l", "--graph", graph, "--min-score", 2)
+    with pytest.raises(WorkbenchError, match="has neither texts nor captions"):
+        prepare("link", graph, "-o", tmp_path / "l", "--graph", graph)
+    with pytest.raises(WorkbenchError, match="no linker"):
+        prepare("link", tmp_path / "c", "-o", tmp_path / "l", "--linker", tmp_path / "gone")
+    assert not (tmp_path / "l").exists()
 
 
 def test_tokenizer_command(tmp_path, json_lines):

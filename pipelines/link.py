@@ -1,0 +1,80 @@
+"""`prepare link`: a corpus with the entities that its texts or captions mention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines import options
+from pipelines.chunks import Job
+from pipelines.console import run
+from pipelines.corpus_reader import CorpusReader, open_corpus
+from pipelines.kg_extra import needs_kg
+from pipelines.linker import Case, Context, MinLength, Skip, make_linker
+from pipelines.progress import show
+from pipelines.runner import prepare
+from workbench.errors import WorkbenchError
+
+if TYPE_CHECKING:
+    from kg.linker import Linker
+
+
+def link(
+    corpus: Annotated[Path, typer.Argument(help="Folder of a text or image-text corpus.", show_default=False)],
+    output: options.Output,
+    graph: Annotated[Path | None, typer.Option(help="Link to this triples corpus or graph store.")] = None,
+    linker: Annotated[Path | None, typer.Option(help="A linker made by `prepare linker`, instead of --graph.")] = None,
+    min_score: Annotated[float, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
+    case: Case = "ignore",
+    min_length: MinLength = 2,
+    skip: Skip = None,
+    context: Context = True,
+    workers: options.Workers = 0,
+    shard_size: options.ShardSize = 5_000,
+    shard_bytes: options.ShardBytes = 128 << 20,
+    limit: options.Limit = None,
+) -> None:
+    """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
+
+    Each record notes the linker's name and version, each span its score. Spans of another linker are replaced.
+    --case, --min-length, --skip and --context are for --graph; a saved linker has its own.
+
+    Examples:
+
+      workbench prepare link corpora/wiki --graph corpora/codex-s --output corpora/wiki-linked
+
+      workbench prepare link corpora/coco --linker linkers/wikidata --min-score 0.5 -o corpora/coco-linked
+    """
+    opened = open_corpus(str(corpus))
+    linkable = {"text": "text", "image-text": "captions"}.get(opened.kind)
+    if linkable not in opened.manifest.fields:
+        raise WorkbenchError(f"{corpus} (kind {opened.kind}) has neither texts nor captions to link")
+    if not 0 <= min_score <= 1:
+        raise WorkbenchError(f"--min-score {min_score}; it must lie between 0 and 1")
+    if graph is not None and linker is None:
+        chosen = make_linker(graph, case=case, min_length=min_length, skip=skip, context=context)
+    elif linker is not None and graph is None:
+        chosen = _load(linker)
+    else:
+        raise WorkbenchError("give one of --graph (a triples corpus or graph store) and --linker (a saved linker)")
+    with needs_kg():
+        from pipelines.stages.link_entities import LinkEntities
+    stage = LinkEntities.of(chosen, min_score)
+    about = {**opened.manifest.about, "linker": stage.about}
+    job = Job(CorpusReader(), opened.kind, output, (stage,), about=about)
+    result = prepare(
+        job, [corpus], options.limits(workers, shard_size, shard_bytes, limit), command=options.command_line()
+    )
+    show(result)
+
+
+def _load(folder: Path) -> Linker:
+    with needs_kg():
+        from kg.linker import Linker
+    return Linker.load(folder)
+
+
+if __name__ == "__main__":
+    run(link)

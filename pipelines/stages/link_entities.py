@@ -1,0 +1,46 @@
+"""Entity mentions in texts and captions, as a stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kg.linker import Linker
+from workbench.sequences import Sample
+
+
+@dataclass(frozen=True)
+class LinkEntities:
+    """Writes `spans` of the text and `caption_spans` of the captions, and into `meta.linker` who put them there.
+
+    Spans that were there before are replaced. `name` and `version` are the linker's.
+    """
+
+    name: str
+    version: str
+    min_score: float = 0.0
+    linker: Linker = field(kw_only=True, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, linker: Linker, min_score: float = 0.0) -> LinkEntities:
+        """The stage of a linker."""
+        return cls(linker.name, linker.version, min_score, linker=linker)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is noted with the records and the corpus."""
+        return {"name": self.name, "version": self.version, "min_score": self.min_score}
+
+    def __call__(self, sample: Sample) -> Sample:
+        linked: Sample = {**sample, "meta": {**sample.get("meta", {}), "linker": self.about}}
+        if "text" in sample:
+            linked["spans"] = self._spans(sample["text"])
+        if "captions" in sample:
+            linked["caption_spans"] = [self._spans(caption) for caption in sample["captions"]]
+        return linked
+
+    def _spans(self, text: str) -> list[list[Any]]:
+        return [
+            [start, end, entity, round(score, 4)]
+            for start, end, entity, score in self.linker.link(text, self.min_score)
+        ]
