@@ -1,0 +1,88 @@
+"""Entity typing as an objective: which types does the marked mention have?
+
+Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities", ACL 2019 (arXiv 1905.07129),
+section 4.2, as released. With p the pooled output of the text stream,
+
+    z = W dropout(p)                                                        (no bias)
+    L = mean over all (mention, type) cells of the binary cross-entropy of sigmoid(z) against the gold types
+
+The loss here is the sum, and each cell counts as one label, so that the trainer's division gives that mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workbench.batch import Batch, Targets
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.models.network import Network
+from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.sequences import Sequence
+
+
+class Types(Objective):
+    """Multi-label classification of the mentions that the builder `mention` marked.
+
+    Args:
+        num_types: how many types the builder's inventory has.
+        pooled: read the network's pooler (the release); else the state of the first token itself.
+        dropout: of what is read.
+    """
+
+    def __init__(self, num_types: int, pooled: bool = True, dropout: float = 0.1) -> None:
+        if num_types < 1:
+            raise WorkbenchError(f"types: num_types = {num_types}; allowed: the number of types, at least 1")
+        self.num_types = num_types
+        self.pooled = pooled
+        self.dropout = dropout
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Writes the target `labels` [1, types] float32 of every sequence; changes nothing.
+
+        Raises:
+            WorkbenchError: a sequence has no labels, or those of another inventory.
+        """
+        for sequence in sequences:
+            labels = sequence.meta.get("labels")
+            found = "none" if labels is None else str(len(labels))
+            if found != str(self.num_types):
+                raise WorkbenchError(
+                    f"types: sequence {sequence.key!r} has labels of {found} types, the objective says num_types = "
+                    f"{self.num_types}; use the builder `mention` with an inventory `types` of that length"
+                )
+            sequence.targets[self.name] = {"labels": np.asarray(labels, np.float32)[None]}
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        """Cells: sequences x types."""
+        return float(batch.targets[self.name]["labels"].numel()) if self.name in batch.targets else 0.0
+
+    def head(self, network: Network) -> Head:
+        return TypesHead(network.sizes["text"], self.num_types, self.pooled, self.dropout)
+
+
+class TypesHead(Head):
+    """One linear layer without bias."""
+
+    def __init__(self, hidden_size: int, num_types: int, pooled: bool = True, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.typing = nn.Linear(hidden_size, num_types, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.pooled = pooled
+
+    def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
+        """[sequences, types]."""
+        read = network.pool(states, batch) if self.pooled else network.first_rows(states, batch)
+        logits: Tensor = self.typing(self.dropout(read))
+        return logits
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        """Sum over cells; metrics `precision` and `recall` over cells, with the rule logit > 0."""
+        logits, labels = self.logits(network, states, batch).float(), targets["labels"]
+        loss = F.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
+        predicted, gold = logits > 0, labels > 0
+        both = (predicted & gold).sum()
+        return LossOutput(loss, {"precision": (both, predicted.sum()), "recall": (both, gold.sum())})
