@@ -18,7 +18,7 @@ from workbench.errors import WorkbenchError
 
 def run(command: Callable[..., Any]) -> None:
     """Parse the command line and run. Exit code 2 for a wrong input, 130 for Ctrl-C."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     logging.basicConfig(level="INFO", format="%(message)s", handlers=[RichHandler(console=console, show_path=False)])
     app = typer.Typer(add_completion=False)
     app.command()(command)

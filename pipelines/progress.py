@@ -13,7 +13,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from pipelines.runner import Result
 
-console = Console(stderr=True)
+console = Console(stderr=True, emoji=False)
 
 
 class Meter:

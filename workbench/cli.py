@@ -84,7 +84,7 @@ class Commands:
         return app
 
     def _explain(self, called: str) -> None:
-        console = Console()
+        console = Console(emoji=False)
         console.print(f"Usage: [bold]{escape(called)}[/] COMMAND ...\n\n{escape(self.help)}\n")
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
         for name, entry in self.entries.items():
@@ -121,4 +121,5 @@ def main() -> None:
 
 
 def _say(message: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(message)}", highlight=False)
+    console = Console(stderr=True, soft_wrap=True, emoji=False)  # "notes.txt:100: ..." is no emoji
+    console.print(f"[bold red]error:[/] {escape(message)}", highlight=False)

@@ -33,7 +33,7 @@ def recipes() -> None:
         recipe = load_recipe(name)
         paper = f"{recipe.paper.title} ({recipe.paper.url})" if recipe.paper else ""
         table.add_row(f"[bold]{name}[/]", recipe.kind, escape(paper), escape(recipe.description))
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def show(
@@ -65,7 +65,7 @@ def show_batch(recipe_name: str, overrides: list[str], samples: int) -> None:
 
     find_recipe(recipe_name)
     tokenizer, batches = first_batches(load_recipe(recipe_name, overrides))
-    console = Console()
+    console = Console(emoji=False)
     for name, micro in batches.items():
         for view, contents in micro.views.items():
             rows = ", ".join(f"{s}: {stream.rows} rows" for s, stream in contents.streams.items())

@@ -31,7 +31,7 @@ def files(
 
     Example: python -m pipelines.demo files data/demo
     """
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     parts = {
         "world": lambda place: write_world(place, seed),
         "scenes": lambda place: write_scenes(place, seed),

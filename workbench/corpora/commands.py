@@ -20,7 +20,7 @@ from workbench.corpora.show import describe, previews
 from workbench.corpora.verify import verify as problems_of
 from workbench.errors import WorkbenchError
 
-console = Console()
+console = Console(emoji=False)
 LISTED = 20
 
 

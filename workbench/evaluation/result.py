@@ -52,7 +52,7 @@ class Result:
         return table
 
     def show(self, console: Console | None = None) -> None:
-        (console or Console()).print(self.table())
+        (console or Console(emoji=False)).print(self.table())
 
 
 def identity(corpus: Corpus) -> dict[str, Any]:

@@ -29,4 +29,4 @@ def export(
     write_folder(output, loaded.model.network(network), loaded.model.heads.state_dict())
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / "tokenizer.json")
-    Console().print(f"{escape(str(output))}: load it with transformers.AutoModel.from_pretrained")
+    Console(emoji=False).print(f"{escape(str(output))}: load it with transformers.AutoModel.from_pretrained")

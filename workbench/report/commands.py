@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from workbench.report.page import write_report
 from workbench.report.run import load_run
@@ -23,4 +24,4 @@ def report(
     """
     path = output or runs[0] / "report.html"
     write_report([load_run(folder) for folder in runs], path, title)
-    Console(stderr=True).print(f"wrote {path}", highlight=False)
+    Console(stderr=True, emoji=False).print(f"wrote {escape(str(path))}", highlight=False)
