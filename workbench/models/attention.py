@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from workbench.errors import unknown
@@ -73,6 +74,7 @@ KERNELS = {
 }
 
 
+@torch.compiler.disable
 def attend(
     q: Tensor,
     k: Tensor,

@@ -78,6 +78,7 @@ class Context:
     def fields(self, stream: str) -> dict[str, Tensor]:
         return self.batch.streams[stream].fields
 
+    @torch.compiler.disable
     def layout(self, *streams: str) -> Layout:
         """The layout of one stream, or of several joined: their rows in the order of `torch.cat`."""
         if streams not in self._layouts:

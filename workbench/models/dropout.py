@@ -34,6 +34,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return _Dropout.apply(x, keep_mask(x.shape, threshold), 65536 / (65536 - threshold))
 
 
+@torch.compiler.disable
 def keep_mask(shape: torch.Size, threshold: int) -> Tensor:
     """A bool mask, True with probability 1 - threshold / 65536, seeded from torch's generator."""
     n = shape.numel()

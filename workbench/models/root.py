@@ -43,10 +43,10 @@ class Root(nn.Module):
 
     def forward(
         self, micro: MicroBatch, objectives: list[str], embed: bool = False
-    ) -> dict[str, LossOutput] | dict[str, dict[str, Tensor]]:
+    ) -> dict[str, LossOutput | dict[str, Tensor]]:
         """The loss (a sum) of each objective of this micro-batch.
 
-        With `embed`, the tensors that the step-wide objectives among them gather over the step instead.
+        With `embed`, a step-wide objective gives the tensors that are gathered over the step instead.
         """
         states: dict[Place, States] = {}
         results: dict[str, Any] = {}
@@ -58,8 +58,7 @@ class Root(nn.Module):
                 states[place] = network(batch)
             head = self.heads[name]
             targets = batch.targets.get(name, {})
-            if embed:
-                assert isinstance(head, StepHead)
+            if embed and isinstance(head, StepHead):
                 results[name] = head.embed(network, states[place], batch, targets)
             else:
                 results[name] = head(network, states[place], batch, targets)

@@ -16,7 +16,7 @@ from workbench.training.feed import MicroBatches, Place, SampleReader, feed
 from workbench.training.metrics import Window, add_sums
 from workbench.training.stepwide import Embedded, gather_embedded
 from workbench.training.task import Task, labels
-from workbench.training.update import autocast_dtype, run_root, seed_device
+from workbench.training.update import autocast_dtype, seed_device
 
 PREFIX = "held_out/"
 HELD_OUT_SPLIT = 1
@@ -81,7 +81,7 @@ class HeldOut:
                     continue
                 seed_device(self.seed, number, f"{PREFIX}{task}", lane)
                 with torch.autocast(self.world.device.type, self.autocast, enabled=self.autocast is not None):
-                    outputs = run_root(self.root, micro.to(self.world.device), list(micro.counts))
+                    outputs = self.root(micro.to(self.world.device), list(micro.counts), embed=True)
                 for name, output in outputs.items():
                     if isinstance(output, dict):
                         embedded[name][lane] = output

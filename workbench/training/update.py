@@ -69,20 +69,8 @@ class Pass(nn.Module):
 
     def forward(self, micro: MicroBatch | None, names: list[str]) -> tuple[Outputs, Tensor]:
         smallest = min((p for p in self.root.parameters() if p.requires_grad), key=torch.Tensor.numel)
-        outputs = run_root(self.root, micro, names) if micro is not None else {}
+        outputs = self.root(micro, names, embed=True) if micro is not None else {}
         return outputs, smallest.sum() * 0
-
-
-def run_root(root: Root, micro: MicroBatch, names: list[str]) -> Outputs:
-    """The losses of additive objectives and the embeddings of step-wide ones."""
-    wide = [name for name in names if isinstance(root.heads[name], StepHead)]
-    additive = [name for name in names if name not in wide]
-    outputs: Outputs = {}
-    if additive:
-        outputs |= root(micro, additive)
-    if wide:
-        outputs |= root(micro, wide, embed=True)
-    return outputs
 
 
 class Updater:
