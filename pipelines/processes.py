@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -55,10 +57,18 @@ def each(
 
 
 def _hold(context: Any) -> None:
-    """In a new worker: keep the context; Ctrl-C is the parent's business."""
+    """In a new worker: keep the context; Ctrl-C is the parent's business; a parent that was killed is followed."""
     global _held
     _held = context
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _call(function: Callable[[Any, Item], Value], item: Item) -> Value:

@@ -1,0 +1,41 @@
+"""Workers end with the process that started them, however that ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+SCRIPT = """
+import time
+from pipelines.processes import each
+
+def slow(context, item):
+    print("working", flush=True)
+    time.sleep(60)
+    return item
+
+if __name__ == "__main__":
+    list(each(slow, None, range(4), 2))
+"""
+
+
+def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
+    (tmp_path / "prepare_slowly.py").write_text(SCRIPT)
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-u", str(tmp_path / "prepare_slowly.py")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(root)}, text=True)
+    assert process.stdout is not None
+    assert "working" in process.stdout.readline()
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and any(w.is_running() and w.status() != "zombie" for w in workers):
+        time.sleep(0.05)
+    assert not [w for w in workers if w.is_running() and w.status() != psutil.STATUS_ZOMBIE]
