@@ -11,7 +11,7 @@ from workbench.keyed import Draws
 from workbench.sequences import Sample, Sequence
 from workbench.text.alignment import Partial
 from workbench.text.builder import Builder, missing, sequence_of
-from workbench.text.image import image_part
+from workbench.text.image import NO_PARTNER, QUESTION_ONLY, SHUFFLED_CAPTIONS, ImageStream, shuffled_captions
 from workbench.text.tokenizer import Encoded, Tokenizer
 
 
@@ -22,7 +22,11 @@ class ImageCaption(Builder):
         image: the part that makes the image stream, by import path with its options; null for captions alone.
         captions: `each` caption is an item of the epoch, or `one` drawn per record and epoch.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
+        control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
+            of another one of the micro-batch.
     """
+
+    controls = (QUESTION_ONLY, SHUFFLED_CAPTIONS)
 
     def __init__(
         self,
@@ -31,13 +35,19 @@ class ImageCaption(Builder):
         image: dict[str, Any] | str | None,
         captions: Literal["each", "one"] = "each",
         partial: Partial = "cover",
+        control: str | None = None,
     ) -> None:
         super().__init__(tokenizer, max_length, partial=partial)
-        self.image = image_part(image)
+        self.image = ImageStream(image, control)
+        self.shuffled = control == SHUFFLED_CAPTIONS
         self.unit = "captions" if captions == "each" else None
         self.captions = captions
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        if self.shuffled:
+            samples, lost = shuffled_captions(samples, draws)
+            if lost:
+                self.dropped[NO_PARTNER] += lost
         chosen = [
             (sample, part, number, rng)
             for sample in samples
@@ -57,9 +67,7 @@ class ImageCaption(Builder):
         spans = self.spans(encoded, _caption_spans(sample, number))
         encoded, spans = self.truncate(encoded, spans, self.capacity)
         stream, rows = self.frame.lay([encoded])
-        streams = {"text": stream}
-        if self.image is not None:
-            streams["image"] = self.image(sample, rng)
+        streams = {"text": stream, **self.image.streams(sample, rng)}
         return sequence_of(sample, streams, part, self.kept(spans, rows[0]), meta={"caption": number})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from workbench.keyed import Draws
 from workbench.sequences import Sample, Sequence
 from workbench.text.builder import Builder, missing, sequence_of
-from workbench.text.image import image_part
+from workbench.text.image import QUESTION_ONLY, ImageStream
 from workbench.text.tokenizer import Tokenizer
 
 
@@ -20,13 +20,17 @@ class QuestionImage(Builder):
 
     Args:
         image: the part that makes the image stream, by import path with its options; null asks without the image.
+        control: the recipe's; `question-only` leaves the image out.
     """
 
     unit = "questions"
+    controls = (QUESTION_ONLY,)
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int, image: dict[str, Any] | str | None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, max_length: int, image: dict[str, Any] | str | None, control: str | None = None
+    ) -> None:
         super().__init__(tokenizer, max_length)
-        self.image = image_part(image)
+        self.image = ImageStream(image, control)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         asked = [(s, part, question) for s in samples for part, question in enumerate(_questions(s))]
@@ -34,9 +38,8 @@ class QuestionImage(Builder):
         sequences = []
         for (sample, part, question), tokens in zip(asked, encoded, strict=True):
             tokens, _ = self.truncate(tokens, [], self.capacity)
-            streams = {"text": self.frame.lay([tokens])[0]}
-            if self.image is not None:
-                streams["image"] = self.image(sample, draws.of((*tuple(sample.get("draw", ())), part)))
+            rng = draws.of((*tuple(sample.get("draw", ())), part))
+            streams = {"text": self.frame.lay([tokens])[0], **self.image.streams(sample, rng)}
             sequences.append(sequence_of(sample, streams, part, [], meta=dict(question)))
         return sequences
 

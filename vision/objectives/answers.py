@@ -1,0 +1,96 @@
+"""Visual question answering as classification over an answer vocabulary (Teney et al., CVPR 2018; LXMERT, UNITER).
+
+    bce:            sum over answers of BCE(logit, score), scores 0, .3, .6, .9, 1 by how many annotators gave it
+    cross_entropy:  CE over answers with the best answer as the label; for sets with one answer per question
+
+The sum is over questions, the count is their number. With bce a question without any answer in the vocabulary still
+counts (all its scores are 0, as published); with cross_entropy it has no label.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vision.evaluation.answers import AnswerVocabulary
+from workbench.batch import Batch, Targets
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.sequences import Sequence
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+Loss = Literal["bce", "cross_entropy"]
+
+
+class Answers(Objective):
+    """Answers of the `question_image` builder's questions.
+
+    Args:
+        answers: the vocabulary, in normal form; an answer's place is its class.
+        loss: see above.
+    """
+
+    def __init__(self, answers: list[str], loss: Loss = "bce") -> None:
+        if len(answers) < 2 or len(set(answers)) != len(answers):
+            raise WorkbenchError(
+                f"objective Answers: answers has {len(answers)} entries, {len(set(answers))} of them different; give "
+                "two or more different answers"
+            )
+        self.vocabulary = AnswerVocabulary(tuple(answers))
+        self.loss: Loss = loss
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            if "answers" not in sequence.meta:
+                raise WorkbenchError(
+                    f"objective {self.name!r}: sequence {sequence.key!r} carries no answers; use the builder "
+                    "question_image on a corpus of questions with answers"
+                )
+            sequence.targets[self.name] = {"scores": self.vocabulary.targets(sequence.meta["answers"])[None]}
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        """The number of questions; with cross_entropy of those that have a label."""
+        scores = batch.targets.get(self.name, {}).get("scores")
+        if scores is None:
+            return 0.0
+        return float(len(scores) if self.loss == "bce" else (scores > 0).any(1).sum())
+
+    def head(self, network: Network) -> Head:
+        if "text" not in network.poolers:
+            raise WorkbenchError(f"objective {self.name!r} reads the pooled text; set model.poolers: [text]")
+        return AnswersHead(network.sizes["text"], len(self.vocabulary), self.loss)
+
+
+class AnswersHead(Head):
+    """UNITER's and LXMERT's classifier: linear to twice the width, GELU, norm, linear to the answers."""
+
+    def __init__(self, hidden_size: int, answers: int, loss: Loss) -> None:
+        super().__init__()
+        self.inner = nn.Linear(hidden_size, 2 * hidden_size)
+        self.norm = nn.LayerNorm(2 * hidden_size, 1e-12)
+        self.outer = nn.Linear(2 * hidden_size, answers)
+        self.loss = loss
+
+    def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
+        """[sequences, answers]."""
+        pooled = network.pool(states, batch, "text")
+        return self.outer(self.norm(F.gelu(self.inner(pooled))))
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        logits, scores = self.logits(network, states, batch).float(), targets["scores"]
+        if self.loss == "bce":
+            loss = F.binary_cross_entropy_with_logits(logits, scores, reduction="sum")
+        else:
+            best, labels = scores.max(1)
+            labels = labels.masked_fill(best == 0, -100)
+            loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
+        with torch.no_grad():
+            reached = scores.gather(1, logits.argmax(1, keepdim=True)).sum()
+        return LossOutput(loss, {"accuracy": (reached, float(len(scores)))})

@@ -1,0 +1,103 @@
+"""A trained run opened for evaluation, where asked under a control that takes its knowledge or its images away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.models.network import Network
+from workbench.objective import Head
+from workbench.text.tokenizer import Tokenizer
+from workbench.training.checkpoint import Checkpoints
+from workbench.training.run import Loaded, load
+from workbench.training.task import Task, TaskObjective
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation needs: the run's task, the objective's head in it, and the network that the head reads."""
+
+    loaded: Loaded
+    task: Task
+    objective: TaskObjective
+    folder: Path
+
+    @property
+    def network(self) -> Network:
+        return self.loaded.model.network(self.objective.network)
+
+    @property
+    def head(self) -> Head:
+        head = self.loaded.model.heads[self.objective.name]
+        assert isinstance(head, Head)
+        return head
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self.loaded.tokenizer is None:
+            raise WorkbenchError(f"{self.folder} has no tokenizer; this evaluation needs a run on text")
+        return self.loaded.tokenizer
+
+    @property
+    def checkpoint(self) -> str:
+        """Which weights these are."""
+        return checkpoint_of(self.folder)
+
+
+def checkpoint_of(run: Path) -> str:
+    """The folder of the weights that `load` takes: the best checkpoint, or else the last."""
+    best = run / "best"
+    return str(best if best.is_dir() else Checkpoints(run).latest())
+
+
+def open_run(
+    run: Path, objective: type, wanted: str, *, task: str | None = None, control: str | None = None
+) -> Evaluated:
+    """The run's first task with an objective of this class, on the GPU where there is one.
+
+    Args:
+        wanted: what to do where there is no such task, for the message.
+        task: the task's name, where the run has several.
+        control: as the recipe's, for this evaluation alone.
+
+    Raises:
+        WorkbenchError: no such run or task, or a control that nothing in this run heeds.
+    """
+    return find_objective(load(run, control=control), run, objective, wanted, task=task, control=control)
+
+
+def find_objective(
+    loaded: Loaded, run: Path, objective: type, wanted: str, *, task: str | None = None, control: str | None = None
+) -> Evaluated:
+    """As `open_run`, of a run that is loaded already."""
+    if task is not None and task not in loaded.transforms:
+        raise unknown("task", task, loaded.transforms, str(run))
+    for name in [task] if task is not None else list(loaded.transforms):
+        for placed in loaded.transforms[name].objectives:
+            if isinstance(placed.objective, objective):
+                found = Evaluated(loaded, loaded.transforms[name], placed, run)
+                check_control(control, found)
+                loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
+                return found
+    raise WorkbenchError(f"{run} has no task with the objective {objective.__name__.lower()}: {wanted}")
+
+
+def check_control(control: str | None, run: Evaluated) -> None:
+    """
+    Raises:
+        WorkbenchError: no part of the model or the task heeds this control, so that the result would be no control.
+    """
+    parts = [run.task.builder, *run.task.steps, *run.network.embeddings.values()]
+    heeded = sorted({name for part in parts for name in getattr(part, "controls", ())})
+    if control is not None and control not in heeded:
+        raise WorkbenchError(
+            f"--control {control} would change nothing in {run.folder}: its parts heed {', '.join(heeded) or 'none'}"
+        )
+
+
+def result_path(run: Path, task: str, corpus: str, control: str | None) -> Path:
+    """Where a result goes: evaluations/<task>-<corpus>[-<control>].json."""
+    return run / "evaluations" / ("-".join(filter(None, (task, corpus, control))) + ".json")
