@@ -19,7 +19,7 @@ REACH = 64
 """A stretch without strong cut points gets a weak one at least every so many characters (mentions aside)."""
 
 _ABBREVIATION = r"(?<!\bMr)(?<!\bMs)(?<!\bDr)(?<!\bSt)(?<!\bMrs)(?<!\bvs)(?<!\b[A-Z])"
-_STRONG = re.compile(rf"""{_ABBREVIATION}[.!?…]+["'”’»)\]]*\s+|[。！？；…]+[”’」』）]*\s*|\s*\n\s*\n\s*""")
+_STRONG = re.compile(rf"""(?=[.!?…]){_ABBREVIATION}[.!?…]+["'”’»)\]]*\s+|[。！？；…]+[”’」』）]*\s*|\s*\n\s*\n\s*""")
 _SPACE = re.compile(r"\s+")
 
 Mention = Sequence[int | str | float]
