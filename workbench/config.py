@@ -38,12 +38,16 @@ class Paper:
 
 @dataclass
 class NetworkSpec:
-    """A network: embeddings per stream, then layers in order."""
+    """A network: embeddings per stream, then layers in order.
+
+    `init_from` is a run, a Hugging Face folder or `package:NAME` (`workbench.interop.packages`) for the whole network,
+    or one for each of some streams: `{text: folder}`.
+    """
 
     streams: dict[str, Spec]
     layers: list[Spec] = field(default_factory=list)
     poolers: list[str] = field(default_factory=list)
-    init_from: str | None = None
+    init_from: str | dict[str, str] | None = None
     init_range: float = 0.02
 
 
@@ -212,7 +216,10 @@ def _override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise WorkbenchError(f"override {text!r} is not of the form key=value (for example train.lr=1e-4)")
-    return key, OmegaConf.create(f"value: {value}").value
+    try:
+        return key, OmegaConf.create(f"value: {value}").value
+    except (OmegaConfBaseException, YAMLError) as error:
+        raise WorkbenchError(f"override {text!r}: the value is no YAML ({' '.join(str(error).split())})") from error
 
 
 def parse(kind: Any, value: Any, where: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tarfile
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from workbench.errors import WorkbenchError
 
+logger = logging.getLogger(__name__)
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd", b"BZ": "bzip2", b"\xfd7": "xz"}
 
@@ -80,8 +82,20 @@ def _files(path: Path) -> Iterator[tuple[str, int, int]]:
                     if entry.offset_data + entry.size > total:
                         raise tarfile.ReadError("unexpected end of data")
                     yield entry.name, entry.offset_data, entry.size
+            _check_end(path, tar.offset, last)
     except tarfile.TarError as error:
         place = f"at or after member {last!r}" if last else "at its start"
         raise WorkbenchError(
             f"{path}: the tar is truncated or damaged {place} ({error}); fetch or make this shard again"
         ) from error
+
+
+def _check_end(path: Path, offset: int, last: str) -> None:
+    """tarfile takes a header that it cannot read for the end; the end is a block of zeros."""
+    with open(path, "rb") as file:
+        file.seek(offset)
+        block = file.read(tarfile.BLOCKSIZE)
+    if not block:
+        logger.warning("%s ends after member %r without a tar's end mark; it may be truncated", path, last)
+    elif len(block) < tarfile.BLOCKSIZE or block.strip(b"\0"):
+        raise tarfile.ReadError(f"no valid header at byte {offset:,}")

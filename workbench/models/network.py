@@ -18,6 +18,13 @@ States = dict[str, Tensor]
 SHARES = ("all", "attention", "feed_forward")
 
 
+class Sizes(dict[str, int]):
+    """Hidden sizes by stream; to ask for a stream that the recipe does not have is a wrong recipe."""
+
+    def __missing__(self, name: str) -> int:
+        raise unknown("stream", name, self, "model.layers")
+
+
 class Pooler(nn.Module):
     """tanh(W h + b) of the first row of each sequence (BERT's pooled output)."""
 
@@ -44,7 +51,7 @@ class Network(nn.Module):
         self.embeddings = nn.ModuleDict()
         for name, part in spec.streams.items():
             self.embeddings[name] = parts.build("embedding", part, f"{where}.streams.{name}", **given)
-        self.sizes: dict[str, int] = {name: getattr(e, "hidden_size") for name, e in self.embeddings.items()}  # noqa: B009
+        self.sizes = Sizes({name: getattr(e, "hidden_size") for name, e in self.embeddings.items()})  # noqa: B009
         given = {**given, "sizes": self.sizes}
         self.layers = nn.ModuleList(_layers(spec.layers, f"{where}.layers", given))
         for name in spec.poolers:

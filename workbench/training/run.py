@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shlex
+import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +28,9 @@ from workbench.objective import Objective
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import MODEL, Checkpoints
 from workbench.training.distributed import World, distributed
-from workbench.training.initial import initialise_from
+from workbench.training.initial import initialise
 from workbench.training.memory import keep_freed_memory
+from workbench.training.metrics import read_metrics
 from workbench.training.progress import run_logging
 from workbench.training.run_folder import TOKENIZER, open_run, read_recipe
 from workbench.training.task import Task, build_tasks
@@ -73,8 +77,7 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -
     console = Console(stderr=True)
     keep_freed_memory()
     with distributed() as world:
-        _open(run, recipe, world)
-        with run_logging(run, world, console):
+        with _opened(run, recipe, world), run_logging(run, world, console):
             stopped = _trainer(recipe, run, world, console).fit(until)
             if stopped:
                 logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
@@ -143,9 +146,10 @@ def _tasks(recipe: Recipe, tokenizer: Tokenizer | None) -> dict[str, Task]:
     return build_tasks(recipe.tasks, seed=recipe.seed, resources=_resources(recipe, tokenizer))
 
 
-def _open(run: Path, recipe: Recipe, world: World) -> None:
-    """The main rank opens the folder; an error there is everyone's."""
-    failure = ""
+@contextmanager
+def _opened(run: Path, recipe: Recipe, world: World) -> Iterator[None]:
+    """The main rank opens the folder; an error there is everyone's. A new folder goes when no step is made in it."""
+    failure, new = "", not run.exists()
     if world.is_main:
         try:
             open_run(run, recipe)
@@ -154,6 +158,12 @@ def _open(run: Path, recipe: Recipe, world: World) -> None:
     failure = world.gather(failure)[0]
     if failure:
         raise WorkbenchError(failure)
+    try:
+        yield
+    except WorkbenchError:
+        if new and world.is_main and Checkpoints(run).latest() is None and not read_metrics(run):
+            shutil.rmtree(run)
+        raise
 
 
 def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Trainer:
@@ -173,12 +183,13 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Train
     root = make_root(recipe, tasks, tokenizer)
     if Checkpoints(run).latest() is None:
         for network, spec in recipe.networks.items():
-            if spec.init_from is not None:
-                initialise_from(root, network, spec.init_from)
+            initialise(root, network, spec)
     return Trainer(recipe, tasks, readers, passes, root, world, run, console)
 
 
 def _reader(recipe: Recipe, task: Task) -> Reader:
+    if not task.spec.corpora:
+        raise WorkbenchError(f"tasks.{task.name}.corpora names no corpus; name at least one")
     corpora = [(Corpus.open(place), weight) for place, weight in task.spec.corpora.items()]
     return Reader(
         corpora,

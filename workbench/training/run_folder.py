@@ -14,6 +14,7 @@ from typing import Any
 
 from workbench.config import Recipe, dump_recipe, load_recipe
 from workbench.errors import WorkbenchError
+from workbench.training.checkpoint import Checkpoints
 
 RECIPE, TOKENIZER = "recipe.yaml", "tokenizer.json"
 MAY_CHANGE = (
@@ -22,8 +23,8 @@ MAY_CHANGE = (
     "paper*",
     "vars.*",
     "tokenizer",
-    "model.init_from",
-    "model.*.init_from",
+    "model.init_from*",
+    "model.*.init_from*",
     "tasks.*.held_out*",
     *(
         f"train.{key}"
@@ -48,11 +49,18 @@ MAY_CHANGE = (
 def open_run(run: Path, recipe: Recipe) -> None:
     """Make the folder, or check that the recipe in it is this one, and write the resolved recipe.
 
+    A folder without a checkpoint has nothing to go on with: there another recipe may start.
+
     Raises:
         WorkbenchError: a folder with other things in it, or a run of another recipe (lists the keys that differ).
     """
-    if (run / RECIPE).is_file():
+    begun = Checkpoints(run).latest() is not None
+    if begun:
         check_same(read_recipe(run), recipe, run)
+    elif (run / RECIPE).is_file():
+        saved = run / TOKENIZER
+        if Path(recipe.tokenizer or "").resolve() != saved.resolve():
+            saved.unlink(missing_ok=True)
     elif run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
     run.mkdir(parents=True, exist_ok=True)
@@ -60,7 +68,8 @@ def open_run(run: Path, recipe: Recipe) -> None:
     draft.write_text(dump_recipe(recipe))
     os.replace(draft, run / RECIPE)
     for module in _own_modules(dataclasses.asdict(recipe)):
-        if not (run / module.name).exists():
+        copy = run / module.name
+        if not copy.exists() or not (begun or copy.samefile(module)):
             shutil.copyfile(module, run / module.name)
 
 
