@@ -1,0 +1,130 @@
+"""Very small data of every kind that recipes read: linked text, image-text with regions, a graph, entity vectors."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from kg.store import GraphStore
+from kg.vectors import Vectors, save_vectors
+from workbench.corpora.manifest import finish_corpus
+from workbench.corpora.writer import ShardWriter
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
+
+BACKBONE = "made-up"
+FEATURES = 12
+VECTOR_SIZE = 16
+TOWNS = ["Oslo", "Lima", "Cairo", "Quito", "Seoul", "Paris"]
+COUNTRIES = ["Norway", "Peru", "Egypt", "Ecuador", "Korea", "France"]
+TYPES = ["town", "place", "country"]
+
+
+@dataclass(frozen=True)
+class World:
+    """Where the data is: two corpora, the tokenizer, the graph store, the entity vectors."""
+
+    text: Path
+    images: Path
+    tokenizer: Path
+    graph: Path
+    vectors: Path
+
+
+def _linked_texts(count: int) -> list[dict[str, Any]]:
+    """Documents of three sentences; the first has a linked town, a fact's object to mask, and a typed mention."""
+    rng = random.Random(0)
+    samples = []
+    for _ in range(count):
+        i = rng.randrange(len(TOWNS))
+        town, country = TOWNS[i], COUNTRIES[i]
+        text = f"{town} lies in {country}. Many people live there. They like the river and the bridge."
+        begin = text.index(country)
+        samples.append(
+            {
+                "text": text,
+                "spans": [[0, len(town), f"T{i}", 0.9]],
+                "mask_spans": [[begin, begin + len(country), f"C{i}", 1.0]],
+                "mention": [0, len(town)],
+                "types": ["place", "town"] if i % 2 else ["place"],
+                "meta": {},
+            }
+        )
+    return samples
+
+
+def _picture(seed: int) -> bytes:
+    buffer = io.BytesIO()
+    pixels = np.random.default_rng(seed).integers(0, 256, (32, 40, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _image_texts(count: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    samples = []
+    for i in range(count):
+        corners = np.sort(rng.random((5, 2, 2)).astype(np.float32), axis=1)
+        answer = "two" if i % 2 else "one"
+        question = {"question_id": i, "question": f"how many in {TOWNS[i % 6]}?", "answers": [answer]}
+        samples.append(
+            {
+                "image": _picture(i),
+                "captions": [f"the bridge number {i} of {TOWNS[i % 6]}"],
+                "questions": [question],
+                "regions": {
+                    "features": rng.normal(size=(5, FEATURES)).astype(np.float32),
+                    "boxes": corners.reshape(5, 4),
+                    "confidence": rng.random(5).astype(np.float32),
+                },
+                "meta": {"backbone": BACKBONE},
+            }
+        )
+    return samples
+
+
+def _write(folder: Path, kind: str, samples: list[dict[str, Any]]) -> Path:
+    with ShardWriter(folder / "part-000000.tar", kind=kind) as writer:
+        for i, sample in enumerate(samples):
+            writer.add(f"r{i}", sample)
+    assert writer.info is not None
+    about = {"backbone": BACKBONE} if kind == "image-text" else {}
+    finish_corpus(folder, kind=kind, shards=[writer.info], provenance={"command": "test"}, about=about)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("world")
+    texts, images = _linked_texts(24), _image_texts(16)
+    triples = [t for i in range(6) for t in ((f"T{i}", "lies_in", f"C{i}"), (f"T{i}", "near", f"T{(i + 1) % 6}"))]
+    labels = {f"T{i}": TOWNS[i] for i in range(6)} | {f"C{i}": COUNTRIES[i] for i in range(6)}
+    GraphStore.build(triples, folder / "graph", labels=labels, relation_labels={"lies_in": "lies in"})
+    vectors, relations = torch.randn(12, VECTOR_SIZE), torch.randn(2, VECTOR_SIZE)
+    save_vectors(Vectors(sorted(labels), vectors, ["lies_in", "near"], relations), folder / "entities.safetensors")
+    words = [s["text"] for s in texts] + [s["captions"][0] for s in images] + ["lies in near how many in one two?"]
+    Tokenizer(train_tokenizer(words * 3, "wordpiece", 150)).save(folder / "tokenizer.json")
+    return World(
+        _write(folder / "text", "text", texts),
+        _write(folder / "images", "image-text", images),
+        folder / "tokenizer.json",
+        folder / "graph",
+        folder / "entities.safetensors",
+    )
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny matrices: more threads only get in each other's way."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,123 @@
+"""Every recipe that ships: it resolves, it says where it comes from, and made small it learns one repeated batch.
+
+The recipe is shrunk, not rewritten: sizes and paths change wherever they are stated, parts and their options stay.
+A recipe whose task the tables here do not know fails; add what it needs to them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+from workbench import parts
+from workbench.config import Recipe, load_recipe, recipe_from_dict, recipe_names
+from workbench.models.root import Root
+from workbench.training.run import first_batches, make_root
+from workbench.training.task import build_tasks
+
+STEPS = 20
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "feature_size": 12,
+    "patch": 8,
+    "grid": 4,
+    "size": 32,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+CORPORA = {
+    "document": "text",
+    "packed": "text",
+    "sentence_pair": "text",
+    "mention": "text",
+    "image_caption": "images",
+    "question_image": "images",
+}
+"""Which of the small corpora feeds a sequence builder."""
+
+
+def shrunk(value: Any, world: Any) -> Any:
+    """The same tree with small sizes and the small data's paths, wherever it states a size or a path."""
+    if isinstance(value, list):
+        return [shrunk(inner, world) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    small = {key: shrunk(inner, world) for key, inner in value.items()}
+    small |= {key: size for key, size in SIZES.items() if key in small}
+    if "repeat" in small:
+        small["repeat"] = 1
+    if "num_heads" in small:
+        small["num_heads"] = [2, 2] if isinstance(small["num_heads"], list) else 2
+    for key, path in (("graph", world.graph), ("table", world.vectors), ("path", world.vectors)):
+        if key in small:
+            small[key] = str(path)
+    if "image" in small and "backbone" in small:
+        small["backbone"] = "made-up"
+    return _part(small)
+
+
+def _part(spec: dict[str, Any]) -> dict[str, Any]:
+    """What depends on which part it is: dropout is on by default, and an entity table has its vectors' size."""
+    kind = next((kind for kind in ("layer", "embedding") if kind in spec), None)
+    if kind is None:
+        return spec
+    known = inspect.signature(parts.find(kind, spec[kind])).parameters
+    small = spec | {name: 0.0 for name in ("dropout", "attention_dropout") if name in known}
+    return small | ({"hidden_size": 16} if spec[kind] == "kg.embedding:EntityTable" else {})
+
+
+def small_recipe(name: str, world: Any) -> Recipe:
+    recipe = load_recipe(name)
+    plain = shrunk(dataclasses.asdict(recipe), world)
+    for task, spec in plain["tasks"].items():
+        builder = spec["sequence"]["builder"]["builder"]
+        if builder not in CORPORA:
+            pytest.fail(f"recipe {name}, task {task}: no small corpus is known for the builder {builder!r}")
+        spec["corpora"] = {str(getattr(world, CORPORA[builder])): 1.0}
+    plain["tokenizer"] = str(world.tokenizer)
+    plain["train"] |= {"global_batch_size": 8, "micro_batch_size": 8, "num_workers": 0, "warmup_steps": 0}
+    return recipe_from_dict(plain, name)
+
+
+def small_root(recipe: Recipe) -> tuple[Root, dict[str, Any]]:
+    tokenizer, batches = first_batches(recipe)
+    assert tokenizer is not None
+    resources = {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size, "control": recipe.control}
+    return make_root(recipe, build_tasks(recipe.tasks, seed=recipe.seed, resources=resources), tokenizer), batches
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_loss_falls_within_20_steps_of_one_repeated_batch(name: str, world: Any) -> None:
+    recipe = small_recipe(name, world)
+    root, batches = small_root(recipe)
+    optimizer = torch.optim.AdamW(root.parameters(), 5e-3)
+    seen: list[dict[str, float]] = []
+    for _ in range(STEPS + 1):
+        losses = {}
+        for task, micro in batches.items():
+            for objective, output in root(micro, list(micro.counts)).items():
+                losses[f"{task}/{objective}"] = output.loss / max(micro.counts[objective], 1)
+        seen.append({label: loss.item() for label, loss in losses.items()})
+        optimizer.zero_grad()
+        torch.stack(list(losses.values())).sum().backward()
+        optimizer.step()
+    assert all(count > 0 for micro in batches.values() for count in micro.counts.values())
+    for label, first in seen[0].items():
+        assert seen[-1][label] < first, f"{label}: {first} -> {seen[-1][label]}"
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_says_what_it_is(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.kind in ("text", "knowledge", "vision-language")
+    assert recipe.description
+    assert len(recipe.description) <= 140
+    assert recipe.paper is not None
+    assert recipe.paper.url.startswith("https://")
+    assert recipe.train.lr > 0
