@@ -21,6 +21,7 @@ import numpy as np
 import tokenizers
 
 from workbench.errors import WorkbenchError
+from workbench.interop.packages import TOKENIZER, located
 from workbench.text.tokenizer_files import ROLES_FILE, read_tokenizer
 from workbench.text.tokenizer_training import train_tokenizer
 
@@ -101,12 +102,12 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        """Read a `tokenizer.json`, a Hugging Face tokenizer folder or a BERT `vocab.txt`.
+        """Read a `tokenizer.json`, a Hugging Face tokenizer folder, a BERT `vocab.txt`, or `package:NAME`.
 
         Raises:
             WorkbenchError: nothing there, or not a tokenizer.
         """
-        backend, roles = read_tokenizer(Path(path))
+        backend, roles = read_tokenizer(located(path, TOKENIZER))
         return cls(backend, roles)
 
     def save(self, path: str | Path) -> Path:
