@@ -1,0 +1,187 @@
+"""The built wheel, unpacked somewhere else, in a folder that knows nothing of this checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("workbench", "kg", "vision", "pipelines")
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+LAYER = '''
+import torch
+from torch import nn
+
+
+class Gate(nn.Module):
+    """Adds what a gate lets through of a linear map of the rows."""
+
+    def __init__(self, stream: str, sizes: dict[str, int], bias: float = 0.0) -> None:
+        super().__init__()
+        self.stream = stream
+        self.value = nn.Linear(sizes[stream], sizes[stream])
+        self.gate = nn.Linear(sizes[stream], sizes[stream])
+        self.bias = bias
+
+    def forward(self, hidden, context):
+        rows = hidden[self.stream]
+        return {**hidden, self.stream: rows + torch.sigmoid(self.gate(rows) + self.bias) * self.value(rows)}
+'''
+OBJECTIVE = '''
+import numpy as np
+from torch import nn
+from torch.nn import functional as F
+
+from workbench.objective import Head, LossOutput, Objective
+from workbench.sequences import Rows
+
+
+class Length(Objective):
+    """Predicts the number of tokens of a sequence from its first row."""
+
+    def corrupt(self, sequences, draws):
+        for sequence in sequences:
+            length = np.array([sequence.length("text")], np.int64)
+            sequence.targets[self.name] = {"rows": Rows("text", np.zeros(1, np.int64)), "labels": length}
+        return {}
+
+    def head(self, network):
+        return LengthHead(network.sizes["text"])
+
+
+class LengthHead(Head):
+    def __init__(self, width):
+        super().__init__()
+        self.score = nn.Linear(width, 1)
+
+    def forward(self, network, states, batch, targets):
+        guess = self.score(states["text"][targets["rows"]]).squeeze(-1)
+        return LossOutput(F.smooth_l1_loss(guess, targets["labels"].float(), reduction="sum"), {})
+'''
+RECIPE = """
+description: A stranger's recipe.
+tokenizer: corpora/tokenizer.json
+model:
+  streams:
+    text: {embedding: token, hidden_size: 16, max_positions: 64}
+  layers:
+    - {layer: self, stream: text, num_heads: 2, intermediate_size: 32}
+    - {layer: gate:Gate, stream: text, bias: 1.0}
+tasks:
+  text:
+    corpora: [corpora/notes]
+    sequence: {builder: document, max_length: 64}
+    objectives:
+      - {objective: mlm}
+      - {objective: length:Length, weight: 0.1}
+train: {max_steps: 5, global_batch_size: 8, micro_batch_size: 8, lr: 1e-3, num_workers: 0, log_every: 1}
+"""
+LOAD = """
+import pathlib, workbench
+loaded = workbench.load("run")
+layer = loaded.model.network().layers[1]
+assert type(layer).__name__ == "Gate" and layer.bias == 1.0, layer
+assert "length" in loaded.model.heads
+assert not pathlib.Path(workbench.__file__).is_relative_to(CHECKOUT), workbench.__file__
+print("loaded")
+"""
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the sources (a build leaves files beside them)."""
+    folder = tmp_path_factory.mktemp("wheel")
+    sources = folder / "sources"
+    sources.mkdir()
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, sources / name)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's contents and nothing else (what `pip install --no-deps --target` makes)."""
+    folder = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.fixture
+def run(installed: Path, tmp_path: Path) -> Run:
+    """Runs Python in an empty folder with only the installed wheel on the path."""
+
+    def python(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    return python
+
+
+def test_the_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    assert tops == set(PACKAGES)
+    for package in PACKAGES:
+        sources = {
+            path.relative_to(ROOT).as_posix()
+            for path in (ROOT / package).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        assert sources <= set(names), sorted(sources - set(names))
+    assert any(name.endswith("LICENSE") for name in names)
+
+
+def test_the_recipes_are_listed_from_any_folder(run: Run, installed: Path) -> None:
+    shipped = {path.stem for path in (installed / "workbench" / "recipes").glob("*.yaml")}
+    assert shipped == {path.stem for path in (ROOT / "workbench" / "recipes").glob("*.yaml")}
+    listed = run("-m", "workbench", "recipes").stdout
+    assert shipped <= set(listed.split())
+    place = run("-c", "import workbench; print(workbench.__file__)").stdout.strip()
+    assert Path(place).is_relative_to(installed)
+
+
+def test_the_version_and_the_command_are_declared(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        texts = {name.rpartition("/")[2]: archive.read(name).decode() for name in archive.namelist() if "info/" in name}
+    assert "workbench = workbench.cli:main" in texts["entry_points.txt"]
+    assert "License-Expression: Apache-2.0" in texts["METADATA"]
+    assert "Requires-Python: >=3.11" in texts["METADATA"]
+
+
+def test_a_stranger_trains_a_layer_and_an_objective_of_their_own(run: Run, tmp_path: Path) -> None:
+    notes = [f"The old river number {n} runs past a small town. People buy bread there." for n in range(30)]
+    for name, text in {
+        "notes.txt": "\n\n".join(notes),
+        "gate.py": LAYER,
+        "length.py": OBJECTIVE,
+        "mine.yaml": RECIPE,
+    }.items():
+        (tmp_path / name).write_text(text)
+    run("-m", "workbench", "prepare", "text", "notes.txt", "--output", "corpora/notes", "--workers", "1")
+    tokenizer = ("corpora/tokenizer.json", "--vocab-size", "99")
+    run("-m", "workbench", "prepare", "tokenizer", "corpora/notes", "--output", *tokenizer)
+    trained = run("-m", "workbench", "pretrain", "mine.yaml", "--run", "run").stderr
+    assert "mlm/loss" in trained
+    assert "length/loss" in trained
+    for name in ("gate.py", "length.py", "mine.yaml"):  # the run has what it needs
+        (tmp_path / name).unlink()
+    assert "loaded" in run("-c", f"CHECKOUT = {str(ROOT)!r}\n{LOAD}").stdout

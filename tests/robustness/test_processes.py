@@ -1,0 +1,116 @@
+"""A real `python -m workbench pretrain`: stopped politely, stopped hard, and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+Start = Callable[..., subprocess.Popen[str]]
+LONG = ("train.max_steps=100000", "train.save_every=50")
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts `python -m workbench ARGUMENTS` in a folder; what still runs in the end is killed."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def run(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "workbench", *arguments],
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        )
+        return processes[-1]
+
+    yield run
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def steps(run: Path) -> list[int]:
+    path = run / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+    return [json.loads(line)["step"] for line in lines if line.endswith("\n")]
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            pytest.fail(process.communicate()[0])
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_says_how_to_go_on_and_going_on_works(
+    world: Path, start: Start, number: signal.Signals, code: int
+) -> None:
+    """The terminal signals the whole group, loader workers too."""
+    run = world / "a run"
+    process = start(world, "pretrain", "recipe.yaml", *LONG, "train.num_workers=1", "--run", "a run")
+    wait_for(lambda: len(steps(run)) > 3, process)
+    os.killpg(process.pid, number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    assert "Traceback" not in output
+    last = steps(run)[-1]
+    assert (run / "checkpoints" / f"step-{last}" / "state.json").is_file()
+    assert "go on with" in output
+    assert "pretrain recipe.yaml" in output
+    assert "'a run'" in output
+    again = start(world, "pretrain", "recipe.yaml", *LONG[1:], f"train.max_steps={last + 2}", "--run", "a run")
+    output, _ = again.communicate(timeout=90)
+    assert again.returncode == 0, output
+    assert f"going on from a run/checkpoints/step-{last}" in output
+    assert steps(run) == list(range(1, last + 3))
+
+
+def test_kill_9_and_the_same_command_again(world: Path, start: Start) -> None:
+    run = world / "run"
+    command = ("pretrain", "recipe.yaml", *LONG[:1], "train.save_every=5", "--run", "run")
+    process = start(world, *command)
+    wait_for(lambda: len(steps(run)) > 12, process)
+    process.kill()
+    process.communicate()
+    saved = max(int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*"))
+    again = start(world, *command[:2], f"train.max_steps={saved + 4}", *command[3:])
+    output, _ = again.communicate(timeout=90)
+    assert again.returncode == 0, output
+    assert f"step-{saved}" in output
+    assert steps(run) == list(range(1, saved + 5))
+    assert not list(run.rglob("*.tmp"))
+
+
+def test_an_error_in_a_real_process(world: Path, start: Start) -> None:
+    process = start(world, "pretrain", "recipe.yaml", "train.max_step=3")
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert output.startswith("error: ")
+    assert "'max_steps'" in output
+    assert "Traceback" not in output
+
+
+def test_a_reader_that_goes_away_is_no_error_of_ours(world: Path, start: Start) -> None:
+    process = start(world, "recipes")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=60) in (0, 1)
