@@ -1,11 +1,13 @@
-"""The MLM training step against a plain Hugging Face loop, on documents of natural lengths, float32.
+"""The MLM training step against a plain Hugging Face loop, on documents of natural lengths.
 
     python benchmarks/mlm_step.py --size small --length 128 --batch 8
     python benchmarks/mlm_step.py --size base --length 512 --batch 8 --rounds 5
+    python benchmarks/mlm_step.py --size base --length 512 --batch 64 --steps 20 --device cuda
 
 Peers: BertForMaskedLM + DataCollatorForLanguageModeling + AdamW, (padded) each batch padded to its longest document,
 (packed) documents concatenated and cut into blocks of `length`. Each contestant runs in a process of its own with its
 own memory settings; rounds alternate; the ratio is of the medians of real tokens per second. Dropout 0.1 everywhere.
+float32 on a CPU, bfloat16 autocast on CUDA.
 """
 
 from __future__ import annotations
@@ -46,7 +48,13 @@ class WordTokenizer:
         return {"cls": CLS, "sep": SEP, "mask": MASK}[role]
 
 
-def ours(size: str) -> Callable[[list[Any], int], int]:
+def autocast(device: str) -> Any:
+    import torch
+
+    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
+
+
+def ours(size: str, device: str) -> Callable[[list[Any], int], int]:
     import torch
 
     from workbench.batch import collate
@@ -65,15 +73,16 @@ def ours(size: str) -> Callable[[list[Any], int], int]:
     network = Network(NetworkSpec({"text": text}, [stack])).train()
     objective = Mlm(WordTokenizer(vocab))  # type: ignore[arg-type]
     head = objective.head(network)
-    root = torch.nn.ModuleList([network, head])
+    root = torch.nn.ModuleList([network, head]).to(device)
     optimizer = make_optimizer(root, TrainSpec(1, 1, 1, 1e-4))
 
     def step(docs: list[Any], number: int) -> int:
         sequences = [Sequence({"text": text_fields(ids)}, (number, i)) for i, ids in enumerate(docs)]
         objective.corrupt(sequences, Draws(0, number=(number,)))
-        batch = collate(sequences)
+        batch = collate(sequences).to(device)
         targets = batch.targets["mlm"]
-        loss = head(network, network(batch), batch, targets).loss / len(targets["labels"])
+        with autocast(device):
+            loss = head(network, network(batch), batch, targets).loss / len(targets["labels"])
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(root.parameters(), 1.0)
@@ -83,7 +92,7 @@ def ours(size: str) -> Callable[[list[Any], int], int]:
     return step
 
 
-def hugging_face(size: str, length: int, packed: bool) -> Callable[[list[Any], int], int]:
+def hugging_face(size: str, length: int, packed: bool, device: str) -> Callable[[list[Any], int], int]:
     import numpy as np
     import torch
     from tokenizers import Tokenizer, models
@@ -100,7 +109,7 @@ def hugging_face(size: str, length: int, packed: bool) -> Callable[[list[Any], i
         vocab_size=vocab, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
         intermediate_size=4 * hidden,
     )  # fmt: skip
-    model = BertForMaskedLM(config).train()
+    model = BertForMaskedLM(config).train().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     rest = np.zeros(0, np.int64)
 
@@ -114,7 +123,8 @@ def hugging_face(size: str, length: int, packed: bool) -> Callable[[list[Any], i
             if not docs:
                 return 0
         batch = collator([{"input_ids": ids, "attention_mask": np.ones_like(ids)} for ids in docs])
-        loss = model(**batch).loss
+        with autocast(device):
+            loss = model(**batch.to(device)).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -130,7 +140,9 @@ def contestant(name: str, options: argparse.Namespace, pipe: Any) -> None:
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    step = ours(options.size) if name == "ours" else hugging_face(options.size, options.length, name == "packed")
+    device = options.device
+    packed = name == "packed"
+    step = ours(options.size, device) if name == "ours" else hugging_face(options.size, options.length, packed, device)
     stream = documents(SIZES[options.size][3], options.length, options.batch, seed=1)
     number = 0
     while (steps := pipe.recv()) > 0:
@@ -138,17 +150,19 @@ def contestant(name: str, options: argparse.Namespace, pipe: Any) -> None:
         for _ in range(steps):
             tokens += step(next(stream), number)
             number += 1
+        if device == "cuda":
+            torch.cuda.synchronize()
         pipe.send(tokens / (time.perf_counter() - start))
 
 
-def peak(threads: int) -> float:
-    """Floating-point operations per second of a large float32 matrix product: the best of ten."""
+def peak(threads: int, device: str) -> float:
+    """Floating-point operations per second of a large matrix product in the precision used: the best of ten."""
     import torch
 
     from workbench.training.flops import measured_peak
 
     torch.set_num_threads(threads)
-    return measured_peak(torch.device("cpu"), None, repeats=10)
+    return measured_peak(torch.device(device), torch.bfloat16 if device == "cuda" else None, repeats=10)
 
 
 def flops_per_token(size: str) -> float:
@@ -165,6 +179,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=None, help="steps of a round (default 6, for base 2)")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     options = parser.parse_args()
     steps = options.steps or (2 if options.size == "base" else 6)
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
@@ -184,8 +199,9 @@ def main() -> None:
     for pipe in pipes.values():
         pipe.send(0)
     medians = {name: statistics.median(speeds) for name, speeds in found.items()}
-    share = medians["ours"] * flops_per_token(options.size) / peak(options.threads)
-    print(f"BERT-{options.size}, documents cut at {options.length}, batch {options.batch}, {options.threads} threads")
+    share = medians["ours"] * flops_per_token(options.size) / peak(options.threads, options.device)
+    where = options.device if options.device == "cuda" else f"{options.threads} threads"
+    print(f"BERT-{options.size}, documents cut at {options.length}, batch {options.batch}, {where}")
     for name, speed in medians.items():
         print(f"  {name:7} {speed:9.0f} real tokens/s   ours / this = {medians['ours'] / speed:.2f}")
     print(f"  share of the measured matrix-product peak on real tokens (without attention's products): {share:.0%}")
