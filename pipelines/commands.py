@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from kg.commands import graph, vectors
 from pipelines.image_text import image_text
 from pipelines.link import link
 from pipelines.linker import linker
@@ -19,5 +20,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (text, image_text, triples, tokenizer, linker, link, regions):
+for command in (text, image_text, triples, tokenizer, graph, vectors, linker, link, regions):
     app.command()(command)
