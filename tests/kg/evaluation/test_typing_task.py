@@ -1,0 +1,125 @@
+"""Fine-tuning and evaluating entity typing, end to end on a tiny world."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kg.evaluation.inventory import OPEN_ENTITY, read_inventory
+from kg.evaluation.typing import evaluate, finetune
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.training.run import load
+
+QUICK = ["train.num_workers=0", "train.weight_decay=0"]
+
+
+@pytest.fixture(scope="session")
+def tuned(world: Path, make_run: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("typing") / "run"
+    finetune(
+        make_run("entities"),
+        str(world / "typing"),
+        QUICK,
+        output=folder,
+        epochs=30,
+        batch_size=8,
+        lr=2e-3,
+        max_length=24,
+        marker=None,
+        control=None,
+        held_out=str(world / "typing-test"),
+        types=None,
+        pooled=True,
+    )
+    return folder
+
+
+def result(run: Path, name: str) -> dict:
+    return json.loads((run / "evaluations" / f"{name}.json").read_text())
+
+
+def run_evaluate(run: Path, corpus: Path, **options: object) -> None:
+    defaults = {
+        "rule": "positive",
+        "macro": "open_type",
+        "control": None,
+        "probe": True,
+        "batch_size": 5,
+        "limit": None,
+    }
+    evaluate(run, str(corpus), **{**defaults, **options})
+
+
+def test_the_recipe_says_what_was_trained(tuned: Path) -> None:
+    recipe = load(tuned).recipe
+    spec = recipe.tasks["entity-typing"]
+    assert spec.sequence.builder["types"] == ["city", "place", "town"]
+    assert spec.sequence.builder["marker"] == "/"
+    assert spec.sequence.steps[0]["step"] == "kg.streams:EntityStream"
+    assert recipe.train.max_steps == np.ceil(30 * 32 / 8)
+
+
+def test_types_of_new_entities_come_from_their_vectors(tuned: Path, world: Path) -> None:
+    run_evaluate(tuned, world / "typing-test")
+    found = result(tuned, "entity-typing-typing-test")
+    assert found["numbers"]["loose_micro_f1"] > 0.9
+    assert found["variant"] == "rule positive, macro open_type"
+    assert found["counts"]["mentions"] == 16
+    assert found["baselines"]["linear probe on the entity vectors"]["loose_micro_f1"] > 0.9
+    assert found["examples"][0]["mention"] == [7, 16]
+    assert found["inputs"]["corpus"]["records"] == 16
+
+
+@pytest.mark.parametrize("control", ["no-kg", "random-entities"])
+def test_controls_take_the_vectors_away(tuned: Path, world: Path, control: str) -> None:
+    run_evaluate(tuned, world / "typing-test")
+    run_evaluate(tuned, world / "typing-test", control=control)
+    plain, taken = (result(tuned, f"entity-typing-typing-test{end}") for end in ("", f"-{control}"))
+    assert taken["control"] == control
+    assert taken["numbers"]["loose_micro_f1"] < plain["numbers"]["loose_micro_f1"] - 0.1
+    assert bool(taken["baselines"]) == (control == "random-entities")
+
+
+def test_a_control_that_changes_nothing_is_refused(tuned: Path, world: Path) -> None:
+    with pytest.raises(WorkbenchError, match="shuffled-kg would change nothing"):
+        run_evaluate(tuned, world / "typing-test", control="shuffled-kg")
+
+
+def test_a_rule_and_a_limit(tuned: Path, world: Path) -> None:
+    run_evaluate(tuned, world / "typing-test", rule="positive_or_top", macro="ernie", limit=3)
+    found = result(tuned, "entity-typing-typing-test")
+    assert found["variant"] == "rule positive_or_top, macro ernie"
+    assert found["counts"]["mentions"] == 3
+    assert found["counts"]["without prediction"] == 0
+
+
+def test_a_run_that_was_not_fine_tuned(world: Path, make_run: Callable[..., Path]) -> None:
+    with pytest.raises(WorkbenchError, match="workbench finetune entity-typing"):
+        run_evaluate(make_run("entities"), world / "typing-test")
+
+
+def test_inventories(world: Path, tmp_path: Path) -> None:
+    corpus = Corpus.open(world / "typing")
+    assert read_inventory(None, corpus) == ["city", "place", "town"]
+    assert read_inventory("open-entity", corpus) == list(OPEN_ENTITY)
+    assert read_inventory("town, place", corpus) == ["town", "place"]
+    (tmp_path / "types.txt").write_text("town\nriver\n")
+    (tmp_path / "types.json").write_text('["town", "river"]')
+    assert read_inventory(str(tmp_path / "types.txt"), corpus) == ["town", "river"]
+    assert read_inventory(str(tmp_path / "types.json"), corpus) == ["town", "river"]
+    (tmp_path / "wrong.json").write_text('{"a": 1}')
+    for wanted, message in [
+        ("nowhere.txt", "no such file"),
+        ("a,b", "no record"),
+        ("town,place,town", "twice"),
+        (str(tmp_path / "wrong.json"), "not a list"),
+    ]:
+        with pytest.raises(WorkbenchError, match=message):
+            read_inventory(wanted, corpus)
+    with pytest.raises(WorkbenchError, match="prepare a typing set"):
+        read_inventory(None, Corpus.open(world / "facts"))
