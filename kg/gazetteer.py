@@ -10,7 +10,7 @@ boundaries: there a name matches anywhere, but never in front of a combining mar
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import ahocorasick_rs
@@ -19,7 +19,7 @@ Case = Literal["ignore", "exact"]
 Found = tuple[int, int, int]
 PREFIX = 6
 
-SPACES = "\t\n\r\f\v\u00a0\u2007\u202f\u3000"
+SPACES = "\u00a0\u2007\u202f\u3000"
 APOSTROPHES = "\u2018\u2019\u02bc"
 UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao
@@ -37,6 +37,10 @@ UNSPACED = (
 
 def fold(text: str, case: Case) -> str:
     """The text as names are compared in: of the same length, character by character."""
+    for character in "\t\n\r\f\v":
+        text = text.replace(character, " ")
+    if text.isascii():
+        return text if case == "exact" else text.lower()
     for character in SPACES:
         text = text.replace(character, " ")
     for character in APOSTROPHES:
@@ -59,33 +63,35 @@ def unspaced(character: str) -> bool:
     return code >= UNSPACED[0][0] and any(first <= code <= last for first, last in UNSPACED)
 
 
-class _Joins(dict[str, int]):
-    """How a character holds on to the one after it, or with `before` to the one before it: the bits in common.
+# How a character holds on to the next one, and to the one before: they are joined where the two have bits in common.
+# Bit 1 joins the characters of a word, bit 2 a combining mark to a letter of an unspaced script. The tables are filled
+# as characters are met (`_meet`); they are plain dicts because nothing is looked up as fast.
+_AFTER: dict[str, int] = {}
+_BEFORE: dict[str, int] = {}
 
-    Bit 1 joins the characters of a word, bit 2 a combining mark to a letter of an unspaced script.
-    """
 
-    def __init__(self, before: bool) -> None:
-        super().__init__()
-        self.before = before
-
-    def __missing__(self, character: str) -> int:
+def _meet(characters: Iterable[str]) -> None:
+    for character in characters:
         if unicodedata.category(character).startswith("M"):
-            bits = 3 if self.before else 1
+            _AFTER[character], _BEFORE[character] = 1, 3
         elif unspaced(character):
-            bits = 0 if self.before else 2
+            _AFTER[character], _BEFORE[character] = 2, 0
         else:
-            bits = int(character.isalnum() or character == "_")
-        self[character] = bits
-        return bits
+            _AFTER[character] = _BEFORE[character] = int(character.isalnum() or character == "_")
 
 
-_AFTER, _BEFORE = _Joins(before=False), _Joins(before=True)
+_meet(map(chr, range(128)))
 
 
 def boundary(text: str, i: int) -> bool:
     """Whether a name may begin or end in front of character `i`."""
-    return i == 0 or i == len(text) or not _AFTER[text[i - 1]] & _BEFORE[text[i]]
+    if i == 0 or i == len(text):
+        return True
+    try:
+        return not _AFTER[text[i - 1]] & _BEFORE[text[i]]
+    except KeyError:
+        _meet(text[i - 1 : i + 1])
+        return boundary(text, i)
 
 
 class Gazetteer:
@@ -114,14 +120,22 @@ class Gazetteer:
         if self._automaton is None:
             self._build()
         assert self._automaton is not None
+        try:
+            return self._find(folded, self._automaton.find_matches_as_indexes(folded))
+        except KeyError:
+            _meet(set(folded))
+            return self.find(folded)
+
+    def _find(self, folded: str, proposed: list[Found]) -> list[Found]:
+        """Raises KeyError: the text has characters that are not in the tables."""
         found: list[Found] = []
-        end, length, several_words = 0, len(folded), self._several_words
-        for match in self._automaton.find_matches_as_indexes(folded):
+        end, length, several_words, after, before = 0, len(folded), self._several_words, _AFTER, _BEFORE
+        for match in proposed:
             number, start, stop = match
             if (
                 start >= end
-                and (not start or not _AFTER[folded[start - 1]] & _BEFORE[folded[start]])
-                and (stop == length or not _AFTER[folded[stop - 1]] & _BEFORE[folded[stop]])
+                and (not start or not after[folded[start - 1]] & before[folded[start]])
+                and (stop == length or not after[folded[stop - 1]] & before[folded[stop]])
             ):
                 found.append(match)
                 end = stop

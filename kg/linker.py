@@ -71,7 +71,7 @@ class Linker:
         self.offsets, self.entities, self.priors = candidates
         self.profiles = profiles
         self._gazetteer = Gazetteer(names, case)
-        self._sure = self._without_context()
+        self._best, self._share = self._without_context()
         self.path = saved[0] if saved else None
         self.version = saved[1] if saved else f"{FORMAT}.{self._digest()}"
 
@@ -131,16 +131,13 @@ class Linker:
 
     def link(self, text: str, min_score: float = 0.0) -> list[Link]:
         """(start, end, entity id, score) of the mentions in characters of `text`: sorted, disjoint, half-open."""
-        sure = self._sure
-        found = self._gazetteer.find(fold(text, self.case))
-        links = []
-        words: Words | None = None
-        for number, start, end in found:
-            best = sure[number]
-            if best is None:
-                words = words or Words(text)
-                best = self._in_context(number, words.around(start, end))
-            links.append((start, end, *best))
+        best, share, words = self._best, self._share, Words(text)
+        links: list[Link] = [
+            (start, end, entity, share[number])
+            if (entity := best[number]) is not None
+            else (start, end, *self._in_context(number, words.around(start, end)))
+            for number, start, end in self._gazetteer.find(fold(text, self.case))
+        ]
         return links if min_score <= 0 else [link for link in links if link[3] >= min_score]
 
     def link_many(self, texts: Iterable[str], min_score: float = 0.0) -> Iterator[list[Link]]:
@@ -242,14 +239,14 @@ class Linker:
             state.update(array.tobytes())
         return state.hexdigest()
 
-    def _without_context(self) -> list[tuple[str, float] | None]:
-        """The entity and score of each name for which the context cannot matter."""
+    def _without_context(self) -> tuple[list[str | None], list[float]]:
+        """The first entity of each name and its share of the priors; None where the context is to decide."""
         first, count = self.offsets[:-1], np.diff(self.offsets)
         priors = self.priors.astype(np.float64)
         shares = (priors[first] / np.add.reduceat(priors, first)).tolist()
         decided = (count == 1).tolist() if self.profiles is not None else [True] * len(count)
-        best = [self.ids[e] for e in self.entities[first].tolist()]
-        return [pair if sure else None for sure, pair in zip(decided, zip(best, shares, strict=True), strict=True)]
+        best = [self.ids[e] if sure else None for e, sure in zip(self.entities[first].tolist(), decided, strict=True)]
+        return best, [1.0 if share == 1.0 else share for share in shares]  # one object for all ones: it stays cached
 
     def _scores(self, number: int, context: np.ndarray) -> dict[int, float]:
         """The score of each candidate entity of a name, by its number."""
