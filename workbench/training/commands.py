@@ -21,15 +21,18 @@ Overrides = Annotated[
 def pretrain(
     recipe: RecipeName,
     overrides: Overrides = None,
-    run: Annotated[Path | None, typer.Option(help="The run folder; by default runs/<recipe's name>.")] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("--output", "--run", "-o", help="The run folder; by default runs/<recipe's name>."),
+    ] = None,
 ) -> None:
     """Pretrain a recipe. Goes on where the run folder's last checkpoint is; Ctrl-C and SIGTERM save one first.
 
     Examples:
 
-      workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000 --run runs/notes
+      workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000 --output runs/notes
 
-      torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes]
+      torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes] --output runs/notes
     """
     loaded = load_recipe(recipe, overrides or [])
     runs.pretrain(loaded, run or default_run(loaded))
@@ -38,7 +41,9 @@ def pretrain(
 def verify_resume(
     recipe: RecipeName,
     overrides: Overrides = None,
-    run: Annotated[Path | None, typer.Option(help="A new folder for the two runs that are compared.")] = None,
+    run: Annotated[
+        Path | None, typer.Option("--output", "--run", "-o", help="A new folder for the two runs that are compared.")
+    ] = None,
     steps: Annotated[int, typer.Option(help="Steps to train; the interruption is in the middle.")] = 6,
 ) -> None:
     """Train twice, once with a stop and a restart in the middle, and compare every loss bit for bit.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import shlex
 import shutil
 import signal
@@ -76,11 +77,10 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -
     run = Path(run_dir)
     console = Console(stderr=True)
     keep_freed_memory()
-    with distributed() as world:
-        with _opened(run, recipe, world), run_logging(run, world, console):
-            stopped = _trainer(recipe, run, world, console).fit(until)
-            if stopped:
-                logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
+    with distributed() as world, _opened(run, recipe, world), run_logging(run, world, console):
+        stopped = _trainer(recipe, run, world, console).fit(until)
+        if stopped:
+            logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
     if stopped:
         raise Stopped(stopped, run)
     return run
@@ -225,5 +225,8 @@ def first_batches(recipe: Recipe) -> tuple[Tokenizer | None, dict[str, MicroBatc
 
 
 def _command() -> str:
-    """The command line of this process, to be typed again."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """The command line of this process, to be typed again (of torchrun's own options nothing is known here)."""
+    program = "torchrun ... -m workbench" if "TORCHELASTIC_RUN_ID" in os.environ else "python -m workbench"
+    if Path(sys.argv[0]).name != "__main__.py":
+        program = Path(sys.argv[0]).name
+    return f"{program} {shlex.join(sys.argv[1:])}"
