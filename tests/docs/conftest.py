@@ -1,0 +1,260 @@
+"""The files that the documentation takes for granted, tiny, and a way to run its blocks quickly."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import json
+import logging
+import multiprocessing
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image, ImageDraw
+
+from workbench.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+CITIES = {
+    "oslo": ("Oslo", "norway"),
+    "bergen": ("Bergen", "norway"),
+    "lima": ("Lima", "peru"),
+    "cusco": ("Cusco", "peru"),
+    "cairo": ("Cairo", "egypt"),
+    "giza": ("Giza", "egypt"),
+    "paris": ("Paris", "france"),
+    "lyon": ("Lyon", "france"),
+}
+COUNTRIES = {"norway": "Norway", "peru": "Peru", "egypt": "Egypt", "france": "France"}
+COLOURS = {"red": (200, 30, 30), "green": (30, 160, 30), "blue": (30, 30, 200), "yellow": (220, 200, 30)}
+SHAPES = ("circle", "square")
+
+
+def write_json_lines(path: Path, rows: list[dict[str, object]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def write_texts(folder: Path) -> None:
+    """notes.txt: paragraphs about cities; news.jsonl: the same as JSON lines; pages/: as files."""
+    rng = random.Random(0)
+    texts = []
+    for n in range(120):
+        city, country = CITIES[rng.choice(list(CITIES))]
+        texts.append(
+            f"{city} lies in {COUNTRIES[country]}, by a wide river. Many people live in {city}, and most of them work "
+            f"near the old bridge. In the morning the market of {city} opens at {5 + n % 5}."
+        )
+    (folder / "notes.txt").write_text("\n\n".join(texts) + "\n")
+    news = [{"id": f"n{n}", "body": text, "year": 2000 + n} for n, text in enumerate(texts)]
+    write_json_lines(folder / "news.jsonl", news)
+    (folder / "pages").mkdir()
+    for n, text in enumerate(texts[:5]):
+        (folder / "pages" / f"page {n}.txt").write_text(text)
+
+
+def write_graph(folder: Path) -> None:
+    """graph.tsv; labels in entities.jsonl and relations.jsonl; facts.jsonl with candidates.json; typed.jsonl."""
+    triples = [(city, "country", country) for city, (_, country) in CITIES.items()]
+    triples += [(a, "near", b) for a in CITIES for b in CITIES if a < b and CITIES[a][1] == CITIES[b][1]]
+    (folder / "graph.tsv").write_text("".join("\t".join(triple) + "\n" for triple in triples))
+    entities = [{"id": i, "label": label, "types": ["place", "city"]} for i, (label, _) in CITIES.items()]
+    entities += [{"id": i, "label": label, "types": ["place", "country"]} for i, label in COUNTRIES.items()]
+    write_json_lines(folder / "entities.jsonl", entities)
+    write_json_lines(
+        folder / "relations.jsonl", [{"id": "country", "label": "lies in"}, {"id": "near", "label": "near"}]
+    )
+    facts, typed = [], []
+    for i, (city, country) in CITIES.items():
+        text = f"{city} is a city of {COUNTRIES[country]}."
+        span = [text.index(COUNTRIES[country]), len(text) - 1]
+        facts.append(
+            {
+                "id": f"fact-{i}",
+                "text": text,
+                "spans": [[0, len(city), i, 1.0]],
+                "mask_spans": [span],
+                "meta": {"subject": i, "relation": "country", "object": country},
+            }
+        )
+        for label, identifier, types in ((city, i, ["place", "city"]), (COUNTRIES[country], country, ["place"])):
+            begin = text.index(label)
+            typed.append(
+                {
+                    "id": f"typed-{i}-{identifier}",
+                    "text": text,
+                    "spans": [[begin, begin + len(label), identifier, 1.0]],
+                    "mention": [begin, begin + len(label)],
+                    "types": types,
+                }
+            )
+    write_json_lines(folder / "facts.jsonl", facts)
+    write_json_lines(folder / "typed.jsonl", typed)
+    candidates = {"country": [{"id": i, "label": label} for i, label in COUNTRIES.items()]}
+    (folder / "candidates.json").write_text(json.dumps(candidates))
+
+
+def write_pictures(folder: Path) -> None:
+    """photos/ of coloured shapes, captions.jsonl and questions.jsonl about them."""
+    (folder / "photos").mkdir()
+    rng = random.Random(1)
+    captions, questions = [], []
+    for n in range(40):
+        colour, shape = rng.choice(list(COLOURS)), rng.choice(SHAPES)
+        image = Image.new("RGB", (64, 64), (240, 240, 240))
+        x, y = rng.randint(2, 30), rng.randint(2, 30)
+        draw = ImageDraw.Draw(image)
+        (draw.ellipse if shape == "circle" else draw.rectangle)((x, y, x + 28, y + 28), fill=COLOURS[colour])
+        image.putpixel((0, 0), (n, n, n))
+        image.save(folder / "photos" / f"{n:03d}.png")
+        captions.append({"image": f"{n:03d}.png", "captions": [f"a {colour} {shape}", f"one {shape} in {colour}"]})
+        for part, (question, answer) in enumerate((("what colour is it?", colour), ("what shape is it?", shape))):
+            questions.append(
+                {"question_id": 2 * n + part, "image": f"{n:03d}.png", "question": question, "answer": answer}
+            )
+    write_json_lines(folder / "captions.jsonl", captions)
+    write_json_lines(folder / "questions.jsonl", questions)
+
+
+def write_foreign(folder: Path) -> None:
+    """cc3m/: two shards as somebody else writes them."""
+    (folder / "cc3m").mkdir()
+    for shard in range(2):
+        with tarfile.open(folder / "cc3m" / f"{shard:05d}.tar", "w") as tar:
+            for n in range(4):
+                buffer = io.BytesIO()
+                Image.new("RGB", (20, 20), (shard * 90, n * 50, 0)).save(buffer, "JPEG")
+                for suffix, data in (("jpg", buffer.getvalue()), ("txt", f"a plain colour, number {n}".encode())):
+                    entry = tarfile.TarInfo(f"{shard}{n}.{suffix}")
+                    entry.size = len(data)
+                    tar.addfile(entry, io.BytesIO(data))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imported() -> None:
+    """What the commands import, once, in the process that they are forked from."""
+    for name in (
+        "pipelines.commands",
+        "workbench.training.commands",
+        "workbench.report.commands",
+        "kg.evaluation.typing",
+        "kg.evaluation.facts_task",
+        "vision.evaluation.vqa",
+        "vision.inputs",
+        "vision.embedding",
+        "pykeen.models",
+        "transformers",
+        "torch.utils.tensorboard",
+        "torch._dynamo",
+        "typer.rich_utils",
+    ):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a child would touch, and so copy, all of this process's memory
+
+
+@pytest.fixture(scope="session")
+def raw_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("raw")
+    for write in (write_texts, write_graph, write_pictures, write_foreign):
+        write(folder)
+    return folder
+
+
+@pytest.fixture
+def page_folder(raw_files: Path, tmp_path: Path) -> Iterator[Path]:
+    """A fresh copy of the raw files, to run a page in."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield Path(shutil.copytree(raw_files, tmp_path / "page"))
+    torch.set_num_threads(threads)
+
+
+Ran = tuple[int, str]
+
+
+@pytest.fixture
+def in_process(page_folder: Path) -> Callable[[Callable[[], object]], Ran]:
+    """Runs a function in a process forked from this one, in the page's folder; its exit code and what it said.
+
+    Starting Python and importing torch for every command would take most of the time.
+    """
+
+    def run(function: Callable[[], object]) -> Ran:
+        output = page_folder.parent / "output.txt"
+        process = multiprocessing.get_context("fork").Process(target=_child, args=(function, page_folder, output))
+        process.start()
+        process.join(60)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        return process.exitcode or 0, output.read_text()
+
+    return run
+
+
+def _child(function: Callable[[], object], folder: Path, output: Path) -> None:
+    os.chdir(folder)
+    with output.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+    sys.path.insert(0, "")
+    logging.getLogger().handlers.clear()
+    os.sched_getaffinity = lambda _: {0}  # type: ignore[assignment]  # one core: nothing spawns processes
+    torch.cuda.is_available = lambda: False
+    code = 0
+    try:
+        function()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # at once: what pytest has set up is the parent's to end
+
+
+@pytest.fixture
+def command(in_process: Callable[[Callable[[], object]], Ran], page_folder: Path) -> Callable[[str], Ran]:
+    """Runs one shell command of a page: `workbench` quickly, everything else with bash."""
+
+    def run(line: str) -> Ran:
+        words = shlex.split(line)
+        if words[0] == "workbench" and not {"|", ">", "&&", ";"} & set(words):
+
+            def call() -> None:
+                sys.argv = words
+                main()
+
+            return in_process(call)
+        if words[0] == "make":
+            line, place = f"make --dry-run {shlex.join(words[1:])}", ROOT
+        else:
+            place = page_folder
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+        environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", line],
+            cwd=place,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        return done.returncode, done.stdout
+
+    return run

@@ -1,0 +1,82 @@
+"""Every block of the documentation, run in order on tiny files, page by page.
+
+```bash                  each command runs (`make` targets: a dry run)
+```yaml title=FILE       is written to FILE, and so is ```python title=FILE
+```python                runs, in the folder that the commands of the page left
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(path for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")) if path.name != "log.md")
+FENCE = re.compile(r"^```(\w*)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = ("bash", "python", "yaml")
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the file it is to be written to, its text, its line in the page."""
+
+    language: str
+    title: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text("utf-8")
+    for found in FENCE.finditer(text):
+        yield Block(found[1], found[2] or "", found[3], text.count("\n", 0, found.start()) + 1)
+
+
+def commands(text: str) -> list[str]:
+    """The commands of a bash block, with continued lines joined."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def execute(code: str, name: str) -> None:
+    exec(compile(code, name, "exec"), {"__name__": "__main__"})
+
+
+PAGES_THAT_RUN = [page for page in PAGES if any(block.language in RUN for block in blocks(page))]
+
+
+@pytest.mark.parametrize("page", PAGES_THAT_RUN, ids=lambda page: page.name)
+def test_every_block_runs(
+    page: Path, page_folder: Path, command: Callable[[str], Any], in_process: Callable[..., Any]
+) -> None:
+    for block in blocks(page):
+        where = f"{page.name}:{block.line}"
+        if block.title:
+            path = page_folder / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, "utf-8")
+        elif block.language == "bash":
+            for line in commands(block.text):
+                code, said = command(line)
+                assert code == 0, f"{where}: {line}\n{said}"
+                assert "Traceback" not in said, f"{where}: {line}\n{said}"
+        elif block.language == "python":
+            code, said = in_process(lambda text=block.text, name=where: execute(text, name))
+            assert code == 0, f"{where}:\n{said}"
+        elif block.language == "yaml":
+            assert isinstance(yaml.safe_load(block.text), dict | list), where
+
+
+def test_the_pages_a_newcomer_needs_have_commands() -> None:
+    names = {page.name for page in PAGES_THAT_RUN}
+    assert {"README.md", "text.md", "knowledge.md", "vision-language.md", "recipes.md", "corpora.md"} <= names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_fence_is_of_a_kind_that_is_checked(page: Path) -> None:
+    assert {block.language for block in blocks(page)} <= {*RUN, "text", "json"}
+    assert page.read_text("utf-8").count("\n```") == 2 * len(list(blocks(page)))

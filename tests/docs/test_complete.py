@@ -1,0 +1,69 @@
+"""The documentation knows what there is: every command, every key of a recipe, every link leads somewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from workbench import config, parts
+from workbench.cli import COMMANDS
+from workbench.evaluation import commands as evaluation
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+ALL = "\n".join(page.read_text("utf-8") for page in PAGES)
+RECIPES = (ROOT / "docs" / "recipes.md").read_text("utf-8")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text("utf-8")):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        name, _, anchor = target.partition("#")
+        place = (page.parent / name).resolve() if name else page
+        assert place.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in anchors(place.read_text("utf-8")), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_shown(name: str) -> None:
+    assert f"workbench {name}" in ALL
+
+
+@pytest.mark.parametrize("task", [*evaluation.finetune.entries, *evaluation.evaluate.entries])
+def test_every_evaluation_is_shown(task: str) -> None:
+    assert re.search(rf"workbench (finetune|evaluate) {task} ", ALL)
+
+
+@pytest.mark.parametrize("kind", [config.Recipe, config.NetworkSpec, config.TaskSpec, config.TrainSpec, config.Paper])
+def test_every_key_of_a_recipe_is_explained(kind: type) -> None:
+    missing = [f.name for f in dataclasses.fields(kind) if f"`{f.name}`" not in RECIPES]
+    assert not missing
+
+
+def test_every_control_is_explained() -> None:
+    missing = [name for name in config.CONTROLS if f"`{name}`" not in RECIPES]
+    assert not missing
+
+
+@pytest.mark.parametrize("kind", sorted(parts.PACKAGES))
+def test_every_part_of_the_core_is_named(kind: str) -> None:
+    missing = [name for name in parts.short_names(kind) if f"`{name}`" not in RECIPES]
+    assert not missing
+
+
+def test_every_recipe_that_is_named_exists() -> None:
+    named = set(re.findall(r"workbench (?:pretrain|verify-resume) ([a-z][\w-]*)(?=[\s`])", ALL))
+    assert named - {"KEY", "recipe"} <= set(config.recipe_names())
