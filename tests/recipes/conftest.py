@@ -107,7 +107,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     texts, images = _linked_texts(24), _image_texts(16)
     triples = [t for i in range(6) for t in ((f"T{i}", "lies_in", f"C{i}"), (f"T{i}", "near", f"T{(i + 1) % 6}"))]
     labels = {f"T{i}": TOWNS[i] for i in range(6)} | {f"C{i}": COUNTRIES[i] for i in range(6)}
-    GraphStore.build(triples, folder / "graph", labels=labels, relation_labels={"lies_in": "lies in"})
+    named = {entity: {"label": label} for entity, label in labels.items()}
+    GraphStore.build(triples, folder / "graph", entity_texts=named, relation_labels={"lies_in": "lies in"})
     vectors, relations = torch.randn(12, VECTOR_SIZE), torch.randn(2, VECTOR_SIZE)
     save_vectors(Vectors(sorted(labels), vectors, ["lies_in", "near"], relations), folder / "entities.safetensors")
     words = [s["text"] for s in texts] + [s["captions"][0] for s in images] + ["lies in near how many in one two?"]
