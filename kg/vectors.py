@@ -190,8 +190,13 @@ def load_vectors(path: str | Path) -> Vectors:
 
 
 def _network(store: GraphStore, model: str, dim: int, loss: str, seed: int) -> ERModel:
-    from pykeen.losses import loss_resolver
-    from pykeen.models import ERModel, model_resolver
+    try:
+        from pykeen.losses import loss_resolver
+        from pykeen.models import ERModel, model_resolver
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            f"training vectors needs the package {error.name!r}: pip install 'pretraining-workbench[kg]'"
+        ) from error
 
     # a name that pykeen does not know makes its resolver raise a ValueError; ask first, to name the nearest
     models = {name for name, kind in model_resolver.lookup_dict.items() if issubclass(kind, ERModel)}

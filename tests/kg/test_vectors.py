@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -63,6 +65,12 @@ def test_other_models(store, tmp_path, model, size):
     found = train_vectors(store, tmp_path / "v.safetensors", model=model, **SMALL)
     assert found.vectors.shape == (30, size)
     assert found.vectors.dtype == torch.float32
+
+
+def test_without_pykeen(store, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pykeen.losses", None)
+    with pytest.raises(WorkbenchError, match=r"needs the package 'pykeen.losses': pip install"):
+        train_vectors(store, tmp_path / "v.safetensors")
 
 
 def test_wrong_inputs(store, tmp_path):
