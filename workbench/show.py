@@ -28,7 +28,7 @@ def recipes() -> None:
     """
     table = Table(box=None, pad_edge=False)
     for column in ("recipe", "kind", "paper", "what it does"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "recipe")
     for name in recipe_names():
         recipe = load_recipe(name)
         paper = f"{recipe.paper.title} ({recipe.paper.url})" if recipe.paper else ""
