@@ -15,12 +15,14 @@ entity is: removing an entity removes its row, which is the release's `ent_mask`
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 
 
 class Aggregator(nn.Module):
@@ -36,8 +38,7 @@ class Aggregator(nn.Module):
         entity_attention: the release's "norm" layer; False is its "mix" layer, which comes once, before them.
         entity_output: False leaves out what makes the new entity states and ends the entity stream: for the last
             layer, where no loss reads them (the release keeps these parameters out of its optimiser).
-        intermediate_size: width of the fused state, by default 4 x the text's hidden size.
-        dropout, attention_dropout, activation, norm, norm_place, norm_eps: as for the core's `self` layer.
+        options: those of every layer; `intermediate_size` is the width of the fused state.
     """
 
     def __init__(
@@ -47,13 +48,7 @@ class Aggregator(nn.Module):
         num_heads: list[int],
         entity_attention: bool = True,
         entity_output: bool = True,
-        intermediate_size: int | None = None,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation: str = "gelu",
-        norm: str = "layer",
-        norm_place: str = "post",
-        norm_eps: float = 1e-12,
+        **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
         if len(streams) != 2 or len(num_heads) != 2:
@@ -61,23 +56,21 @@ class Aggregator(nn.Module):
                 f"Aggregator: streams = {streams}, num_heads = {num_heads}; both take two values, the text stream's "
                 "and the entity stream's, for example [text, entity] and [12, 4]"
             )
-        if activation == "swiglu":
+        if options.get("activation") == "swiglu":
             raise WorkbenchError(
                 "Aggregator: activation = 'swiglu' has no fused form; allowed: gelu, gelu_tanh, relu, tanh"
             )
         self.text, self.entity = streams
         text_size, entity_size = sizes[self.text], sizes[self.entity]
-        inner = intermediate_size or 4 * text_size
-        text, entity = (
-            Options(heads, inner, dropout, attention_dropout, activation, norm, norm_place, norm_eps)
-            for heads in num_heads
-        )
+        inner = options.get("intermediate_size") or 4 * text_size
+        options["intermediate_size"] = inner
+        text, entity = (Options(heads, **options) for heads in num_heads)
         self.attention = AttentionBlock(text_size, text)
         self.feed_forward = FeedForwardBlock(text_size, text)
         self.entity_attention = AttentionBlock(entity_size, entity) if entity_attention else None
         self.entity_inner = nn.Linear(entity_size, inner)
         self.entity_outer = nn.Linear(inner, entity_size) if entity_output else None
-        self.entity_residual = entity.sublayer(entity_size) if entity_output or norm_place == "pre" else None
+        self.entity_residual = entity.sublayer(entity_size) if entity_output or text.norm_place == "pre" else None
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         """Text rows [tokens, text size] and entity rows [entities, entity size] -> the same, fused.

@@ -30,7 +30,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_recipe_and_its_overrides(file: Path) -> None:
-    recipe = load_recipe(str(file), ["train.lr=2e-4", "tasks.text.corpora={c: 3}", "seed=7", "tasks.text.objectives[0].rate=1e-1"])
+    recipe = load_recipe(
+        str(file), ["train.lr=2e-4", "tasks.text.corpora={c: 3}", "seed=7", "tasks.text.objectives[0].rate=1e-1"]
+    )
     assert recipe.name == "my recipe"
     assert recipe.train.lr == 2e-4
     assert recipe.train.lanes == 2

@@ -103,7 +103,7 @@ class _Stack:
                 "inner_size": self.config["sublayer2attn_hidden_size"].get(str(n), self.config["hidden_size"]),
                 "shared": self.has("shared_sublayers", n),
                 "feed_forward": follows,
-                "intermediate_size": widths,
+                "intermediate_sizes": widths,
             }
         )
         theirs = f"bert.encoder.layer.{n}"

@@ -77,23 +77,30 @@ def checked(
         WorkbenchError: as for `build`.
     """
     parameters = {n: p for n, p in inspect.signature(part).parameters.items() if n != "self"}
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     hints = _hints(part)
+    names = [n for n, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
+    open_ended = False
+    for name, parameter in parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            shared = _unpacked(hints.pop(name, None))
+            open_ended = shared is None
+            names += list(shared or {})
+            hints |= shared or {}
     for option, value in options.items():
-        if option not in parameters and not open_ended:
-            raise unknown("option", option, parameters, where)
+        if option not in names and not open_ended:
+            raise unknown("option", option, names, where)
         if option in hints and not _fits(value, hints[option]):
             raise WorkbenchError(
                 f"{where}: {option} = {value!r} is of type {type(value).__name__}; allowed: {_readable(hints[option])}"
             )
-    complete = {n: v for n, v in (given or {}).items() if n in parameters and n not in options} | dict(options)
+    complete = {n: v for n, v in (given or {}).items() if n in names and n not in options} | dict(options)
     missing = [
         n
         for n, p in parameters.items()
         if p.default is p.empty and n not in complete and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     ]
     if missing:
-        raise WorkbenchError(f"{where}: missing {', '.join(missing)}; options: {', '.join(parameters)}")
+        raise WorkbenchError(f"{where}: missing {', '.join(missing)}; options: {', '.join(names)}")
     return complete
 
 
@@ -131,6 +138,13 @@ def _hints(part: Any) -> dict[str, Any]:
         return typing.get_type_hints(target)
     except (NameError, TypeError):
         return {}
+
+
+def _unpacked(hint: Any) -> dict[str, Any] | None:
+    """The options of `**options: Unpack[SomeTypedDict]`; None where keywords are open."""
+    if typing.get_origin(hint) is not typing.Unpack:
+        return None
+    return typing.get_type_hints(typing.get_args(hint)[0])
 
 
 def _fits(value: Any, hint: Any) -> bool:

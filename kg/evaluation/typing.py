@@ -16,7 +16,6 @@ import torch
 import typer
 
 from kg.evaluation.inventory import read_inventory, records
-from kg.evaluation.loading import Evaluated, open_run, result_path
 from kg.evaluation.probe import Typed, fit_best
 from kg.evaluation.typing_metrics import Macro, Rule, TypingScores, predicted_types, typing_scores
 from kg.objectives.types import Types, TypesHead
@@ -25,6 +24,7 @@ from workbench.config import SequenceSpec, Spec
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import derive
+from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result, identity
 from workbench.sequences import Sample

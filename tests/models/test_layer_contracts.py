@@ -19,6 +19,7 @@ SIZES = {"text": 16, "image": 16, "entity": 8}
 QUIET = {"dropout": 0.0, "attention_dropout": 0.0}
 CASES: dict[str, dict[str, Any]] = {
     "self": {"stream": "text", "num_heads": 2},
+    "norm": {"stream": "text"},
     "joint": {"streams": ["text", "image"], "num_heads": 2},
     "co": {"streams": ["text", "image"], "num_heads": 2},
     "cross": {"stream": "text", "to": "image", "num_heads": 2},
@@ -35,10 +36,9 @@ def layers_of_rooms() -> set[str]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if not isinstance(node, ast.ClassDef):
                 continue
-            for method in node.body:
-                if isinstance(method, ast.FunctionDef) and method.name == "forward":
-                    if [a.arg for a in method.args.args] == ["self", "hidden", "context"]:
-                        found.add(f"{module}:{node.name}")
+            forwards = [m for m in node.body if isinstance(m, ast.FunctionDef) and m.name == "forward"]
+            if [a.arg for m in forwards for a in m.args.args] == ["self", "hidden", "context"]:
+                found.add(f"{module}:{node.name}")
     return found
 
 
@@ -48,7 +48,8 @@ def test_every_layer_has_a_case() -> None:
 
 def build(name: str) -> nn.Module:
     torch.manual_seed(0)
-    layer: nn.Module = parts.build("layer", {"layer": name, **CASES[name], **QUIET}, sizes=SIZES)
+    quiet = {} if name == "norm" else QUIET
+    layer: nn.Module = parts.build("layer", {"layer": name, **CASES[name], **quiet}, sizes=SIZES)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.3)
     return layer.eval()

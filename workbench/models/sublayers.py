@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from torch import Tensor, nn
 
 from workbench.models.blocks import FeedForward, MultiHeadAttention, Sublayer, make_norm
 from workbench.models.context import Context
+
+
+class BlockOptions(TypedDict, total=False):
+    """The options that every Transformer layer takes in a recipe; `Options` says what they are by default.
+
+    `intermediate_size` is 4 x the hidden size by default; `activation`: gelu, gelu_tanh, relu, tanh, swiglu; `norm`:
+    layer, rms, unbiased; `norm_place`: post (BERT) or pre; `rotary`: base of rotary positions.
+    """
+
+    intermediate_size: int | None
+    dropout: float
+    attention_dropout: float
+    activation: str
+    norm: str
+    norm_place: str
+    norm_eps: float
+    rotary: float | None
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import torch
 
 from kg.evaluation.facts_task import evaluate, evaluate_facts, read_candidates, read_facts
 from kg.evaluation.inventory import records
-from kg.evaluation.loading import open_run
 from workbench.batch import collate
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.opening import open_run
 from workbench.objectives.mlm import Mlm
 
 
@@ -123,5 +123,5 @@ def test_wrong_inputs(world: Path, make_run: Callable[..., Path], tmp_path: Path
         evaluate(run, corpus, wrong)
     with pytest.raises(WorkbenchError, match="no relation, subject, object"):
         evaluate(run, str(world / "typing"), world / "candidates.json")
-    with pytest.raises(WorkbenchError, match="no task 'wiki'"):
+    with pytest.raises(WorkbenchError, match="unknown task 'wiki'"):
         evaluate(run, corpus, world / "candidates.json", task="wiki")

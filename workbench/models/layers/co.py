@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor, nn
 
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 
 
 class Co(nn.Module):
@@ -16,7 +18,8 @@ class Co(nn.Module):
         shared: one attention for both directions (LXMERT); needs equal hidden sizes.
         inner_size: heads x head size of the attention (ViLBERT: 1024), default the queries' hidden size.
         feed_forward: add a feed-forward block per stream (ViLBERT: yes; LXMERT's follows its self layers: no).
-        Other options as for `Self`.
+        intermediate_sizes: of the feed-forward blocks, by stream, where they differ.
+        options: those of every layer, `workbench.models.sublayers.BlockOptions`.
     """
 
     def __init__(
@@ -27,27 +30,22 @@ class Co(nn.Module):
         shared: bool = False,
         inner_size: int | None = None,
         feed_forward: bool = True,
-        intermediate_size: dict[str, int] | int | None = None,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation: str = "gelu",
-        norm: str = "layer",
-        norm_place: str = "post",
-        norm_eps: float = 1e-12,
+        intermediate_sizes: dict[str, int] | None = None,
+        **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
         self.streams = a, b = (streams[0], streams[1])
         self.attention = nn.ModuleDict()
         self.feed_forward = nn.ModuleDict()
         for name, other in ((a, b), (b, a)):
-            width = intermediate_size.get(name) if isinstance(intermediate_size, dict) else intermediate_size
-            options = Options(num_heads, width, dropout, attention_dropout, activation, norm, norm_place, norm_eps)
+            own = {"intermediate_size": intermediate_sizes[name]} if intermediate_sizes else {}
+            block = Options(num_heads, **{**options, **own})  # type: ignore[arg-type]
             if shared and name == b:
                 self.attention[name] = self.attention[a]
             else:
-                self.attention[name] = AttentionBlock(sizes[name], options, sizes[other], inner_size)
+                self.attention[name] = AttentionBlock(sizes[name], block, sizes[other], inner_size)
             if feed_forward:
-                self.feed_forward[name] = FeedForwardBlock(sizes[name], options)
+                self.feed_forward[name] = FeedForwardBlock(sizes[name], block)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         a, b = self.streams

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor, nn
 
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 
 
 class Cross(nn.Module):
@@ -21,22 +23,14 @@ class Cross(nn.Module):
         sizes: dict[str, int],
         num_heads: int,
         self_attention: bool = True,
-        intermediate_size: int | None = None,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation: str = "gelu",
-        norm: str = "layer",
-        norm_place: str = "post",
-        norm_eps: float = 1e-12,
+        **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
-        options = Options(
-            num_heads, intermediate_size, dropout, attention_dropout, activation, norm, norm_place, norm_eps
-        )
+        block = Options(num_heads, **options)
         self.stream, self.source = stream, to
-        self.self_attention = AttentionBlock(sizes[stream], options) if self_attention else None
-        self.cross_attention = AttentionBlock(sizes[stream], options, sizes[to])
-        self.feed_forward = FeedForwardBlock(sizes[stream], options)
+        self.self_attention = AttentionBlock(sizes[stream], block) if self_attention else None
+        self.cross_attention = AttentionBlock(sizes[stream], block, sizes[to])
+        self.feed_forward = FeedForwardBlock(sizes[stream], block)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         rows = hidden[self.stream]

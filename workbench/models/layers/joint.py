@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 
 
 class Joint(nn.Module):
@@ -21,24 +23,16 @@ class Joint(nn.Module):
         streams: list[str],
         sizes: dict[str, int],
         num_heads: int,
-        intermediate_size: int | None = None,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation: str = "gelu",
-        norm: str = "layer",
-        norm_place: str = "post",
-        norm_eps: float = 1e-12,
+        **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
         found = {name: sizes[name] for name in streams}
         if len(set(found.values())) != 1:
             raise WorkbenchError(f"layer 'joint' needs streams of one hidden size; found {found}")
-        options = Options(
-            num_heads, intermediate_size, dropout, attention_dropout, activation, norm, norm_place, norm_eps
-        )
+        block = Options(num_heads, **options)
         self.streams = tuple(streams)
-        self.attention = AttentionBlock(sizes[streams[0]], options)
-        self.feed_forward = FeedForwardBlock(sizes[streams[0]], options)
+        self.attention = AttentionBlock(sizes[streams[0]], block)
+        self.feed_forward = FeedForwardBlock(sizes[streams[0]], block)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         present = tuple(name for name in self.streams if name in hidden)

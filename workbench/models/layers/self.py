@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor, nn
 
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 
 
 class Self(nn.Module):
@@ -14,8 +16,7 @@ class Self(nn.Module):
     Args:
         stream: the stream's name.
         sizes: hidden size of every stream (given by the network).
-        num_heads, intermediate_size (default 4 x hidden), dropout, attention_dropout, activation, norm, norm_place,
-            norm_eps: as in `Options`. rotary: base of rotary positions, where wanted.
+        options: those of every layer, `workbench.models.sublayers.BlockOptions`.
     """
 
     def __init__(
@@ -23,22 +24,13 @@ class Self(nn.Module):
         stream: str,
         sizes: dict[str, int],
         num_heads: int,
-        intermediate_size: int | None = None,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation: str = "gelu",
-        norm: str = "layer",
-        norm_place: str = "post",
-        norm_eps: float = 1e-12,
-        rotary: float | None = None,
+        **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
-        options = Options(
-            num_heads, intermediate_size, dropout, attention_dropout, activation, norm, norm_place, norm_eps, rotary
-        )
+        block = Options(num_heads, **options)
         self.stream = stream
-        self.attention = AttentionBlock(sizes[stream], options)
-        self.feed_forward = FeedForwardBlock(sizes[stream], options)
+        self.attention = AttentionBlock(sizes[stream], block)
+        self.feed_forward = FeedForwardBlock(sizes[stream], block)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         if self.stream not in hidden:

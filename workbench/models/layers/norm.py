@@ -1,0 +1,28 @@
+"""A norm at the end of a pre-norm stack (Xiong et al., arXiv:2002.04745; GPT-2)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from workbench.models.blocks import make_norm
+from workbench.models.context import Context
+
+
+class Norm(nn.Module):
+    """norm(x) on the rows of one stream; other streams pass through.
+
+    Args:
+        stream: the stream's name.
+        sizes: hidden size of every stream (given by the network).
+        norm: layer, rms or unbiased.
+    """
+
+    def __init__(self, stream: str, sizes: dict[str, int], norm: str = "layer", norm_eps: float = 1e-12) -> None:
+        super().__init__()
+        self.stream = stream
+        self.norm = make_norm(norm, sizes[stream], norm_eps)
+
+    def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        if self.stream not in hidden:
+            return hidden
+        return {**hidden, self.stream: self.norm(hidden[self.stream])}
