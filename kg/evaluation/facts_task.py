@@ -14,6 +14,7 @@ import typer
 
 from kg.evaluation.facts import Cloze, FactScores, Normalisation, rank_objects
 from kg.evaluation.inventory import records
+from kg.evaluation.pictures import draw_subject
 from kg.evaluation.ranks import RankScores, rank_scores, realistic_rank
 from kg.evaluation.slots import SlotPredictor
 from workbench.corpora.corpus import Corpus
@@ -71,6 +72,7 @@ def evaluate(
     result.control = control
     result.inputs = {"checkpoint": evaluated.checkpoint, "corpus": identity(opened), "candidates": str(candidates)}
     result.write(result_path(run, TASK, opened.name, control))
+    draw_subject(evaluated, [_fact(sample)[1] for found in facts.values() for sample in found.samples])
     result.show()
 
 

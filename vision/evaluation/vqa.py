@@ -18,6 +18,7 @@ import typer
 
 from vision.evaluation.answers import AnswerVocabulary
 from vision.evaluation.examples import keep_image
+from vision.evaluation.pictures import draw_question
 from vision.evaluation.sequence import image_sequence
 from vision.evaluation.vqa_metric import VqaResult, evaluate_vqa, majority_baseline
 from vision.objectives.answers import Answers, AnswersHead
@@ -118,6 +119,7 @@ def evaluate(
     result = evaluate_answers(evaluated, opened, variant, batch_size=batch_size, limit=limit)
     result.control = control
     result.write(result_path(run, TASK, opened.name, control))
+    draw_question(evaluated, opened)
     result.show()
 
 

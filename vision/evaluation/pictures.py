@@ -1,0 +1,38 @@
+"""The picture beside an evaluation of visual questions: where the words of a question look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from vision.images import sample_image
+from vision.report import attention_to_regions, draw_attention
+from workbench.batch import collate
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.passes import sample_pass
+
+NAME = "attention"
+
+
+def draw_question(run: Evaluated, corpus: Corpus) -> Path | None:
+    """Draw the attention from each word of the corpus's first question to its image.
+
+    None where the network does not let text attend to the image, or the run leaves the image out.
+    """
+    samples = next(sample_pass([corpus], size=1, unit=run.task.builder.unit, limit=1))
+    sequence = run.task.sequences(samples)[0]
+    if not sequence.length("image"):
+        return None
+    batch = collate([sequence]).to(next(run.network.parameters()).device)
+    try:
+        weights = attention_to_regions(run.network, batch, 0)
+    except WorkbenchError:
+        return None  # the streams of this network do not mix
+    text = batch.streams["text"].fields["input_ids"]
+    special = torch.as_tensor(sequence.streams["text"]["special"]).numpy()
+    words = [word for word, skip in zip(run.tokenizer.tokens(text.tolist()), special, strict=True) if not skip]
+    boxes = batch.streams["image"].fields["boxes"].cpu().numpy()
+    return draw_attention(run.folder, NAME, sample_image(samples[0]), boxes, words, weights[~special])
