@@ -37,8 +37,6 @@ logger = logging.getLogger(__name__)
 
 TASK = "entity-typing"
 MARKERS = ("。", "@", "#", "*", "|", "/")
-_COUNTS = ("examples", "without_prediction")
-_NOT_NUMBERS = (*_COUNTS, "macro_convention")
 
 
 def finetune(
@@ -166,8 +164,11 @@ def evaluate_types(
 
 
 def numbers(scores: TypingScores) -> dict[str, float]:
-    """The scores of a result, without its counts and conventions."""
-    return {name: float(value) for name, value in scores.as_dict().items() if name not in _NOT_NUMBERS}
+    """The scores of a result, by the names that metrics have (`loose_micro/f1`)."""
+    found = {"strict_accuracy": scores.strict_accuracy}
+    for name, pair in (("loose_macro", scores.loose_macro), ("loose_micro", scores.loose_micro)):
+        found |= {f"{name}/precision": pair.precision, f"{name}/recall": pair.recall, f"{name}/f1": pair.f1}
+    return found
 
 
 @dataclass

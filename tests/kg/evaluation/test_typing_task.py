@@ -67,10 +67,10 @@ def test_the_recipe_says_what_was_trained(tuned: Path) -> None:
 def test_types_of_new_entities_come_from_their_vectors(tuned: Path, world: Path) -> None:
     run_evaluate(tuned, world / "typing-test")
     found = result(tuned, "entity-typing-typing-test")
-    assert found["numbers"]["loose_micro_f1"] > 0.9
+    assert found["numbers"]["loose_micro/f1"] > 0.9
     assert found["variant"] == "rule positive, macro open_type"
     assert found["counts"]["mentions"] == 16
-    assert found["baselines"]["linear probe on the entity vectors"]["loose_micro_f1"] > 0.9
+    assert found["baselines"]["linear probe on the entity vectors"]["loose_micro/f1"] > 0.9
     assert found["examples"][0]["mention"] == [7, 16]
     assert found["inputs"]["corpus"]["records"] == 16
 
@@ -81,7 +81,7 @@ def test_controls_take_the_vectors_away(tuned: Path, world: Path, control: str) 
     run_evaluate(tuned, world / "typing-test", control=control)
     plain, taken = (result(tuned, f"entity-typing-typing-test{end}") for end in ("", f"-{control}"))
     assert taken["control"] == control
-    assert taken["numbers"]["loose_micro_f1"] < plain["numbers"]["loose_micro_f1"] - 0.1
+    assert taken["numbers"]["loose_micro/f1"] < plain["numbers"]["loose_micro/f1"] - 0.1
     assert bool(taken["baselines"]) == (control == "random-entities")
 
 
