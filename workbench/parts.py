@@ -76,16 +76,7 @@ def checked(
     Raises:
         WorkbenchError: as for `build`.
     """
-    parameters = {n: p for n, p in inspect.signature(part).parameters.items() if n != "self"}
-    hints = _hints(part)
-    names = [n for n, p in parameters.items() if p.kind is not p.VAR_KEYWORD]
-    open_ended = False
-    for name, parameter in parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            shared = _unpacked(hints.pop(name, None))
-            open_ended = shared is None
-            names += list(shared or {})
-            hints |= shared or {}
+    names, hints, open_ended = _accepted(part)
     for option, value in options.items():
         if option not in names and not open_ended:
             raise unknown("option", option, names, where)
@@ -96,7 +87,7 @@ def checked(
     complete = {n: v for n, v in (given or {}).items() if n in names and n not in options} | dict(options)
     missing = [
         n
-        for n, p in parameters.items()
+        for n, p in _parameters(part).items()
         if p.default is p.empty and n not in complete and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     ]
     if missing:
@@ -138,6 +129,31 @@ def _hints(part: Any) -> dict[str, Any]:
         return typing.get_type_hints(target)
     except (NameError, TypeError):
         return {}
+
+
+def option_names(part: Any) -> list[str]:
+    """The options that a part takes, those of `**options: Unpack[...]` included."""
+    return _accepted(part)[0]
+
+
+def _parameters(part: Any) -> dict[str, inspect.Parameter]:
+    return {n: p for n, p in inspect.signature(part).parameters.items() if n != "self"}
+
+
+def _accepted(part: Any) -> tuple[list[str], dict[str, Any], bool]:
+    """The names of a part's options, their annotations, and whether it takes any keyword."""
+    hints = _hints(part)
+    names: list[str] = []
+    open_ended = False
+    for name, parameter in _parameters(part).items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            names.append(name)
+            continue
+        shared = _unpacked(hints.pop(name, None))
+        open_ended = shared is None
+        names += list(shared or {})
+        hints |= shared or {}
+    return names, hints, open_ended
 
 
 def _unpacked(hint: Any) -> dict[str, Any] | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from pipelines.demo.easy_vqa import write_easy_vqa
 from pipelines.demo.scene_files import write_scenes
@@ -45,6 +47,26 @@ def files(
             console.print(f"[bold red]error:[/] {error}")
             raise typer.Exit(2) from error
         console.print(f"{folder / name}: {counts} ({time.perf_counter() - started:.1f} s)", highlight=False)
+
+
+@app.command()
+def run(
+    folder: Annotated[Path, typer.Argument(help="where everything goes")] = Path("runs/demo"),
+) -> None:
+    """Everything: raw files, corpora, pretraining, evaluation, a report. Run again, it goes on where it stopped.
+
+    Example: python -m pipelines.demo run runs/demo
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded; see `workbench.cli`
+    from pipelines.demo.run import run_demo
+
+    console = Console(emoji=False)
+    try:
+        run_demo(folder, console)
+    except WorkbenchError as error:
+        console.print(f"[bold red]error:[/] {escape(str(error))}")
+        raise typer.Exit(2) from error
+    console.print(f"report: {folder / 'report.html'}   summary: {folder / 'summary.json'}", highlight=False)
 
 
 if __name__ == "__main__":

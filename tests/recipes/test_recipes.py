@@ -7,7 +7,6 @@ A recipe whose task the tables here do not know fails; add what it needs to them
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ SIZES = {
     "patch": 8,
     "grid": 4,
     "size": 32,
+    "channels": [16, 16, 16],
     "dropout": 0.0,
     "attention_dropout": 0.0,
 }
@@ -66,7 +66,7 @@ def _part(spec: dict[str, Any]) -> dict[str, Any]:
     kind = next((kind for kind in ("layer", "embedding") if kind in spec), None)
     if kind is None:
         return spec
-    known = inspect.signature(parts.find(kind, spec[kind])).parameters
+    known = parts.option_names(parts.find(kind, spec[kind]))
     small = spec | {name: 0.0 for name in ("dropout", "attention_dropout") if name in known}
     return small | ({"hidden_size": 16} if spec[kind] == "kg.embedding:EntityTable" else {})
 

@@ -1,0 +1,123 @@
+"""The demo's commands, stage by stage, with paths inside the demo's folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WORLD = "raw/world"
+VOCABULARY, WORDS = ["--vocab-size", "4096"], ["--vocab-size", "512"]
+VECTORS = ["--dim", "64", "--epochs", "30"]
+TUNING = ["--epochs", "5", "--lr", "1e-3", "--batch-size", "32"]
+QUESTIONS = [
+    "--batch-size",
+    "128",
+    "--lr",
+    "2e-3",
+    "train.max_steps=1000",
+    "train.warmup_steps=50",
+    "train.betas=[0.9,0.98]",
+]
+MODELS = {
+    "k-bert": ["demo-k-bert"],
+    "k-bert-shuffled-graph": ["demo-k-bert", "control=shuffled-kg"],
+    "k-bert-matrix-off": ["demo-k-bert", "vars.visible_matrix=false"],
+    "ernie-thu": ["demo-ernie-thu"],
+    "ernie-thu-random-entities": ["demo-ernie-thu", "control=random-entities"],
+    "bert": ["demo-bert"],
+}
+TYPED = ["bert", "ernie-thu", "k-bert", "ernie-thu-random-entities"]
+JOINT = ["pretrain", "demo-joint", "--output", "runs/joint"]
+CANDIDATES = ["--candidates", f"{WORLD}/facts_candidates.json"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Commands of `workbench`, one after another in this process, or `together`, side by side."""
+
+    name: str
+    commands: list[list[str]]
+    together: bool = False
+
+
+def stages() -> list[Stage]:
+    """All stages, in order. Training runs side by side, one core each: small models gain little from a second one."""
+    return [
+        Stage("prepare", _preparing()),
+        Stage("pretrain", [*_pretraining(), JOINT], together=True),
+        Stage("fine-tune", [*_typing(), *_questions()], together=True),
+        Stage("evaluate", [*_facts(), *_types(), *_answers()]),
+    ]
+
+
+def _preparing() -> list[list[str]]:
+    texts = {"world": "text", "facts": "facts_train", "facts-heldout": "facts_heldout", "facts-stated": "facts_stated"}
+    texts |= {f"typing-{part}": f"typing_{part}" for part in ("train", "dev", "test")}
+    graphs = {"graph": "triples", "graph-typing": "triples_typing"}
+    pairs = {
+        "scenes": ("scenes/captions_train.jsonl", "scenes/images_train"),
+        "scenes-heldout": ("scenes/captions_heldout.jsonl", "scenes/images_heldout"),
+        "easy-vqa": ("easy_vqa/questions_train.jsonl", "easy_vqa/images_train"),
+        "easy-vqa-test": ("easy_vqa/questions_test.jsonl", "easy_vqa/images_test"),
+    }
+    one = ["--workers", "1"]
+    described = ["--entities", f"{WORLD}/entities.jsonl", "--relations", f"{WORLD}/relations.jsonl"]
+    return [
+        *(["prepare", "text", f"{WORLD}/{raw}.jsonl", "-o", f"corpora/{name}", *one] for name, raw in texts.items()),
+        *(
+            ["prepare", "triples", f"{WORLD}/{raw}.tsv", *described, "-o", f"corpora/{name}", *one]
+            for name, raw in graphs.items()
+        ),
+        *(
+            ["prepare", "image-text", f"raw/{rows}", "--images", f"raw/{images}", "-o", f"corpora/{name}", *one]
+            for name, (rows, images) in pairs.items()
+        ),
+        ["prepare", "tokenizer", "corpora/world", "corpora/graph", "-o", "corpora/tokenizer.json", *VOCABULARY],
+        ["prepare", "tokenizer", "corpora/scenes", "corpora/easy-vqa", "-o", "corpora/words.json", *WORDS],
+        ["prepare", "vectors", "corpora/graph-typing", "-o", "corpora/entities.safetensors", *VECTORS],
+    ]
+
+
+def _pretraining() -> list[list[str]]:
+    """The text models, and two with their knowledge made worthless: the long ones first."""
+    return [["pretrain", *command, "--output", f"runs/{name}"] for name, command in MODELS.items()]
+
+
+def _facts() -> list[list[str]]:
+    return [
+        *(["evaluate", "facts", f"runs/{name}", "corpora/facts-heldout", *CANDIDATES] for name in MODELS),
+        *(["evaluate", "facts", f"runs/{name}", "corpora/facts-stated", *CANDIDATES] for name in ("bert", "k-bert")),
+    ]
+
+
+def _typing() -> list[list[str]]:
+    return [
+        [
+            "finetune",
+            "entity-typing",
+            f"runs/{name}",
+            "corpora/typing-train",
+            "--output",
+            f"runs/{name}-typing",
+            *TUNING,
+        ]
+        for name in TYPED
+    ]
+
+
+def _types() -> list[list[str]]:
+    return [["evaluate", "entity-typing", f"runs/{name}-typing", "corpora/typing-test"] for name in TYPED]
+
+
+def _questions() -> list[list[str]]:
+    tune = ["finetune", "vqa", "runs/joint", "corpora/easy-vqa", *QUESTIONS]
+    blind = ["--control", "question-only", "--output", "runs/joint-vqa-question-only"]
+    return [[*tune, "--output", "runs/joint-vqa"], [*tune, *blind]]
+
+
+def _answers() -> list[list[str]]:
+    return [
+        ["evaluate", "vqa", "runs/joint-vqa", "corpora/easy-vqa-test"],
+        ["evaluate", "vqa", "runs/joint-vqa-question-only", "corpora/easy-vqa-test"],
+        ["evaluate", "retrieval", "runs/joint", "corpora/scenes-heldout"],
+        ["evaluate", "retrieval", "runs/joint", "corpora/scenes-heldout", "--control", "shuffled-captions"],
+    ]

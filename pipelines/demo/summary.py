@@ -1,0 +1,103 @@
+"""What the demo found: `summary.json`, and the same as a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from workbench.corpora.files import atomic
+from workbench.training.metrics import read_metrics
+
+HEADLINE = {
+    "facts": ["accuracy", "mrr"],
+    "entity-typing": ["loose_micro/f1", "strict_accuracy"],
+    "vqa": ["accuracy"],
+    "retrieval": ["image_retrieval/r1", "image_retrieval/r5", "image_retrieval/r10",
+                  "text_retrieval/r1", "text_retrieval/r5", "text_retrieval/r10"],
+}  # fmt: skip
+
+
+def write_summary(path: Path, seconds: dict[str, float]) -> dict[str, Any]:
+    """Gather every run's evaluations and speed below `runs/` into one file, and the seconds of each stage."""
+    runs = sorted(folder.parent for folder in Path("runs").glob("*/recipe.yaml"))
+    summary = {
+        "seconds": {stage: round(s, 1) for stage, s in seconds.items()},
+        "seconds_in_all": round(sum(seconds.values()), 1),
+        "runs": {run.name: _speed(run) for run in runs},
+        "evaluations": [row for run in runs for row in _evaluations(run)],
+    }
+    with atomic(path) as file:
+        file.write((json.dumps(summary, indent=1, ensure_ascii=False) + "\n").encode())
+    return summary
+
+
+def _speed(run: Path) -> dict[str, float]:
+    records = [r for r in read_metrics(run) if "tokens_per_second" in r]
+    if not records:
+        return {}
+    rates = sorted(r["tokens_per_second"] for r in records)
+    return {
+        "steps": records[-1]["step"],
+        "seconds": round(records[-1]["seconds"], 1),
+        "tokens_per_second": round(rates[len(rates) // 2]),
+    }
+
+
+def _evaluations(run: Path) -> list[dict[str, Any]]:
+    rows = []
+    for file in sorted((run / "evaluations").glob("*.json")):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        names = HEADLINE.get(found["task"], list(found["numbers"])[:1])
+        rows.append(
+            {
+                "run": run.name,
+                "task": found["task"],
+                "corpus": Path(found["inputs"]["corpus"]["path"]).name,
+                "control": found.get("control"),
+                "numbers": {n: found["numbers"][n] for n in names if n in found["numbers"]},
+                "baselines": {
+                    name: {n: values[n] for n in names if n in values} for name, values in found["baselines"].items()
+                },
+                "counts": found["counts"],
+                "variant": found["variant"],
+            }
+        )
+    return rows
+
+
+def show_summary(path: Path, console: Console) -> None:
+    """Print the summary's results and where the time went."""
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    for task in HEADLINE:
+        rows = [row for row in summary["evaluations"] if row["task"] == task]
+        if rows:
+            console.print(_table(task, rows, summary["runs"]))
+    stages = ", ".join(f"{escape(stage)} {seconds:.0f} s" for stage, seconds in summary["seconds"].items())
+    console.print(f"{summary['seconds_in_all']:.0f} s in all: {stages}", highlight=False)
+
+
+def _table(task: str, rows: list[dict[str, Any]], runs: dict[str, dict[str, float]]) -> Table:
+    table = Table(title=task, title_justify="left")
+    for column in ("run", "steps", "test set", *rows[0]["numbers"]):
+        table.add_column(column, justify="left" if column in ("run", "test set") else "right")
+    for row in rows:
+        control = f" ({row['control']} at test time)" if row["control"] else ""
+        steps = runs.get(row["run"], {}).get("steps", "")
+        table.add_row(escape(row["run"] + control), str(steps), row["corpus"], *map(_number, row["numbers"].values()))
+    shown = set()
+    for row in rows:
+        for name, values in row["baselines"].items():
+            numbers = [_number(values[n]) if n in values else "" for n in row["numbers"]]
+            if values and (name, row["corpus"]) not in shown:
+                shown.add((name, row["corpus"]))
+                table.add_row(f"[dim]{escape(name)}[/]", "", row["corpus"], *numbers, style="dim")
+    return table
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) <= 1 else f"{value:.1f}"
