@@ -4,6 +4,10 @@
 
 with t and v the normalised projections of the text and the image. By default the negatives are those of the whole
 step, over micro-batches and ranks; `negatives: micro-batch` looks at the micro-batch alone.
+
+Texts and images need vectors of their own. A network whose layers mix no streams (CLIP) has them; one with joint layers
+has them under `apart`, which keeps the two from seeing each other, so that the stack encodes each alone with shared
+weights. Give the objective a view of its own then, and others use the same network as a single stream.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ class Itc(Objective):
         temperature: 1 / s at the start.
         negatives: over the `step`, or the `micro-batch` alone.
         same_image: what other captions of a pair's own image are: `ignored` (left out), or `negative` (CLIP's code).
+        apart: text and image do not see each other; for networks with joint layers.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Itc(Objective):
         temperature: float = 0.07,
         negatives: Literal["step", "micro-batch"] = "step",
         same_image: Literal["ignored", "negative"] = "ignored",
+        apart: bool = False,
     ) -> None:
         self.size = size
         self.pools: dict[str, Pool] = {"text": pool_text, "image": pool_image}
@@ -58,6 +64,7 @@ class Itc(Objective):
         self.temperature = temperature
         self.step_wide = negatives == "step"
         self.same_image = same_image
+        self.apart = apart
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
@@ -72,6 +79,8 @@ class Itc(Objective):
             if not all(sequence.length(stream) for stream in self.pools):
                 raise WorkbenchError(f"objective {self.name!r}: sequence {sequence.key!r} lacks a text or an image")
             sequence.targets[self.name] = {"image": np.asarray([sequence.labels[IMAGE]], np.int64)}
+            if self.apart:
+                separate(sequence)
         return {}
 
     def count(self, batch: Batch) -> float:
@@ -125,6 +134,18 @@ class ItcHead(StepHead):
             "scale": (self.logit_scale.detach().exp() * pairs, pairs),
         }
         return LossOutput(loss, metrics)
+
+
+def separate(sequence: Sequence) -> None:
+    """Make text and image two documents, which do not see each other.
+
+    Raises:
+        WorkbenchError: a stream has documents already (packed texts).
+    """
+    for document, stream in enumerate(("text", "image"), 1):
+        if "doc" in sequence.streams[stream]:
+            raise WorkbenchError(f"itc: sequence {sequence.key!r} is packed, so its {stream} cannot be kept apart")
+        sequence.streams[stream]["doc"] = np.full(sequence.length(stream), document)
 
 
 def pool_rows(rows: Tensor, batch: Batch, stream: str, pool: Pool) -> Tensor:
