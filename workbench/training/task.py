@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections import Counter
 from collections.abc import Mapping
@@ -108,6 +109,12 @@ class Task:
         for i, step in enumerate(self.steps):
             sequences = step(sequences, self._draws(f"step-{i}", "build", number))
         return sequences
+
+    def with_builder(self, builder: Any) -> Task:
+        """The same task with another builder: the steps stay."""
+        other = copy.copy(self)
+        other.builder = builder
+        return other
 
     def _take_dropped(self) -> dict[str, int]:
         """What the builder and the steps lost since the last call, by reason."""

@@ -1,0 +1,189 @@
+"""Vectors of texts or images from a trained run: `workbench encode`, and `encode_texts` in Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.markup import escape
+from safetensors.torch import save
+from torch import Tensor
+
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.files import atomic
+from workbench.corpora.manifest import FILE_NAME
+from workbench.errors import WorkbenchError, unknown
+from workbench.evaluation.opening import checkpoint_of
+from workbench.evaluation.passes import Forward, forward_pass, sample_pass
+from workbench.models.network import Network
+from workbench.sequences import Sample, Sequence
+from workbench.text.builders.document import Document
+from workbench.training.run import Loaded, load
+from workbench.training.task import Task
+
+POOLS = ("mean", "first", "pooled")
+
+
+@dataclass
+class Encoder:
+    """Turns samples into vectors.
+
+    Args:
+        loaded: the run.
+        stream: whose rows are pooled.
+        pool: `mean` of the rows, the `first` row, the `pooled` output, or the name of an objective whose head gives
+            vectors (itc: the space in which texts and images meet).
+
+    Raises:
+        WorkbenchError: the run has no such stream, pooling or objective.
+    """
+
+    loaded: Loaded
+    stream: str = "text"
+    pool: str = "mean"
+
+    def __post_init__(self) -> None:
+        self.network: Network = self.loaded.model.network()
+        heads = [name for name, head in self.loaded.model.heads.items() if hasattr(head, "vectors")]
+        if self.stream not in self.network.sizes:
+            raise unknown("stream", self.stream, self.network.sizes)
+        if self.pool not in (*POOLS, *heads):
+            raise unknown("pooling", self.pool, [*POOLS, *heads])
+        self.task: Task = next(
+            (t for t in self.loaded.transforms.values() if any(o.name == self.pool for o in t.objectives)),
+            next(iter(self.loaded.transforms.values())),
+        )
+        if getattr(self.task.builder, "image", None) is not None:
+            self.task.builder.image.augment = False
+
+    def __call__(self, samples: Iterator[list[Sample]], *, built: bool) -> tuple[list[str], Tensor]:
+        """Keys and vectors [samples, size], in order. A text of several sequences gets the mean of their vectors.
+
+        Args:
+            built: make sequences with the task's own builder (images with captions), or each text by itself.
+        """
+        make = self.task.sequences if built else self._texts
+        keys: list[str] = []
+        sums: list[Tensor] = []
+        counts: list[int] = []
+        for forward in forward_pass(self.network, lambda group, number: self._alone(make(group, number)), samples):
+            vectors = self._vectors(forward).float().cpu()
+            for sequence, vector in zip(forward.sequences, vectors, strict=True):
+                if keys and keys[-1] == sequence.key:
+                    sums[-1], counts[-1] = sums[-1] + vector, counts[-1] + 1
+                else:
+                    keys.append(sequence.key)
+                    sums.append(vector)
+                    counts.append(1)
+        if not keys:
+            raise WorkbenchError("nothing to encode: the input gave no sequences")
+        return keys, torch.stack(sums) / torch.tensor(counts)[:, None]
+
+    def _alone(self, sequences: list[Sequence]) -> list[Sequence]:
+        """A text without its image, an image without its text: what they are by themselves."""
+        left_out = {"text": ("image",), "image": ("text", "entity")}.get(self.stream, ())
+        for sequence in sequences:
+            for name in left_out:
+                sequence.streams.pop(name, None)
+        return sequences
+
+    def _texts(self, samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
+        tokenizer = self.loaded.tokenizer
+        if tokenizer is None:
+            raise WorkbenchError("this run has no tokenizer, so it cannot read text")
+        document = Document(tokenizer, self.task.builder.max_length)
+        return self.task.with_builder(document).sequences(samples, number)
+
+    def _vectors(self, forward: Forward) -> Tensor:
+        """[sequences, size]."""
+        states, batch = forward.states, forward.batch
+        if self.stream not in states:
+            raise WorkbenchError(f"the input has no {self.stream!r} stream; encode a corpus that has it")
+        if self.pool == "pooled":
+            return self.network.pool(states, batch, self.stream)
+        if self.pool == "first":
+            return self.network.first_rows(states, batch, self.stream)
+        if self.pool == "mean":
+            lengths = batch.streams[self.stream].lengths
+            return torch.stack([rows.mean(0) for rows in states[self.stream].split(lengths)])
+        head: Any = self.loaded.model.heads[self.pool]
+        return head.vectors(states, batch, self.stream)
+
+
+def encode_texts(loaded: Loaded, texts: list[str], *, pool: str = "mean", batch_size: int = 64) -> Tensor:
+    """Vectors of texts [texts, size] from a run that `workbench.load` gave.
+
+    Raises:
+        WorkbenchError: as `Encoder`.
+    """
+    return Encoder(loaded, "text", pool)(_groups(list(enumerate(texts)), batch_size), built=False)[1]
+
+
+def _groups(numbered: list[tuple[int, str]], size: int) -> Iterator[list[Sample]]:
+    for start in range(0, len(numbered), size):
+        yield [{"key": str(i), "draw": (0, 0, i), "text": text} for i, text in numbered[start : start + size]]
+
+
+def encode(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file (a line each) or a corpus.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File, .safetensors.")],
+    stream: Annotated[str, typer.Option(help="Whose vectors: text or image.")] = "text",
+    pool: Annotated[str, typer.Option(help="mean, first, pooled, or an objective with vectors (itc).")] = "mean",
+    batch_size: Annotated[int, typer.Option(help="Samples at once.")] = 64,
+    limit: Annotated[int | None, typer.Option(help="Only the first samples.")] = None,
+) -> None:
+    """Vectors of texts or images from a trained run: `vectors` [samples, size], the keys in the file's metadata.
+
+    Of an image-text corpus the vectors are of its images, or with --stream text of the first caption of each.
+
+    Examples:
+
+      workbench encode runs/bert sentences.txt --output vectors.safetensors
+
+      workbench encode runs/clip corpora/flickr-dev --stream image --pool itc --output images.safetensors
+    """
+    loaded = load(run)
+    loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
+    encoder = Encoder(loaded, stream, pool)
+    samples, built = _samples(source, batch_size, limit)
+    keys, vectors = encoder(samples, built=built)
+    made = {"keys": json.dumps(keys, ensure_ascii=False), "checkpoint": checkpoint_of(run), "input": str(source)}
+    with atomic(output) as file:
+        file.write(save({"vectors": vectors.contiguous()}, {**made, "stream": stream, "pool": pool}))
+    Console(emoji=False).print(
+        f"{escape(str(output))}: {len(keys):,} vectors of size {vectors.shape[1]}", highlight=False
+    )
+
+
+def _samples(source: Path, size: int, limit: int | None) -> tuple[Iterator[list[Sample]], bool]:
+    """Groups of samples, and whether the task's own builder makes their sequences.
+
+    Raises:
+        WorkbenchError: neither a corpus of texts or images nor a text file in UTF-8.
+    """
+    if (source / FILE_NAME).is_file():
+        corpus = Corpus.open(source)
+        if corpus.kind == "triples":
+            raise WorkbenchError(f"{source} is a corpus of triples; encode one of texts or of images")
+        groups = sample_pass([corpus], size=size, unit=None, limit=limit)
+        return (_with_one_caption(g) for g in groups) if corpus.kind == "image-text" else groups, corpus.kind != "text"
+    try:
+        lines = source.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise WorkbenchError(f"{source}: {error.strerror}; INPUT is a text file or a corpus folder") from error
+    except UnicodeDecodeError as error:
+        raise WorkbenchError(f"{source} is not UTF-8 at byte {error.start}; convert it first") from error
+    numbered = [(i, line) for i, line in enumerate(lines) if line.strip()][:limit]
+    return _groups(numbered, size), False
+
+
+def _with_one_caption(samples: list[Sample]) -> list[Sample]:
+    kept = ("captions", "caption_spans")
+    return [{**s, **{name: s[name][:1] for name in kept if name in s}} for s in samples]
