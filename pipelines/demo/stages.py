@@ -13,7 +13,7 @@ QUESTIONS = [
     "128",
     "--lr",
     "2e-3",
-    "train.max_steps=1000",
+    "train.max_steps=800",
     "train.warmup_steps=50",
     "train.betas=[0.9,0.98]",
 ]
@@ -26,7 +26,7 @@ MODELS = {
     "bert": ["demo-bert"],
 }
 TYPED = ["bert", "ernie-thu", "k-bert", "ernie-thu-random-entities"]
-JOINT = ["pretrain", "demo-joint", "--output", "runs/joint"]
+JOINT = {"joint": ["demo-joint"]}
 CANDIDATES = ["--candidates", f"{WORLD}/facts_candidates.json"]
 
 
@@ -43,8 +43,8 @@ def stages() -> list[Stage]:
     """All stages, in order. Training runs side by side, one core each: small models gain little from a second one."""
     return [
         Stage("prepare", _preparing()),
-        Stage("pretrain", [*_pretraining(), JOINT], together=True),
-        Stage("fine-tune", [*_typing(), *_questions()], together=True),
+        Stage("pretrain", _pretraining(), together=True),
+        Stage("fine-tune", [*_questions(), *_typing()], together=True),
         Stage("evaluate", [*_facts(), *_types(), *_answers()]),
     ]
 
@@ -79,7 +79,7 @@ def _preparing() -> list[list[str]]:
 
 def _pretraining() -> list[list[str]]:
     """The text models, and two with their knowledge made worthless: the long ones first."""
-    return [["pretrain", *command, "--output", f"runs/{name}"] for name, command in MODELS.items()]
+    return [["pretrain", *command, "--output", f"runs/{name}"] for name, command in (MODELS | JOINT).items()]
 
 
 def _facts() -> list[list[str]]:

@@ -83,10 +83,10 @@ def show_summary(path: Path, console: Console) -> None:
 
 def _table(task: str, rows: list[dict[str, Any]], runs: dict[str, dict[str, float]]) -> Table:
     table = Table(title=task, title_justify="left")
-    for column in ("run", "steps", "test set", *rows[0]["numbers"]):
-        table.add_column(column, justify="left" if column in ("run", "test set") else "right")
+    for column in ("run", "steps", "test set", *map(_short, rows[0]["numbers"])):
+        table.add_column(column, justify="left" if column in ("run", "test set") else "right", overflow="fold")
     for row in rows:
-        control = f" ({row['control']} at test time)" if row["control"] else ""
+        control = f", {row['control']} in the test" if row["control"] else ""
         steps = runs.get(row["run"], {}).get("steps", "")
         table.add_row(escape(row["run"] + control), str(steps), row["corpus"], *map(_number, row["numbers"].values()))
     shown = set()
@@ -97,6 +97,11 @@ def _table(task: str, rows: list[dict[str, Any]], runs: dict[str, dict[str, floa
                 shown.add((name, row["corpus"]))
                 table.add_row(f"[dim]{escape(name)}[/]", "", row["corpus"], *numbers, style="dim")
     return table
+
+
+def _short(name: str) -> str:
+    """A metric's name for a narrow column."""
+    return name.replace("_retrieval/", " ").replace("loose_micro/", "micro ").replace("_accuracy", "")
 
 
 def _number(value: float) -> str:
