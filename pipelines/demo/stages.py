@@ -25,7 +25,14 @@ MODELS = {
     "ernie-thu-random-entities": ["demo-ernie-thu", "control=random-entities"],
     "bert": ["demo-bert"],
 }
-TYPED = ["bert", "ernie-thu", "k-bert", "ernie-thu-random-entities"]
+# the whole graph states some types: K-BERT reads the one without these edges, from which ERNIE-THU's vectors are too
+TREE = "{step: kg.trees:SentenceTree, graph: corpora/graph-typing/graph, max_length: 128, max_triples: 2}"
+TYPED: dict[str, list[str]] = {
+    "bert": [],
+    "ernie-thu": [],
+    "k-bert": [f"tasks.entity-typing.sequence.steps=[{TREE}]"],
+    "ernie-thu-random-entities": [],
+}
 JOINT = {"joint": ["demo-joint"]}
 CANDIDATES = ["--candidates", f"{WORLD}/facts_candidates.json"]
 

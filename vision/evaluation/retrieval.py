@@ -160,8 +160,8 @@ def score(
     *,
     k: int = 0,
     first_stage: Path | None = None,
-    size: int,
-    limit: int | None,
+    size: int = 128,
+    limit: int | None = None,
 ) -> Scored:
     """Score a corpus with a run; see `evaluate`.
 
