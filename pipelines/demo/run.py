@@ -48,7 +48,7 @@ def run_demo(folder: Path, console: Console) -> Path:
         timings = [_raw(console)]
         timings += [_stage(stage, console) for stage in stages()]
         write_summary(Path("summary.json"), {t.stage: t.seconds for t in timings})
-        run_command(["report", *_runs(), "--output", "report.html"])
+        run_command(["report", *_runs(), "--output", "report.html", "--title", "Demo"])
         show_summary(Path("summary.json"), console)
     return folder / "summary.json"
 

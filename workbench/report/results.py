@@ -13,14 +13,22 @@ MAX_COLUMNS = 8
 
 
 def results(runs: Sequence[Run]) -> str | None:
-    """One table per task and one chart per shared objective, over all runs; None where there is nothing to compare."""
-    tasks = dict.fromkeys(result["task"] for run in runs for result in run.evaluations)
-    drawn = "".join(_task(task, runs) for task in tasks) + _curves(runs)
+    """One table per task and test set and one chart per shared objective; None where there is nothing to compare."""
+    tests = dict.fromkeys((result["task"], _test_set(result)) for run in runs for result in run.evaluations)
+    drawn = "".join(_task(task, test_set, runs) for task, test_set in sorted(tests)) + _curves(runs)
     return f'<section class="results"><h2>Results</h2>{drawn}</section>' if drawn else None
 
 
-def _task(task: str, runs: Sequence[Run]) -> str:
-    found = [(run, result) for run in runs for result in run.evaluations if result["task"] == task]
+def _test_set(result: Record) -> str:
+    """The name of the corpus that a result is on; empty where it does not say."""
+    corpus = (result.get("inputs") or {}).get("corpus")
+    place = corpus.get("path", "") if isinstance(corpus, dict) else corpus or ""
+    return str(place).rstrip("/").rsplit("/", 1)[-1]
+
+
+def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
+    wanted = (task, test_set)
+    found = [(run, r) for run in runs for r in run.evaluations if (r["task"], _test_set(r)) == wanted]
     names = list(dict.fromkeys(name for _, result in found for name in result["numbers"]))
     rows = [(_kind(run, result), _label(run, result), result["numbers"]) for run, result in found]
     rows += [("baseline", _baseline(name), numbers) for name, numbers in _baselines(found).items()]
@@ -30,7 +38,7 @@ def _task(task: str, runs: Sequence[Run]) -> str:
         body += f"<details><summary>All {len(names)} numbers</summary>{_turned(names, rows)}</details>"
     variants = sorted({str(result["variant"]) for _, result in found if result.get("variant")})
     note = f"Variant of the metric: {', '.join(variants)}." if variants else ""
-    return section(task, body + _sources(found), note)
+    return section(f"{task}: {test_set}" if test_set else task, body + _sources(found), note)
 
 
 def _curves(runs: Sequence[Run]) -> str:
