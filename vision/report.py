@@ -77,7 +77,7 @@ def draw_attention(
     columns = min(_COLUMNS, len(words))
     rows = -(-len(words) // columns)
     figure = Figure(figsize=(2.2 * columns, 2.5 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).flat
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in grid:
         axes.set_axis_off()
     for axes, word, row in zip(grid, words, weights, strict=False):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from vision.report import attention_to_regions
+from vision.report import attention_to_regions, draw_attention
 from workbench.batch import collate
 from workbench.config import NetworkSpec
 from workbench.errors import WorkbenchError
@@ -57,3 +60,14 @@ def test_a_network_that_never_mixes_is_refused() -> None:
     model = network({"layer": "self", "stream": "text", "num_heads": 2})
     with pytest.raises(WorkbenchError, match="no layer of this network lets text attend"):
         attention_to_regions(model, collate([sequence(3, 5, 0)]), 0)
+
+
+def test_the_picture_shows_the_image_under_every_word(tmp_path: Path) -> None:
+    boxes = np.asarray([[0, 0, 0.5, 1], [0.5, 0, 1, 1]], np.float32)
+    red = Image.new("RGB", (16, 16), "red")
+    path = draw_attention(tmp_path, "attention", red, boxes, ["one", "two"], np.asarray([[1.0, 0.0], [0.0, 1.0]]))
+    pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)
+    lit = (pixels[..., 0] > 200) & (pixels[..., 1] < 60)
+    middle = pixels.shape[1] // 2
+    assert lit[:, :middle].mean() > 0.1
+    assert lit[:, middle:].mean() > 0.1
