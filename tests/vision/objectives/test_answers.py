@@ -1,0 +1,107 @@
+"""Answers as classification: losses against plain loops, counts, soft labels."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from vision.objectives.answers import Answers, AnswersHead
+from workbench.errors import WorkbenchError
+from workbench.models.network import Network
+from workbench.sequences import Sequence
+
+ASKED = [
+    ["yes"] * 10,
+    ["red"] * 3 + ["yes"] * 2 + ["unknown"] * 5,
+    ["unknown"] * 10,
+    ["2"] * 4 + ["no"] * 6,
+]
+
+
+def answers(**options: Any) -> Answers:
+    objective = Answers(["yes", "no", "red", "2"], **options)
+    objective.name = "answers"
+    return objective
+
+
+@pytest.fixture
+def asked(sequences: list[Sequence]) -> list[Sequence]:
+    made = copy.deepcopy(sequences[: len(ASKED)])
+    for sequence, given in zip(made, ASKED, strict=True):
+        sequence.meta["answers"] = given
+    return made
+
+
+def logits_of(network: Network, batch: Any) -> torch.Tensor:
+    torch.manual_seed(0)
+    head = answers().head(network)
+    assert isinstance(head, AnswersHead)
+    return head.logits(network, network(batch), batch)
+
+
+def test_bce_is_the_sum_over_answers(
+    asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
+) -> None:
+    network = tiny()
+    _, batch = corrupted(answers(), asked)
+    output = loss(answers(), network, batch)
+    scores = [[1, 0, 0, 0], [0.6, 0, 0.9, 0], [0, 0, 0, 0], [0, 1, 0, 1]]
+    expected = 0.0
+    for row, wanted in zip(logits_of(network, batch).tolist(), scores, strict=True):
+        for z, y in zip(row, wanted, strict=True):
+            expected += -(y * math.log(1 / (1 + math.exp(-z))) + (1 - y) * math.log(1 - 1 / (1 + math.exp(-z))))
+    assert batch.targets["answers"]["scores"].tolist() == [pytest.approx(row) for row in scores]
+    assert output.loss.item() == pytest.approx(expected, rel=1e-5)
+    assert answers().count(batch) == 4
+
+
+def test_cross_entropy_takes_the_best_answer(
+    asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
+) -> None:
+    network = tiny()
+    objective = answers(loss="cross_entropy")
+    _, batch = corrupted(objective, asked)
+    logits = logits_of(network, batch).log_softmax(1)
+    expected = -(logits[0, 0] + logits[1, 2] + logits[3, 1])
+    assert loss(objective, network, batch).loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert objective.count(batch) == 3  # the third has no answer in the vocabulary
+
+
+def test_the_metric_is_the_score_of_the_most_probable_answer(
+    asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
+) -> None:
+    network = tiny()
+    _, batch = corrupted(answers(), asked)
+    chosen = logits_of(network, batch).argmax(1).tolist()
+    reached, count = loss(answers(), network, batch).metrics["accuracy"]
+    scores = batch.targets["answers"]["scores"]
+    assert float(reached) == pytest.approx(sum(float(scores[i, c]) for i, c in enumerate(chosen)))
+    assert count == 4
+
+
+def test_gradients_reach_text_and_image(
+    asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
+) -> None:
+    network = tiny()
+    _, batch = corrupted(answers(), asked)
+    loss(answers(), network, batch).loss.backward()
+    for name in ("text", "image"):
+        gradients = [p.grad for p in network.embeddings[name].parameters() if p.grad is not None]
+        assert any(g.abs().sum() > 0 for g in gradients), name
+        assert all(torch.isfinite(g).all() for g in gradients)
+
+
+def test_wrong_inputs(sequences: list[Sequence], tiny: Callable[..., Network], corrupted: Any) -> None:
+    with pytest.raises(WorkbenchError, match="carries no answers"):
+        corrupted(answers(), sequences)
+    with pytest.raises(WorkbenchError, match="two or more different answers"):
+        Answers(["yes", "yes"])
+    bare = tiny()
+    del bare.poolers["text"]
+    with pytest.raises(WorkbenchError, match="poolers"):
+        answers().head(bare)
