@@ -86,7 +86,7 @@ def _preparing() -> list[list[str]]:
 
 def _pretraining() -> list[list[str]]:
     """The text models, and two with their knowledge made worthless: the long ones first."""
-    return [["pretrain", *command, "--output", f"runs/{name}"] for name, command in (MODELS | JOINT).items()]
+    return [["pretrain", *command, "--output", f"runs/{name}"] for name, command in (JOINT | MODELS).items()]
 
 
 def _facts() -> list[list[str]]:
