@@ -97,17 +97,10 @@ def _facts() -> list[list[str]]:
 
 
 def _typing() -> list[list[str]]:
+    tune = ["finetune", "entity-typing"]
     return [
-        [
-            "finetune",
-            "entity-typing",
-            f"runs/{name}",
-            "corpora/typing-train",
-            "--output",
-            f"runs/{name}-typing",
-            *TUNING,
-        ]
-        for name in TYPED
+        [*tune, f"runs/{name}", "corpora/typing-train", "--output", f"runs/{name}-typing", *TUNING, *more]
+        for name, more in TYPED.items()
     ]
 
 
