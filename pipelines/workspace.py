@@ -64,8 +64,7 @@ class Workspace:
         for folder in self.folders.values():
             with explained(folder):
                 folder.mkdir(parents=True, exist_ok=True)
-            for rest in folder.glob(".part-*.part"):
-                rest.unlink()
+        self._clear()
         with atomic(self.job.output / STATE) as file:
             file.write(json.dumps({"command": self.command, **self.fingerprint}, indent=1).encode())
 
@@ -89,7 +88,8 @@ class Workspace:
         return {"command": self.command, **named, **self.fingerprint, "source": dict(self.source)}
 
     def close(self) -> None:
-        """The corpus is complete: the state file and shards without records go."""
+        """The corpus is complete: the state file and shards without records go, and half-written files of a killed run."""
+        self._clear()
         (self.job.output / STATE).unlink(missing_ok=True)
         for folder in self.folders.values():
             place = folder / FILE_NAME
@@ -100,6 +100,11 @@ class Workspace:
                     path.unlink()
             if not listed:
                 folder.rmdir()
+
+    def _clear(self) -> None:
+        for folder in self.folders.values():
+            for rest in folder.glob(".part-*.part"):
+                rest.unlink(missing_ok=True)
 
     def _refuse_other(self, stored: Mapping[str, Any]) -> None:
         theirs, ours = stored.get("options", {}), self.options
