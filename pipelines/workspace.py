@@ -88,7 +88,7 @@ class Workspace:
         return {"command": self.command, **named, **self.fingerprint, "source": dict(self.source)}
 
     def close(self) -> None:
-        """The corpus is complete: the state file and shards without records go, and half-written files of a killed run."""
+        """The corpus is complete: the state file, shards without records and half-written files of a killed run go."""
         self._clear()
         (self.job.output / STATE).unlink(missing_ok=True)
         for folder in self.folders.values():
