@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from pipelines import options
 from pipelines.console import run
-from pipelines.files import expand
-from pipelines.progress import show
-from pipelines.runner import prepare
-from pipelines.stages import Stage
+from pipelines.options import Cleaning, ShardSize
 from pipelines.stages.check_image import CheckImage
 from pipelines.stages.clean_captions import clean_captions
 from pipelines.stages.normalise_text import NormaliseText
 from workbench.errors import WorkbenchError
+from workbench.options import spread
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImageCleaning(Cleaning):
+    """Images are larger than texts."""
+
+    shard_size: ShardSize = 1_000
+
+
+@spread
 def image_text(
-    inputs: options.Inputs,
-    output: options.Output,
+    options: ImageCleaning,
     images: Annotated[
         list[str], typer.Option(help="Folder or plain tar of the images; default: images* beside the input.")
     ] = [],  # noqa: B006  (typer wants a list)
-    format: options.Format = None,
-    option: options.FormatOptions = [],  # noqa: B006
-    split: options.Split = [],  # noqa: B006
     resize: Annotated[int | None, typer.Option(help="Make the shorter side that many pixels where longer.")] = None,
     quality: Annotated[int, typer.Option(help="JPEG quality of images that are encoded anew (1 to 95).")] = 92,
     max_pixels: Annotated[int, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000,
     min_side: Annotated[int, typer.Option(help="Images with a shorter side are dropped.")] = 1,
-    dedupe: options.Dedupe = False,
-    licence: options.Licence = None,
-    url: options.Url = None,
-    on_error: options.SkipErrors = options.OnError.stop,
-    numbered_keys: options.NumberedKeys = False,
-    workers: options.Workers = 0,
-    shard_size: options.ShardSize = 1_000,
-    shard_bytes: options.ShardBytes = 128 << 20,
-    limit: options.Limit = None,
 ) -> None:
     """Images with captions or questions (COCO, Flickr token file, JSON lines, VQA v2) -> an image-text corpus.
 
@@ -57,24 +50,8 @@ def image_text(
         raise WorkbenchError(f"--quality {quality}; it must lie between 1 and 95")
     if resize is not None and resize < 1:
         raise WorkbenchError(f"--resize {resize}; it must be at least 1 pixel")
-    paths = expand(inputs)
-    reader = options.chosen_reader("image-text", format, paths, option, images=images)
-    stages: list[Stage] = [NormaliseText(), clean_captions, CheckImage(max_pixels, min_side, resize, quality)]
-    job = options.job_of(
-        reader,
-        output,
-        stages,
-        split=split,
-        licence=licence,
-        url=url,
-        on_error=on_error,
-        dedupe=dedupe,
-        numbered_keys=numbered_keys,
-    )
-    result = prepare(
-        job, paths, options.limits(workers, shard_size, shard_bytes, limit), command=options.command_line()
-    )
-    show(result)
+    check = CheckImage(max_pixels, min_side, resize, quality)
+    options.read("image-text", [NormaliseText(), clean_captions, check], images=images)
 
 
 if __name__ == "__main__":

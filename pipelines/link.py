@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines import options
 from pipelines.chunks import Job
 from pipelines.console import run
 from pipelines.corpus_reader import CorpusReader, open_corpus
 from pipelines.kg_extra import needs_kg
 from pipelines.linker import Case, Context, MinLength, Skip, make_linker
-from pipelines.progress import show
-from pipelines.runner import prepare
+from pipelines.options import Writing
 from workbench.errors import WorkbenchError
+from workbench.options import spread
 
 if TYPE_CHECKING:
     from kg.linker import Linker
 
 
+@spread
 def link(
     corpus: Annotated[Path, typer.Argument(help="Folder of a text or image-text corpus.", show_default=False)],
-    output: options.Output,
+    options: Writing,
     graph: Annotated[Path | None, typer.Option(help="Link to this triples corpus or graph store.")] = None,
     linker: Annotated[Path | None, typer.Option(help="A linker made by `prepare linker`, instead of --graph.")] = None,
     min_score: Annotated[float, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
@@ -31,10 +31,6 @@ def link(
     min_length: MinLength = 2,
     skip: Skip = None,
     context: Context = True,
-    workers: options.Workers = 0,
-    shard_size: options.ShardSize = 5_000,
-    shard_bytes: options.ShardBytes = 128 << 20,
-    limit: options.Limit = None,
 ) -> None:
     """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
 
@@ -63,11 +59,8 @@ def link(
         from pipelines.stages.link_entities import LinkEntities
     stage = LinkEntities.of(chosen, min_score)
     about = {**opened.manifest.about, "linker": stage.about}
-    job = Job(CorpusReader(), opened.kind, output, (stage,), about=about)
-    result = prepare(
-        job, [corpus], options.limits(workers, shard_size, shard_bytes, limit), command=options.command_line()
-    )
-    show(result)
+    job = Job(CorpusReader(), opened.kind, options.output, (stage,), about=about)
+    options.prepare(job, [corpus])
 
 
 def _load(folder: Path) -> Linker:

@@ -1,4 +1,4 @@
-"""Options that the preparing commands share, and what they make of them."""
+"""Options that the preparing commands share, and what they make of them: see `workbench.options.spread`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 import sys
 import typing
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,9 +15,11 @@ import typer
 import yaml
 
 from pipelines.chunks import Job
+from pipelines.files import expand
+from pipelines.progress import show
 from pipelines.readers import detect, formats, make_reader
 from pipelines.readers.reader import Reader
-from pipelines.runner import Limits
+from pipelines.runner import Limits, prepare
 from pipelines.splits import parse_splits
 from pipelines.stages import Stage
 from workbench.errors import WorkbenchError, unknown
@@ -29,31 +32,85 @@ class OnError(StrEnum):
     skip = "skip"
 
 
-Inputs = Annotated[list[str], typer.Argument(help="Files, folders or glob patterns.", show_default=False)]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)]
-Split = Annotated[
-    list[str],
-    typer.Option(help="NAME=SHARE: held-out documents go to OUTPUT-NAME, for example held-out=0.05. Repeatable."),
-]
-Workers = Annotated[int, typer.Option(help="Processes; 0 = one per core.")]
 ShardSize = Annotated[int, typer.Option(help="Records per shard, at most.")]
-ShardBytes = Annotated[int, typer.Option(help="Bytes of raw input per shard, about.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)]
 Limit = Annotated[int | None, typer.Option(help="Only the first records of the input.", show_default=False)]
-Format = Annotated[str | None, typer.Option(help="Raw format; by default told from the input.", show_default=False)]
-FormatOptions = Annotated[
-    list[str], typer.Option("--option", help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
-]
-Licence = Annotated[str | None, typer.Option(help="Licence, noted with every record.", show_default=False)]
-Url = Annotated[str | None, typer.Option(help="Where the data is from, noted with every record.", show_default=False)]
-SkipErrors = Annotated[OnError, typer.Option(help="Records that do not fit the format: stop, or skip and count them.")]
-NumberedKeys = Annotated[bool, typer.Option("--numbered-keys", help="Number the records instead of using their ids.")]
-Dedupe = Annotated[bool, typer.Option("--dedupe", help="Leave out exact duplicates (reads the input twice).")]
+Workers = Annotated[int, typer.Option(help="Processes; 0 = one per core.")]
 
 
-def limits(workers: int, shard_size: int, shard_bytes: int, limit: int | None) -> Limits:
-    """Limits from the command line, where 0 workers means one per core."""
-    cut: dict[str, Any] = {"shard_size": shard_size, "shard_bytes": shard_bytes, "limit": limit}
-    return Limits(**cut) if workers == 0 else Limits(workers=workers, **cut)
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """Where the corpus goes, how it is cut into shards, on how many processes."""
+
+    output: Output
+    workers: Workers = 0
+    shard_size: ShardSize = 5_000
+    shard_bytes: Annotated[int, typer.Option(help="Bytes of raw input per shard, about.")] = 128 << 20
+    limit: Limit = None
+
+    def prepare(self, job: Job, inputs: Sequence[Path]) -> None:
+        """Run the job, with a progress bar, and show what it kept and dropped."""
+        cut: dict[str, Any] = {"shard_size": self.shard_size, "shard_bytes": self.shard_bytes, "limit": self.limit}
+        limits = Limits(**cut) if self.workers == 0 else Limits(workers=self.workers, **cut)
+        show(prepare(job, inputs, limits, command=command_line()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Writing):
+    """Raw files, their format, and what is noted of them."""
+
+    inputs: Annotated[list[str], typer.Argument(help="Files, folders or glob patterns.", show_default=False)]
+    format: Annotated[str | None, typer.Option(help="Raw format; default: as the input looks.", show_default=False)] = (
+        None
+    )
+    option: Annotated[
+        list[str], typer.Option(help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
+    ] = field(default_factory=list)
+    split: Annotated[
+        list[str],
+        typer.Option(help="NAME=SHARE: held-out documents go to OUTPUT-NAME, for example held-out=0.05. Repeatable."),
+    ] = field(default_factory=list)
+    licence: Annotated[str | None, typer.Option(help="Licence, noted with every record.", show_default=False)] = None
+    url: Annotated[
+        str | None, typer.Option(help="Where the data is from, noted with every record.", show_default=False)
+    ] = None
+
+    def read(self, kind: str, stages: Sequence[Stage] = (), **lists: Sequence[str]) -> None:
+        """Turn the inputs into a corpus of the kind; `lists` are options of the format that have flags of their own.
+
+        Raises:
+            WorkbenchError: unknown format or option, or a value of the wrong type.
+        """
+        paths = expand(self.inputs)
+        reader = chosen_reader(kind, self.format, paths, self.option, **lists)
+        self.prepare(self.job(reader, stages), paths)
+
+    def job(self, reader: Reader, stages: Sequence[Stage]) -> Job:
+        meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
+        return Job(reader, reader.kind, self.output, tuple(stages), parse_splits(self.split), meta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning(Reading):
+    """Records that do not fit, occur twice or share a key."""
+
+    dedupe: Annotated[bool, typer.Option("--dedupe", help="Leave out exact duplicates (reads the input twice).")] = (
+        False
+    )
+    on_error: Annotated[
+        OnError, typer.Option(help="Records that do not fit the format: stop, or skip and count them.")
+    ] = OnError.stop
+    numbered_keys: Annotated[
+        bool, typer.Option("--numbered-keys", help="Number the records instead of using their ids.")
+    ] = False
+
+    def job(self, reader: Reader, stages: Sequence[Stage]) -> Job:
+        return replace(
+            super().job(reader, stages),
+            dedupe=self.dedupe,
+            numbered_keys=self.numbered_keys,
+            on_error="skip" if self.on_error is OnError.skip else "stop",
+        )
 
 
 def chosen_reader(
@@ -84,33 +141,8 @@ def _value(text: str, option: str) -> Any:
         raise WorkbenchError(f"--option {option!r}: cannot read the value: {' '.join(str(error).split())}") from error
 
 
-def job_of(
-    reader: Reader,
-    output: Path,
-    stages: Sequence[Stage],
-    *,
-    split: Sequence[str],
-    licence: str | None,
-    url: str | None,
-    on_error: OnError = OnError.stop,
-    dedupe: bool = False,
-    numbered_keys: bool = False,
-) -> Job:
-    """The job that the command's options describe."""
-    meta = {name: value for name, value in (("licence", licence), ("url", url)) if value}
-    return Job(
-        reader,
-        reader.kind,
-        output,
-        tuple(stages),
-        parse_splits(split),
-        meta,
-        dedupe=dedupe,
-        numbered_keys=numbered_keys,
-        on_error="skip" if on_error is OnError.skip else "stop",
-    )
-
-
 def command_line() -> str:
     """The command as the user typed it, for the corpus's provenance."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.name == "__main__.py" else program.name  # of `python -m workbench`
+    return shlex.join([name, *sys.argv[1:]])

@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import options
 from pipelines.chunks import Job
 from pipelines.console import run
 from pipelines.corpus_reader import CorpusReader, open_corpus
-from pipelines.progress import show
-from pipelines.runner import prepare
+from pipelines.options import ShardSize, Workers, Writing
 from workbench.errors import WorkbenchError
+from workbench.options import spread
 
 if TYPE_CHECKING:
     from pipelines.stages.region_features import RegionFeatures
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeatureWriting(Writing):
+    """Each process holds the backbone, and features are large."""
+
+    workers: Workers = 1
+    shard_size: ShardSize = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """A backbone and what it sees and keeps."""
+
+    backbone: Annotated[str, typer.Option(help="A timm network (grid) or a torchvision detector.", show_default=False)]
+    weights: Annotated[str | None, typer.Option(help="Weights file, or an installed package of weights.")] = None
+    size: Annotated[int, typer.Option(help="Side of the square image that a network sees.")] = 224
+    grid: Annotated[int, typer.Option(help="Cells per side of a network's grid.")] = 7
+    threshold: Annotated[float, typer.Option(help="Least confidence of a detector's regions.")] = 0.2
+    min_regions: Annotated[int, typer.Option(help="Regions kept even below the threshold.")] = 10
+    max_regions: Annotated[int, typer.Option(help="Regions kept at most.")] = 100
+    num_classes: Annotated[int, typer.Option(help="Classes of a detector's weights, background included.")] = 91
+    dtype: Annotated[str, typer.Option(help="Stored numbers: float16 or float32.")] = "float16"
+    device: Annotated[str, typer.Option(help="Where the backbone runs: auto, cpu, cuda.")] = "auto"
+
+
+@spread
 def regions(
     corpus: Annotated[Path, typer.Argument(help="Folder of an image-text corpus.", show_default=False)],
-    output: options.Output,
-    backbone: Annotated[str, typer.Option(help="A timm network (grid) or a torchvision detector.", show_default=False)],
-    weights: Annotated[str | None, typer.Option(help="Weights file, or an installed package of weights.")] = None,
-    size: Annotated[int, typer.Option(help="Side of the square image that a network sees.")] = 224,
-    grid: Annotated[int, typer.Option(help="Cells per side of a network's grid.")] = 7,
-    threshold: Annotated[float, typer.Option(help="Least confidence of a detector's regions.")] = 0.2,
-    min_regions: Annotated[int, typer.Option(help="Regions kept even below the threshold.")] = 10,
-    max_regions: Annotated[int, typer.Option(help="Regions kept at most.")] = 100,
-    num_classes: Annotated[int, typer.Option(help="Classes of a detector's weights, background included.")] = 91,
-    dtype: Annotated[str, typer.Option(help="Stored numbers: float16 or float32.")] = "float16",
-    device: Annotated[str, typer.Option(help="Where the backbone runs: auto, cpu, cuda.")] = "auto",
-    workers: Annotated[int, typer.Option(help="Processes, each with the backbone; 0 = one per core.")] = 1,
-    shard_size: options.ShardSize = 1_000,
-    shard_bytes: options.ShardBytes = 128 << 20,
-    limit: options.Limit = None,
+    options: FeatureWriting,
+    features: Features,
 ) -> None:
     """Compute grid features (timm) or region features (torchvision detectors) once, into a new corpus.
 
@@ -48,29 +60,15 @@ def regions(
 
       workbench prepare regions corpora/coco --backbone fasterrcnn_resnet50_fpn_v2 --weights frcnn.pth -o corpora/boxes
     """
-    if dtype not in ("float16", "float32"):
-        raise WorkbenchError(f"--dtype {dtype!r}; allowed: float16, float32")
+    if features.dtype not in ("float16", "float32"):
+        raise WorkbenchError(f"--dtype {features.dtype!r}; allowed: float16, float32")
     opened = open_corpus(str(corpus))
     if opened.kind != "image-text":
         raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; regions need images (kind image-text)")
-    stage = _stage(
-        backbone=backbone,
-        weights=weights,
-        size=size,
-        grid=grid,
-        threshold=threshold,
-        min_regions=min_regions,
-        max_regions=max_regions,
-        num_classes=num_classes,
-        dtype=dtype,
-        device=device,
-    )
+    stage = _stage(**asdict(features))
     about = {**opened.manifest.about, "backbone": stage.source.identity}
-    job = Job(CorpusReader(), "image-text", output, (stage,), about=about)
-    result = prepare(
-        job, [corpus], options.limits(workers, shard_size, shard_bytes, limit), command=options.command_line()
-    )
-    show(result)
+    job = Job(CorpusReader(), "image-text", options.output, (stage,), about=about)
+    options.prepare(job, [corpus])
 
 
 def _stage(*, device: str, **settings: Any) -> RegionFeatures:

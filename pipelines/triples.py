@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipelines import options
 from pipelines.console import run
 from pipelines.corpus_reader import all_samples
-from pipelines.files import expand
 from pipelines.kg_extra import needs_kg
-from pipelines.progress import show
-from pipelines.runner import prepare
+from pipelines.options import Reading, ShardSize
 from workbench.corpora.corpus import Corpus
+from workbench.options import spread
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TripleReading(Reading):
+    """Entities are short records."""
+
+    shard_size: ShardSize = 20_000
+
+
+@spread
 def triples(
-    inputs: options.Inputs,
-    output: options.Output,
+    options: TripleReading,
     entities: Annotated[list[str], typer.Option(help="File with labels, aliases, descriptions by entity id.")] = [],  # noqa: B006
     relations: Annotated[list[str], typer.Option(help="File with labels by relation id.")] = [],  # noqa: B006
     types: Annotated[list[str], typer.Option(help="File with the list of types by entity id.")] = [],  # noqa: B006
     type_names: Annotated[list[str], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
-    format: options.Format = None,
-    option: options.FormatOptions = [],  # noqa: B006
-    split: options.Split = [],  # noqa: B006
-    licence: options.Licence = None,
-    url: options.Url = None,
-    workers: options.Workers = 0,
-    shard_size: options.ShardSize = 20_000,
-    shard_bytes: options.ShardBytes = 128 << 20,
-    limit: options.Limit = None,
 ) -> None:
     """A knowledge graph (TSV, the CoDEx layout, N-Triples, .spo) -> a triples corpus: one record per entity.
 
@@ -51,16 +48,9 @@ def triples(
 
       workbench prepare triples wikidata.nt.gz -o corpora/wikidata --split held-out=0.01
     """
-    paths = expand(inputs)
-    files = {"entities": entities, "relations": relations, "types": types, "type_names": type_names}
-    reader = options.chosen_reader("triples", format, paths, option, **files)
-    job = options.job_of(reader, output, [], split=split, licence=licence, url=url)
-    result = prepare(
-        job, paths, options.limits(workers, shard_size, shard_bytes, limit), command=options.command_line()
-    )
+    options.read("triples", entities=entities, relations=relations, types=types, type_names=type_names)
     if graph:
-        build_graph(output)
-    show(result)
+        build_graph(options.output)
 
 
 def build_graph(corpus: Path) -> None:

@@ -6,7 +6,6 @@ Open Entity is fine-tuned with lr 2e-5, batches of 16, 10 epochs (the release's 
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,46 +22,45 @@ from kg.streams import EntityStream
 from workbench.config import SequenceSpec, Spec
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.finetuning import derive
+from workbench.evaluation.finetuning import BatchSize, Epochs, LearningRate, Tuning
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result, identity
+from workbench.options import spread
 from workbench.sequences import Sample
 from workbench.text.builders.mention import Mention
 from workbench.text.tokenizer import Tokenizer
-from workbench.training import run as runs
 from workbench.training.run_folder import TOKENIZER, read_recipe
-
-logger = logging.getLogger(__name__)
 
 TASK = "entity-typing"
 MARKERS = ("。", "@", "#", "*", "|", "/")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TypingTuning(Tuning):
+    """Defaults of Open Entity."""
+
+    epochs: Epochs = 10.0
+    batch_size: BatchSize = 16
+    lr: LearningRate = 2e-5
+
+
+@spread
 def finetune(
-    run: Annotated[Path, typer.Argument(help="The pretrained run.")],
-    corpus: Annotated[str, typer.Argument(help="Training set: texts with `mention` and `types`.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="New run; default: RUN-entity-typing.")] = None,
-    held_out: Annotated[str | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")] = None,
+    tuning: TypingTuning,
     types: Annotated[
         str | None, typer.Option(help="open-entity, a file, or names with commas; default: all types of CORPUS.")
     ] = None,
-    epochs: Annotated[float, typer.Option(help="Passes over the training set.")] = 10.0,
-    batch_size: Annotated[int, typer.Option(help="Mentions per step.")] = 16,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 2e-5,
     max_length: Annotated[int, typer.Option(help="Tokens of the text; at most the model's positions.")] = 128,
     marker: Annotated[
         str | None, typer.Option(help="Text around the mention; default: the first of 。 @ # * | / in the vocabulary.")
     ] = None,
     pooled: Annotated[bool, typer.Option(help="Read the pooler, or else [CLS] itself.")] = True,
-    control: Annotated[str | None, typer.Option(help="Train without: no-kg, shuffled-kg or random-entities.")] = None,
 ) -> None:
     """Fine-tune a pretrained run to tell the types of a marked mention.
 
-    The steps that bring in knowledge (entity stream, sentence tree) are those of the run's pretraining.
+    CORPUS holds texts with `mention` and `types`. The steps that bring in knowledge (entity stream, sentence tree) are
+    those of the run's pretraining; the controls no-kg, shuffled-kg and random-entities take it away.
 
     Examples:
 
@@ -70,31 +68,19 @@ def finetune(
 
       workbench finetune entity-typing runs/ernie corpora/ufet --control random-entities -o runs/ernie-typing-random
     """
-    inventory = read_inventory(types, Corpus.open(corpus))
+    inventory = read_inventory(types, Corpus.open(tuning.corpus))
     builder = {
         "builder": "mention",
         "max_length": max_length,
-        "marker": marker or _known_marker(run),
+        "marker": marker or _known_marker(tuning.run),
         "types": inventory,
     }
-    recipe = derive(
-        run,
-        task=TASK,
-        corpus=corpus,
-        sequence=SequenceSpec(builder, steps=_knowledge_steps(run)),
-        objectives=[{"objective": "kg.objectives.types:Types", "num_types": len(inventory), "pooled": pooled}],
-        unit=None,
+    tuning.train(
+        TASK,
+        SequenceSpec(builder, steps=_knowledge_steps(tuning.run)),
+        {"objective": "kg.objectives.types:Types", "num_types": len(inventory), "pooled": pooled},
         poolers=("text",) if pooled else (),
-        held_out=held_out,
-        epochs=epochs,
-        batch_size=batch_size,
-        lr=lr,
-        control=control,
-        overrides=overrides,
     )
-    suffix = f"{TASK}-{control}" if control else TASK
-    folder = runs.pretrain(recipe, output or run.with_name(f"{run.name}-{suffix}"))
-    logger.info("%d types; now: workbench evaluate %s %s CORPUS", len(inventory), TASK, folder)
 
 
 def evaluate(

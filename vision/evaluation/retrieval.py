@@ -6,7 +6,6 @@ the first candidates of a dual encoder (ALBEF, arXiv:2107.07651, section 3.4). T
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,42 +23,39 @@ from vision.objectives.itm import Itm
 from workbench.config import Recipe, Spec
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
-from workbench.evaluation.finetuning import derive
+from workbench.evaluation.finetuning import BatchSize, Epochs, Tuning
 from workbench.evaluation.opening import find_objective, result_path
 from workbench.evaluation.result import Result, identity
 from workbench.keyed import generator
+from workbench.options import spread
 from workbench.text.image import SHUFFLED_CAPTIONS
-from workbench.training import run as runs
 from workbench.training.run import Loaded, load
 from workbench.training.run_folder import read_recipe
-
-logger = logging.getLogger(__name__)
 
 TASK = "retrieval"
 OBJECTIVES = {"itc": "vision.objectives.itc:Itc", "itm": "vision.objectives.itm:Itm"}
 EXAMPLES = 12
 
 
+@dataclass(frozen=True, kw_only=True)
+class RetrievalTuning(Tuning):
+    """Larger batches: the negatives of the contrast are in them."""
+
+    epochs: Epochs = 5.0
+    batch_size: BatchSize = 64
+
+
+@spread
 def finetune(
-    run: Annotated[Path, typer.Argument(help="The pretrained run.")],
-    corpus: Annotated[str, typer.Argument(help="Training set: images with `captions`.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="New run; default: RUN-retrieval.")] = None,
+    tuning: RetrievalTuning,
     objective: Annotated[
         str | None, typer.Option(help="itc (dual encoder) or itm (matching); default: what the run was trained with.")
     ] = None,
-    held_out: Annotated[str | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")] = None,
     max_length: Annotated[int | None, typer.Option(help="Tokens of a caption; default: the run's.")] = None,
-    epochs: Annotated[float, typer.Option(help="Passes over the captions.")] = 5.0,
-    batch_size: Annotated[int, typer.Option(help="Captions per step.")] = 64,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 5e-5,
-    control: Annotated[str | None, typer.Option(help="Train on the captions of other images: shuffled-captions.")] = (
-        None
-    ),
 ) -> None:
     """Fine-tune a pretrained run to tell which captions belong to which images.
+
+    CORPUS holds images with `captions`. The control shuffled-captions trains on those of other images.
 
     Examples:
 
@@ -67,27 +63,12 @@ def finetune(
 
       workbench finetune retrieval runs/uniter corpora/flickr-train --objective itm
     """
-    base = read_recipe(run)
+    base = read_recipe(tuning.run)
     spec = objective_spec(base, objective)
     matching = spec["objective"] == OBJECTIVES["itm"]
-    recipe = derive(
-        run,
-        task=TASK,
-        corpus=corpus,
-        sequence=image_sequence(base, "image_caption", max_length=max_length),
-        objectives=[spec],
-        unit="captions",
-        poolers=tuple(spec.get("pool") or ["text"]) if matching else (),
-        held_out=held_out,
-        epochs=epochs,
-        batch_size=batch_size,
-        lr=lr,
-        control=control,
-        overrides=overrides,
-    )
-    suffix = f"{TASK}-{control}" if control else TASK
-    folder = runs.pretrain(recipe, output or run.with_name(f"{run.name}-{suffix}"))
-    logger.info("now: workbench evaluate %s %s CORPUS", TASK, folder)
+    sequence = image_sequence(base, "image_caption", max_length=max_length)
+    poolers = tuple(spec.get("pool") or ["text"]) if matching else ()
+    tuning.train(TASK, sequence, spec, unit="captions", poolers=poolers)
 
 
 def objective_spec(recipe: Recipe, name: str | None) -> Spec:

@@ -24,13 +24,13 @@ from vision.evaluation.vqa_metric import VqaResult, evaluate_vqa, majority_basel
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.finetuning import derive
+from workbench.evaluation.finetuning import Tuning
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result, identity
+from workbench.options import spread
 from workbench.sequences import Sample, Sequence
 from workbench.text.builders.question_image import QuestionImage
-from workbench.training import run as runs
 from workbench.training.run_folder import read_recipe
 
 logger = logging.getLogger(__name__)
@@ -40,25 +40,18 @@ EXAMPLES = 12
 _CANDIDATES = 96  # questions that examples are chosen from; their images are kept in memory
 
 
+@spread
 def finetune(
-    run: Annotated[Path, typer.Argument(help="The pretrained run.")],
-    corpus: Annotated[str, typer.Argument(help="Training set: images with `questions`.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="New run; default: RUN-vqa.")] = None,
-    held_out: Annotated[str | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")] = None,
+    tuning: Tuning,
     answers: Annotated[
         Path | None, typer.Option(help="Vocabulary (a JSON list of answers); default: the answers of CORPUS.")
     ] = None,
     min_count: Annotated[int, typer.Option(help="How many questions of CORPUS an answer must be the main one of.")] = 9,
     max_length: Annotated[int | None, typer.Option(help="Tokens of a question; default: the run's.")] = None,
-    epochs: Annotated[float, typer.Option(help="Passes over the questions.")] = 4.0,
-    batch_size: Annotated[int, typer.Option(help="Questions per step.")] = 32,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 5e-5,
-    control: Annotated[str | None, typer.Option(help="Train without the image: question-only.")] = None,
 ) -> None:
     """Fine-tune a pretrained run to answer questions about images.
+
+    CORPUS holds images with `questions`. The control question-only trains without the images.
 
     Examples:
 
@@ -66,7 +59,7 @@ def finetune(
 
       workbench finetune vqa runs/uniter corpora/vqa-train --control question-only -o runs/uniter-vqa-blind
     """
-    questions = list(_questions(Corpus.open(corpus)))
+    questions = list(_questions(Corpus.open(tuning.corpus)))
     vocabulary = AnswerVocabulary.load(answers) if answers else AnswerVocabulary.build(questions, min_count)
     single = all(len(question["answers"]) == 1 for question in questions)
     objective = {
@@ -74,24 +67,8 @@ def finetune(
         "answers": list(vocabulary.answers),
         "loss": "cross_entropy" if single else "bce",
     }
-    recipe = derive(
-        run,
-        task=TASK,
-        corpus=corpus,
-        sequence=image_sequence(read_recipe(run), "question_image", max_length=max_length),
-        objectives=[objective],
-        unit="questions",
-        poolers=("text",),
-        held_out=held_out,
-        epochs=epochs,
-        batch_size=batch_size,
-        lr=lr,
-        control=control,
-        overrides=overrides,
-    )
-    suffix = f"{TASK}-{control}" if control else TASK
-    folder = runs.pretrain(recipe, output or run.with_name(f"{run.name}-{suffix}"))
-    logger.info("%d answers; now: workbench evaluate %s %s CORPUS", len(vocabulary), TASK, folder)
+    sequence = image_sequence(read_recipe(tuning.run), "question_image", max_length=max_length)
+    tuning.train(TASK, sequence, objective, unit="questions", poolers=("text",))
 
 
 def evaluate(

@@ -3,77 +3,123 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from workbench.config import Recipe, SequenceSpec, TaskSpec, TrainSpec, with_overrides
+import typer
+
+from workbench.config import NetworkSpec, Recipe, SequenceSpec, TaskSpec, TrainSpec, with_overrides
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.training import run as runs
 from workbench.training.run_folder import TOKENIZER, read_recipe
 
+logger = logging.getLogger(__name__)
 
-def derive(
-    run: Path,
-    *,
-    task: str,
-    corpus: str,
-    sequence: SequenceSpec,
-    objectives: list[dict[str, Any]],
-    unit: str | None,
-    poolers: tuple[str, ...] = (),
-    held_out: str | None = None,
-    epochs: float = 3.0,
-    batch_size: int = 32,
-    lr: float = 5e-5,
-    control: str | None = None,
-    overrides: list[str] | None = None,
-) -> Recipe:
-    """The recipe that fine-tunes a run's network on a corpus.
+Epochs = Annotated[float, typer.Option(help="Passes over the training set.")]
+BatchSize = Annotated[int, typer.Option(help="Examples per step.")]
+LearningRate = Annotated[float, typer.Option(help="Peak learning rate.")]
 
-    Warm-up over the first tenth, then linear decay; the step count follows from epochs, items and batch size.
 
-    Args:
-        run: the pretrained run; its network starts the new one, poolers are added where they are missing.
-        unit: the field that the builder cuts items from, to count an epoch.
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What fine-tuning is told whatever the task: from where, on what, for how long.
+
+    Attributes:
         overrides: `key=value`, applied last.
-
-    Raises:
-        WorkbenchError: the run's recipe has several networks, or an override is wrong.
+        control: recorded in the new run's recipe; by default that of `run`.
     """
-    base = read_recipe(run)
-    if len(base.networks) != 1:
-        raise WorkbenchError(
-            f"{run} has the networks {', '.join(base.networks)}; fine-tuning takes a run of one network"
+
+    run: Annotated[Path, typer.Argument(help="The pretrained run.")]
+    corpus: Annotated[str, typer.Argument(help="Training set.")]
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
+    ] = None
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="New run; default: RUN-TASK.")] = None
+    held_out: Annotated[str | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")] = None
+    epochs: Epochs = 4.0
+    batch_size: BatchSize = 32
+    lr: LearningRate = 5e-5
+    control: Annotated[str | None, typer.Option(help="Train without what the control takes away.")] = None
+
+    def train(
+        self,
+        task: str,
+        sequence: SequenceSpec,
+        objective: dict[str, Any],
+        *,
+        unit: str | None = None,
+        poolers: tuple[str, ...] = (),
+    ) -> Path:
+        """Train on the task's sequences; returns the new run's folder. Arguments and errors as for `recipe`."""
+        recipe = self.recipe(task, sequence, objective, unit=unit, poolers=poolers)
+        suffix = f"{task}-{self.control}" if self.control else task
+        folder = runs.pretrain(recipe, self.output or self.run.with_name(f"{self.run.name}-{suffix}"))
+        logger.info("now: workbench evaluate %s %s CORPUS", task, folder)
+        return folder
+
+    def recipe(
+        self,
+        task: str,
+        sequence: SequenceSpec,
+        objective: dict[str, Any],
+        *,
+        unit: str | None = None,
+        poolers: tuple[str, ...] = (),
+    ) -> Recipe:
+        """The recipe that fine-tunes the run's network.
+
+        Args:
+            unit: the field that the builder cuts items from, to count an epoch; by default the records are counted.
+            poolers: streams that get a pooler where the run has none.
+
+        Raises:
+            WorkbenchError: the run's recipe has several networks, or an override is wrong.
+        """
+        base = read_recipe(self.run)
+        manifest = Corpus.open(self.corpus).manifest
+        items = manifest.records if unit is None else manifest.lengths.get(unit, 0)
+        spec = TaskSpec(
+            corpora={self.corpus: 1.0},
+            sequence=sequence,
+            objectives=[objective],
+            held_out=[self.held_out] if self.held_out else [],
         )
-    model = next(iter(base.networks.values()))
-    model = dataclasses.replace(model, init_from=str(run), poolers=sorted({*model.poolers, *poolers}))
-    manifest = Corpus.open(corpus).manifest
-    items = manifest.records if unit is None else manifest.lengths.get(unit, 0)
-    steps = max(1, math.ceil(epochs * items / batch_size))
-    train = TrainSpec(
-        max_steps=steps,
-        global_batch_size=batch_size,
-        micro_batch_size=batch_size,
-        lr=lr,
-        warmup_steps=steps // 10,
-        num_workers=base.train.num_workers,
-        precision=base.train.precision,
-        save_every=max(steps, 1),
-    )
-    spec = TaskSpec(
-        corpora={corpus: 1.0}, sequence=sequence, objectives=objectives, held_out=[held_out] if held_out else []
-    )
-    tokenizer = run / TOKENIZER
-    recipe = dataclasses.replace(
-        base,
-        name=f"{base.name}-{task}",
-        description=f"{base.name}, fine-tuned on {task}",
-        model=model,
-        tasks={task: spec},
-        train=train,
-        schedule="together",
-        tokenizer=str(tokenizer) if tokenizer.is_file() else base.tokenizer,
-        control=control or base.control,
-    )
-    return with_overrides(recipe, overrides or [])
+        tokenizer = self.run / TOKENIZER
+        recipe = dataclasses.replace(
+            base,
+            name=f"{base.name}-{task}",
+            description=f"{base.name}, fine-tuned on {task}",
+            model=self._network(base, poolers),
+            tasks={task: spec},
+            train=self._schedule(base, items),
+            schedule="together",
+            tokenizer=str(tokenizer) if tokenizer.is_file() else base.tokenizer,
+            control=self.control or base.control,
+        )
+        return with_overrides(recipe, self.overrides or [])
+
+    def _network(self, base: Recipe, poolers: tuple[str, ...]) -> NetworkSpec:
+        if len(base.networks) != 1:
+            raise WorkbenchError(
+                f"{self.run} has the networks {', '.join(base.networks)}; fine-tuning takes a run of one network"
+            )
+        model = next(iter(base.networks.values()))
+        return dataclasses.replace(model, init_from=str(self.run), poolers=sorted({*model.poolers, *poolers}))
+
+    def _schedule(self, base: Recipe, items: int) -> TrainSpec:
+        """Warm-up over the first tenth, then linear decay."""
+        steps = max(1, math.ceil(self.epochs * items / self.batch_size))
+        return TrainSpec(
+            max_steps=steps,
+            global_batch_size=self.batch_size,
+            micro_batch_size=self.batch_size,
+            lr=self.lr,
+            warmup_steps=steps // 10,
+            num_workers=base.train.num_workers,
+            precision=base.train.precision,
+            save_every=steps,
+        )

@@ -1,0 +1,58 @@
+"""Options that commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.testing import CliRunner
+
+from workbench.options import spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    corpus: Annotated[Path, typer.Argument()]
+    lr: Annotated[float, typer.Option(help="Peak.")] = 0.5
+    tags: Annotated[list[str], typer.Option("--tag")] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slower(Shared):
+    lr: Annotated[float, typer.Option(help="Peak.")] = 0.25
+
+
+@spread
+def command(shared: Slower, own: Annotated[int, typer.Option(help="Its own.")] = 3) -> tuple[Slower, int]:
+    """What it does."""
+    print(f"{shared.corpus} {shared.lr} {shared.tags} {own}")
+    return shared, own
+
+
+def call(*arguments: str) -> str:
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, arguments)
+    return result.output
+
+
+def test_fields_are_options_with_the_subclass_defaults() -> None:
+    assert call("corpora/a").strip() == "corpora/a 0.25 [] 3"
+    assert (
+        call("corpora/a", "--lr", "2", "--tag", "x", "--tag", "y", "--own", "4").strip() == "corpora/a 2.0 ['x', 'y'] 4"
+    )
+
+
+def test_help_shows_both_and_required_fields_are_required() -> None:
+    shown = call("--help")
+    assert all(text in shown for text in ("What it does.", "--lr", "Peak.", "--own", "Its own."))
+    assert "Missing argument" in call()
+
+
+def test_from_python_by_keyword_each_call_with_lists_of_its_own() -> None:
+    first, _ = command(corpus=Path("a"))
+    second, own = command(corpus=Path("b"), own=7)
+    assert (first.corpus, first.lr, own) == (Path("a"), 0.25, 7)
+    assert first.tags is not second.tags
