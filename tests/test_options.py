@@ -27,7 +27,7 @@ class Slower(Shared):
 @spread
 def command(shared: Slower, own: Annotated[int, typer.Option(help="Its own.")] = 3) -> tuple[Slower, int]:
     """What it does."""
-    print(f"{shared.corpus} {shared.lr} {shared.tags} {own}")
+    typer.echo(f"{shared.corpus} {shared.lr} {shared.tags} {own}")
     return shared, own
 
 

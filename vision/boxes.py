@@ -33,7 +33,7 @@ def box_numbers(boxes: Tensor, size: int) -> Tensor:
     raise ValueError(f"box_size = {size}; allowed: 4 (corners), 5 (and area), 7 (and width, height, area)")
 
 
-def check_boxes(regions: Fields, where: str) -> None:
+def check_boxes(regions: Fields) -> None:
     """Refuse boxes that are not [n, 4] with 0 <= x1 <= x2 <= 1 and 0 <= y1 <= y2 <= 1, one per feature.
 
     Raises:
@@ -41,15 +41,13 @@ def check_boxes(regions: Fields, where: str) -> None:
     """
     features, boxes = regions["features"], regions["boxes"]
     if features.ndim != 2 or boxes.shape != (len(features), 4):
-        raise ValueError(
-            f"{where}: features {features.shape} need boxes of shape ({len(features)}, 4); found {boxes.shape}"
-        )
+        raise ValueError(f"features {features.shape} need boxes of shape ({len(features)}, 4); found {boxes.shape}")
     slack = 1e-4  # rounding of detectors that work in pixels
     low, high = boxes[:, :2], boxes[:, 2:]
     bad = ~((boxes >= -slack).all(1) & (boxes <= 1 + slack).all(1) & (low <= high + slack).all(1))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(
-            f"{where}: box {row} is {boxes[row].tolist()}; allowed: x1, y1, x2, y2 with 0 <= x1 <= x2 <= 1 and "
+            f"box {row} is {boxes[row].tolist()}; allowed: x1, y1, x2, y2 with 0 <= x1 <= x2 <= 1 and "
             "0 <= y1 <= y2 <= 1 (divide pixels by the image's width and height)"
         )

@@ -13,7 +13,7 @@ import zlib
 import numpy as np
 from PIL import Image, ImageOps
 
-from workbench.errors import WorkbenchError
+from workbench.errors import BadValueError, WorkbenchError
 from workbench.sequences import Sample
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
@@ -30,28 +30,27 @@ def decode(data: bytes, where: str, *, at_least: int | None = None, pixel_limit:
         pixel_limit: width x height above which the image is refused, before decoding.
 
     Raises:
-        WorkbenchError: not an image, a web page saved as one, truncated, or above the pixel limit.
+        BadValueError: not an image, a web page saved as one, truncated, or above the pixel limit.
     """
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         width, height = image.size
         if width * height > pixel_limit:
-            raise WorkbenchError(
-                f"{where}: the image is {width} x {height} = {width * height:,} pixels; the limit is {pixel_limit:,}. "
-                "Shrink it before preparing the corpus"
-            )
+            detail = f"the image is {width} x {height} = {width * height:,} pixels; the limit is {pixel_limit:,}. "
+            raise BadValueError(where, detail + "Shrink it before preparing the corpus", data, "image too large")
         if at_least is not None:
             image.draft("RGB", (at_least, at_least))
         return _rgb(ImageOps.exif_transpose(image))
     except FAILURES as error:
-        raise WorkbenchError(f"{where}: {_reason(data, error)}") from error
+        raise BadValueError(where, _reason(data, error), data, "undecodable image") from error
 
 
 def sample_image(sample: Sample, *, at_least: int | None = None) -> Image.Image:
     """The decoded image of a sample.
 
     Raises:
-        WorkbenchError: the sample has no image, or its image cannot be decoded.
+        WorkbenchError: the sample has no image.
+        BadValueError: its image cannot be decoded.
     """
     where = place(sample)
     if "image" not in sample:

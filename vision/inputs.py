@@ -15,7 +15,7 @@ from torch import Tensor
 from vision.boxes import WHOLE, check_boxes, grid_boxes
 from vision.images import place, sample_image
 from vision.transforms import Resize, Square, normalise, speaks_of_sides
-from workbench.errors import WorkbenchError
+from workbench.errors import BadValueError, WorkbenchError
 from workbench.sequences import Fields, Sample
 
 
@@ -102,9 +102,9 @@ class Regions:
 
     def _fields(self, regions: Fields, where: str) -> Fields:
         try:
-            check_boxes(regions, where)
+            check_boxes(regions)
         except ValueError as error:
-            raise WorkbenchError(str(error)) from error
+            raise BadValueError(where, str(error), regions, "unusable region boxes") from error
         keep: slice | np.ndarray = slice(self.max_regions)
         if "confidence" in regions and len(regions["confidence"]) > self.max_regions:
             keep = np.sort(np.argsort(-regions["confidence"], kind="stable")[: self.max_regions])

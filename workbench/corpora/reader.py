@@ -51,16 +51,17 @@ class _Source:
             try:
                 sample = self.items[corpus].read(shard, item)
             except BadRecordError as error:
-                if self.on_error == "stop":
-                    raise
-                self._skip(error)
+                self.skip(error, error.reason)
                 continue
             sample["draw"] = draw
             samples.append(sample)
         return samples
 
-    def _skip(self, error: BadRecordError) -> None:
-        self.skipped[error.reason] += 1
+    def skip(self, error: WorkbenchError, reason: str) -> None:
+        """Count a sample that cannot be used. Raises `error` itself where samples are not to be skipped."""
+        if self.on_error == "stop":
+            raise error
+        self.skipped[reason] += 1
         logger.warning("skipped a sample: %s", error)
         if self.skipped.total() > self.limit:
             counts = ", ".join(f"{n} x {reason}" for reason, n in self.skipped.most_common())
@@ -80,8 +81,8 @@ class Reader:
         micro_batch_size: samples of a micro-batch.
         unit: what the task's builder cuts records by: None, `text`, or a list field.
         window: width of text windows in characters.
-        on_error: `stop` at a record that cannot be read, or `skip` it: the sample is missing from its micro-batch
-            (which stays a pure function of number and lane) and counted in `skipped`, by reason.
+        on_error: `stop` at a record that cannot be read or used, or `skip` it: the sample is missing from its
+            micro-batch (which stays a pure function of number and lane) and counted in `skipped`, by reason.
         skip_limit: how many samples each process may skip before it stops.
 
     Raises:
@@ -115,6 +116,14 @@ class Reader:
     def skipped(self) -> Counter[str]:
         """Samples skipped by this process, by reason."""
         return self._source.skipped
+
+    def skip(self, error: WorkbenchError, reason: str) -> None:
+        """A sample that was read turned out to be unusable.
+
+        Raises:
+            WorkbenchError: `error` itself unless `on_error` is `skip`, or that more than `skip_limit` were skipped.
+        """
+        self._source.skip(error, reason)
 
     def items(self, corpus: int) -> int:
         """Items of an epoch of a corpus."""
@@ -200,6 +209,10 @@ class FinitePass:
     def skipped(self) -> Counter[str]:
         """Samples skipped by this process, by reason."""
         return self._source.skipped
+
+    def skip(self, error: WorkbenchError, reason: str) -> None:
+        """As `Reader.skip`."""
+        self._source.skip(error, reason)
 
     def micro_batch(self, number: int, lane: int) -> list[Sample]:
         """The samples of a micro-batch; [] beyond the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,6 +13,7 @@ from workbench.models.network import Network
 from workbench.objective import Head
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import Checkpoints
+from workbench.training.control import check_control
 from workbench.training.run import Loaded, load
 from workbench.training.task import Task, TaskObjective
 
@@ -40,6 +42,11 @@ class Evaluated:
         if self.loaded.tokenizer is None:
             raise WorkbenchError(f"{self.folder} has no tokenizer; this evaluation needs a run on text")
         return self.loaded.tokenizer
+
+    @property
+    def parts(self) -> list[Any]:
+        """The parts that may heed a control."""
+        return [self.task.builder, *self.task.steps, *self.network.embeddings.values()]
 
     @property
     def checkpoint(self) -> str:
@@ -79,23 +86,10 @@ def find_objective(
         for placed in loaded.transforms[name].objectives:
             if isinstance(placed.objective, objective):
                 found = Evaluated(loaded, loaded.transforms[name], placed, run)
-                check_control(control, found)
+                check_control(control, found.parts, str(run))
                 loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
                 return found
     raise WorkbenchError(f"{run} has no task with the objective {objective.__name__.lower()}: {wanted}")
-
-
-def check_control(control: str | None, run: Evaluated) -> None:
-    """
-    Raises:
-        WorkbenchError: no part of the model or the task heeds this control, so that the result would be no control.
-    """
-    parts = [run.task.builder, *run.task.steps, *run.network.embeddings.values()]
-    heeded = sorted({name for part in parts for name in getattr(part, "controls", ())})
-    if control is not None and control not in heeded:
-        raise WorkbenchError(
-            f"--control {control} would change nothing in {run.folder}: its parts heed {', '.join(heeded) or 'none'}"
-        )
 
 
 def result_path(run: Path, task: str, corpus: str, control: str | None) -> Path:

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from workbench.batch import MicroBatch
-from workbench.errors import WorkbenchError
+from workbench.errors import BadValueError, WorkbenchError
 from workbench.sequences import Sample
 from workbench.training.schedule import TaskSchedule
 from workbench.training.signals import ignore_in_worker
@@ -27,6 +27,8 @@ class SampleReader(Protocol):
     def skipped(self) -> Counter[str]: ...
 
     def micro_batch(self, number: int, lane: int) -> list[Sample]: ...
+
+    def skip(self, error: WorkbenchError, reason: str) -> None: ...
 
 
 class Place(NamedTuple):
@@ -65,15 +67,27 @@ class MicroBatches(Dataset):
         """The micro-batch at a place; `dropped` tells what the reader skipped and the builder lost on the way."""
         reader = self.readers[place.task]
         before = Counter(reader.skipped)
-        samples = reader.micro_batch(place.number, place.lane)
-        if not samples:
-            return None
-        micro = self.tasks[place.task].micro_batch(samples, (self.split, place.number, place.lane))
-        if not all(view.streams for view in micro.views.values()):
+        micro = self._made(self.tasks[place.task], reader, reader.micro_batch(place.number, place.lane), place)
+        if micro is None or not all(view.streams for view in micro.views.values()):
             return None
         for reason, count in (reader.skipped - before).items():
             micro.dropped[reason] = micro.dropped.get(reason, 0) + count
         return micro
+
+    def _made(self, task: Task, reader: SampleReader, samples: list[Sample], place: Place) -> MicroBatch | None:
+        """The micro-batch of the samples, less those that the reader skips because a value cannot be used."""
+        while samples:
+            try:
+                return task.micro_batch(samples, (self.split, place.number, place.lane))
+            except BadValueError as error:
+                task.take_dropped()
+                bad = next((s for s in samples if any(value is error.value for value in s.values())), None)
+                if bad is None:
+                    raise
+                where = f"corpus {bad.get('corpus', '?')!r}, key {bad.get('key', '?')!r}"
+                reader.skip(WorkbenchError(f"{where}: {error.detail}"), error.reason)
+                samples = [sample for sample in samples if sample is not bad]
+        return None
 
 
 def training_places(schedule: TaskSchedule, steps: range, lanes: Iterable[int]) -> Iterator[Place]:

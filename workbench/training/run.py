@@ -28,6 +28,7 @@ from workbench.models.root import Place, Root, build_root
 from workbench.objective import Objective
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import MODEL, Checkpoints
+from workbench.training.control import check_training
 from workbench.training.distributed import World, distributed
 from workbench.training.initial import initialise
 from workbench.training.memory import keep_freed_memory
@@ -182,6 +183,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Train
             passes[name] = held_out_pass(recipe, task)
     root = make_root(recipe, tasks, tokenizer)
     if Checkpoints(run).latest() is None:
+        check_training(recipe, tasks.values(), root)
         for network, spec in recipe.networks.items():
             initialise(root, network, spec)
     return Trainer(recipe, tasks, readers, passes, root, world, run, console)

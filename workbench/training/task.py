@@ -101,7 +101,7 @@ class Task:
             }
             views[view] = collate(mine, targets)
             counts |= {placed.name: placed.objective.count(views[view]) for placed in objectives}
-        return MicroBatch(self.name, views, counts, number, self._take_dropped())
+        return MicroBatch(self.name, views, counts, number, self.take_dropped())
 
     def sequences(self, samples: list[Sample], number: Draw = ()) -> list[Sequence]:
         """The builder and the steps alone, without objectives: what evaluation and encoding need."""
@@ -116,7 +116,7 @@ class Task:
         other.builder = builder
         return other
 
-    def _take_dropped(self) -> dict[str, int]:
+    def take_dropped(self) -> dict[str, int]:
         """What the builder and the steps lost since the last call, by reason."""
         dropped: Counter[str] = Counter()
         for part in (self.builder, *self.steps):

@@ -1,0 +1,76 @@
+"""An image that was read but cannot be decoded: training stops at it, or leaves it out and counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from workbench.config import SequenceSpec, TaskSpec
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.manifest import finish_corpus
+from workbench.corpora.reader import Reader
+from workbench.corpora.writer import ShardWriter
+from workbench.errors import WorkbenchError
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
+from workbench.training.feed import MicroBatches, Place
+from workbench.training.task import Task
+
+DAMAGED = "r1"
+PLACE = Place("pairs", 0, 0)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, photo: Callable[[int], bytes]) -> Corpus:
+    """Two pairs; the image of one ends in the middle."""
+    folder = tmp_path / "corpus"
+    with ShardWriter(folder / "part-000000.tar", kind="image-text") as writer:
+        for i in range(2):
+            image = photo(i)[:2000] if f"r{i}" == DAMAGED else photo(i)
+            writer.add(f"r{i}", {"image": image, "captions": [f"caption number {i}"], "meta": {}})
+    assert writer.info is not None
+    finish_corpus(folder, kind="image-text", shards=[writer.info], provenance={"command": "test", "inputs": []})
+    return Corpus.open(str(folder))
+
+
+def batches(corpus: Corpus, on_error: Literal["stop", "skip"], **options: Any) -> tuple[MicroBatches, Reader]:
+    """The pairs exchange their images, so that the damaged one is met under the other key."""
+    tokenizer = Tokenizer(train_tokenizer(["caption number 0 1 2 3 4 5 6 7"] * 3, "wordpiece", 60))
+    image = {"image": "vision.inputs:Patches", "size": 16, "patch": 8}
+    spec = TaskSpec(
+        corpora={corpus.place: 1.0},
+        sequence=SequenceSpec({"builder": "image_caption", "max_length": 16, "image": image}),
+        objectives=[{"objective": "vision.objectives.itm:Itm", "rate": 1.0, "exchange": "image"}],
+    )
+    task = Task("pairs", spec, seed=0, resources={"tokenizer": tokenizer})
+    reader = Reader(
+        [(corpus, 1.0)], seed=0, lanes=1, micro_batch_size=2, unit=task.builder.unit, on_error=on_error, **options
+    )
+    return MicroBatches({"pairs": task}, {"pairs": reader}), reader
+
+
+def test_stopping_names_the_record_whose_image_it_is(corpus: Corpus) -> None:
+    made, _ = batches(corpus, "stop")
+    with pytest.raises(WorkbenchError, match=rf"key '{DAMAGED}': the image is damaged"):
+        made.micro_batch(PLACE)
+
+
+def test_skipping_leaves_it_out_counts_it_and_gives_the_same_again(corpus: Corpus) -> None:
+    made, reader = batches(corpus, "skip")
+    first, second = made.micro_batch(PLACE), made.micro_batch(PLACE)
+    assert first is not None
+    assert second is not None
+    assert first.dropped["undecodable image"] == 1
+    assert reader.skipped["undecodable image"] == 2
+    view = first.views["main"]
+    assert len(view.streams["text"].offsets) - 1 == 1
+    again = second.views["main"].streams["image"].fields["patches"]
+    assert view.streams["image"].fields["patches"].equal(again)
+
+
+def test_too_many_stop_all_the_same(corpus: Corpus) -> None:
+    made, _ = batches(corpus, "skip", skip_limit=0)
+    with pytest.raises(WorkbenchError, match="more than 0 samples could not be read"):
+        made.micro_batch(PLACE)
