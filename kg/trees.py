@@ -96,13 +96,22 @@ def grow(input_ids: np.ndarray, position_ids: np.ndarray, mentions: Ordered[Ment
             step += range(1, len(ids) + 1)
             branch += [number] * len(ids)
             anchor += [m] * len(ids)
-    last = np.asarray(at, np.int64) - 1
+    before = np.asarray(at, np.int64)
+    injected = np.zeros(n + len(at), np.bool_)
+    injected[before + np.arange(len(at))] = True
+    sentence = ~injected
+
+    def merged(trunk: np.ndarray | int, inserted: Ordered[int] | np.ndarray) -> np.ndarray:
+        column = np.empty(len(injected), np.int64)
+        column[sentence], column[injected] = trunk, inserted
+        return column
+
     return Tree(
-        input_ids=np.insert(np.asarray(input_ids, np.int64), at, tokens),
-        position_ids=np.insert(np.asarray(position_ids, np.int64), at, position_ids[last] + np.asarray(step, np.int64)),
-        branch=np.insert(np.zeros(n, np.int64), at, branch),
-        anchor=np.insert(trunk_anchor, at, anchor),
-        source=np.insert(np.arange(n), at, last),
+        input_ids=merged(input_ids, tokens),
+        position_ids=merged(position_ids, position_ids[before - 1] + np.asarray(step, np.int64)),
+        branch=merged(0, branch),
+        anchor=merged(trunk_anchor, anchor),
+        source=merged(np.arange(n), before - 1),
     )
 
 

@@ -35,6 +35,9 @@ class Features:
     weights: Annotated[str | None, typer.Option(help="Weights file, or an installed package of weights.")] = None
     size: Annotated[int, typer.Option(help="Side of the square image that a network sees.")] = 224
     grid: Annotated[int, typer.Option(help="Cells per side of a network's grid.")] = 7
+    stage: Annotated[
+        int | None, typer.Option(help="Features of an earlier stage of a network, from 0; default: the last.")
+    ] = None
     threshold: Annotated[float, typer.Option(help="Least confidence of a detector's regions.")] = 0.2
     min_regions: Annotated[int, typer.Option(help="Regions kept even below the threshold.")] = 10
     max_regions: Annotated[int, typer.Option(help="Regions kept at most.")] = 100

@@ -33,24 +33,29 @@ class GridBackbone(nn.Module):
     Attributes:
         width: numbers per cell.
         grid: cells per side; a map of another size is average-pooled to it.
-        identity: name, hash of the weights, image size and grid. Recorded beside features it made.
+        identity: name, hash of the weights, image size, grid and stage. Recorded beside features it made.
     """
 
     keeps_values = True  # a network's initialisation leaves the pretrained weights alone
     mean: Tensor
     std: Tensor
 
-    def __init__(self, name: str, network: Any, *, size: int, grid: int, trainable: bool = False) -> None:
+    def __init__(
+        self, name: str, network: Any, *, size: int, grid: int, stage: int | None = None, trainable: bool = False
+    ) -> None:
         super().__init__()
         self.network = network
+        self.stage = stage
         self.size = size
         self.grid = grid
         self.trainable = trainable
         settings = network.pretrained_cfg
         self.register_buffer("mean", torch.tensor(settings["mean"]), persistent=False)
         self.register_buffer("std", torch.tensor(settings["std"]), persistent=False)
-        self.width: int = network.num_features
+        self.width: int = network.num_features if stage is None else network.feature_info[stage]["num_chs"]
         self.identity = f"timm:{name}@{weights_hash(network.state_dict())}:{size}px:grid{grid}"
+        if stage is not None:
+            self.identity += f":stage{stage}"
         if not trainable:
             self.requires_grad_(False)
         self.train(self.training)
@@ -63,10 +68,18 @@ class GridBackbone(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """uint8 pixels [images, 3, height, width] -> features [images, grid * grid, width], row by row."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.trainable):
-            features = self._map(self.network.forward_features(standardise(pixels, self.mean, self.std)))
+            features = self._features(standardise(pixels, self.mean, self.std))
             if features.shape[-2:] != (self.grid, self.grid):
                 features = F.adaptive_avg_pool2d(features, self.grid)
             return features.flatten(2).transpose(1, 2)
+
+    def _features(self, pixels: Tensor) -> Tensor:
+        if self.stage is None:
+            return self._map(self.network.forward_features(pixels))
+        [features] = self.network.forward_intermediates(
+            pixels, indices=[self.stage], intermediates_only=True, stop_early=True, output_fmt="NCHW"
+        )
+        return features
 
     def _map(self, features: Tensor) -> Tensor:
         """Any of timm's layouts as [images, width, height, width]."""
@@ -80,7 +93,13 @@ class GridBackbone(nn.Module):
 
 
 def load(
-    name: str, weights: str | None = None, *, size: int = 224, grid: int = 7, trainable: bool = False
+    name: str,
+    weights: str | None = None,
+    *,
+    size: int = 224,
+    grid: int = 7,
+    stage: int | None = None,
+    trainable: bool = False,
 ) -> GridBackbone:
     """A timm network by name.
 
@@ -88,16 +107,20 @@ def load(
         weights: a file (.safetensors, or .pth read without unpickling code), an installed package of `PACKAGES`, or
             None for random weights from torch's generator.
         size: side of the square images it will be given.
+        stage: features of an earlier stage, from 0 (timm's `out_indices`); None: the last, as the classifier sees them.
 
     Raises:
-        WorkbenchError: unknown network, missing weights, or weights of another network.
+        WorkbenchError: unknown network, missing weights, weights of another network, or no such stage.
     """
     if not timm.is_model(name):
         raise unknown("timm network", name, timm.list_models(f"*{name.split('_')[0]}*") or timm.list_models("*net*"))
     network = timm.create_model(name)
     if weights is not None:
         network.load_state_dict(fit(read_weights(weights), network.state_dict(), f"{weights} -> {name}"))
-    return GridBackbone(name, network, size=size, grid=grid, trainable=trainable)
+    stages: Any = network.feature_info if hasattr(network, "forward_intermediates") else []
+    if stage is not None and not 0 <= stage < len(stages):
+        raise WorkbenchError(f"{name}: stage {stage} is not among its {len(stages)} stages, which count from 0")
+    return GridBackbone(name, network, size=size, grid=grid, stage=stage, trainable=trainable)
 
 
 def read_weights(weights: str) -> State:

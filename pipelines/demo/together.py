@@ -28,7 +28,7 @@ class Job:
 
     name: str
     command: list[str]
-    run: Path | None
+    output: Path | None
     process: subprocess.Popen[bytes]
     log: IO[bytes]
     bar: TaskID
@@ -61,21 +61,21 @@ def run_together(commands: list[list[str]], console: Console, *, at_once: int, l
 
 
 def _start(command: list[str], progress: Progress, logs: Path, at_once: int) -> Job:
-    run = next((Path(b) for a, b in pairwise(command) if a in ("--run", "--output")), None)
-    name = " ".join(command[:2] if run is None else [command[0], run.name])
+    output = next((Path(b) for a, b in pairwise(command) if a in ("-o", "--output")), None)
+    name = " ".join(command[:2] if output is None else [command[0], output.name])
     threads = max(1, (os.cpu_count() or 1) // at_once)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
     log = open(logs / f"{re.sub(r'[^A-Za-z0-9]+', '-', ' '.join(command))[:120]}.log", "wb")  # noqa: SIM115
     process = subprocess.Popen(
         [sys.executable, "-m", "workbench", *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
     )
-    return Job(name, command, run, process, log, progress.add_task(name, total=None, note=""))
+    return Job(name, command, output, process, log, progress.add_task(name, total=None, note=""))
 
 
 def _look(job: Job, progress: Progress) -> bool:
     """Whether a job is done; its bar follows the steps of the run it trains."""
     code = job.process.poll()
-    step, total = _steps(job.run)
+    step, total = _steps(job.output)
     if total:
         progress.update(job.bar, completed=step, total=total, note=f"step {step}/{total}")
     if code is None:

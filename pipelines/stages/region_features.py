@@ -22,14 +22,15 @@ BATCH = 16
 class RegionFeatures:
     """Adds `regions` (features [n, d], boxes [n, 4], from a detector also classes and confidence) and `meta.backbone`.
 
-    `backbone` is a torchvision detector or a timm network; `weights` as in `vision.backbones.read_weights`. `size`
-    and `grid` are for a network, the other numbers for a detector. Features are stored as `dtype`.
+    `backbone` is a torchvision detector or a timm network; `weights` as in `vision.backbones.read_weights`. `size`,
+    `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`.
     """
 
     backbone: str
     weights: str | None = None
     size: int = 224
     grid: int = 7
+    stage: int | None = None
     threshold: float = 0.2
     min_regions: int = 10
     max_regions: int = 100
@@ -77,6 +78,7 @@ def _source(features: RegionFeatures) -> RegionSource:
         )
         detector.network.to(features.device)
         return detector
-    return Grid(
-        backbones.load(features.backbone, features.weights, size=features.size, grid=features.grid).to(features.device)
+    network = backbones.load(
+        features.backbone, features.weights, size=features.size, grid=features.grid, stage=features.stage
     )
+    return Grid(network.to(features.device))

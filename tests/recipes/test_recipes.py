@@ -26,7 +26,6 @@ SIZES = {
     "patch": 8,
     "grid": 4,
     "size": 32,
-    "channels": [16, 16, 16],
     "dropout": 0.0,
     "attention_dropout": 0.0,
 }

@@ -37,6 +37,21 @@ def test_the_grid_is_the_map_averaged() -> None:
     torch.testing.assert_close(backbone(pixels)[:, 0], backbone.network.forward_features(normal).mean((2, 3)))
 
 
+@pytest.mark.parametrize("name", ["test_efficientnet", "test_vit", "test_convnext"])
+@torch.no_grad()
+def test_an_earlier_stage_is_the_map_after_it(name: str) -> None:
+    backbone = load(name, size=160, grid=2, stage=1).eval()
+    pixels = torch.randint(0, 256, (2, 3, 160, 160), dtype=torch.uint8)
+    normal = (pixels.float() / 255 - backbone.mean[:, None, None]) / backbone.std[:, None, None]
+    everything = backbone.network.forward_intermediates(normal, intermediates_only=True, output_fmt="NCHW")
+    wanted = torch.nn.functional.adaptive_avg_pool2d(everything[1], 2).flatten(2).transpose(1, 2)
+    assert wanted.shape == (2, 4, backbone.width)
+    torch.testing.assert_close(backbone(pixels), wanted)
+    assert backbone.identity.endswith(":stage1")
+    with pytest.raises(WorkbenchError, match=r"stage 99 is not among its \d+ stages"):
+        load(name, stage=99)
+
+
 def test_identity_follows_the_weights() -> None:
     torch.manual_seed(0)
     one = load("test_efficientnet", size=64, grid=2)
