@@ -41,6 +41,7 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ("train.lr_schedule=wavy", ["wavy", "linear, cosine, constant"]),
         ("train.num_workers=[1]", ["train.num_workers"]),
         ("control=no-graph", ["no-graph", "'no-kg'"]),
+        ("control=shuffled-kg", ["control shuffled-kg would change nothing", "heed none"]),
         ("schedule=random", ["random", "together, sampled, staged"]),
         ("train", ["'train' is not of the form key=value"]),
         ("train.lr=[1", ["train.lr=[1"]),

@@ -22,19 +22,15 @@ QUICK = ["train.num_workers=0", "train.weight_decay=0"]
 def tuned(world: Path, make_run: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("typing") / "run"
     finetune(
-        make_run("entities"),
-        str(world / "typing"),
-        QUICK,
+        run=make_run("entities"),
+        corpus=str(world / "typing"),
+        overrides=QUICK,
         output=folder,
         epochs=30,
         batch_size=8,
         lr=2e-3,
         max_length=24,
-        marker=None,
-        control=None,
         held_out=str(world / "typing-test"),
-        types=None,
-        pooled=True,
     )
     return folder
 

@@ -143,17 +143,13 @@ def answering(matching: Path, squares: Path) -> Path:
     """The matching run, fine-tuned until it answers."""
     output = squares / "runs" / "answering"
     vqa.finetune(
-        matching,
-        str(squares / "train"),
-        ["train.max_steps=200"],
-        output,
-        None,
-        None,
+        run=matching,
+        corpus=str(squares / "train"),
+        overrides=["train.max_steps=200"],
+        output=output,
         min_count=2,
-        max_length=None,
         batch_size=16,
         lr=3e-3,
-        control=None,
     )
     return output
 

@@ -159,13 +159,10 @@ def test_finetuning_goes_on_with_the_runs_objective(contrast: Path, matching: Pa
     for run, wanted in ((contrast, "itc"), (matching, "itm")):
         output = squares / "runs" / f"retrieval-{wanted}"
         retrieval.finetune(
-            run,
-            str(squares / "train"),
-            ["train.max_steps=1"],
-            output,
-            None,
-            None,
-            max_length=None,
+            run=run,
+            corpus=str(squares / "train"),
+            overrides=["train.max_steps=1"],
+            output=output,
             batch_size=8,
             lr=1e-4,
             control="shuffled-captions",

@@ -90,9 +90,16 @@ def test_the_majority_answer_is_the_training_sets(answering: Path, squares: Path
 
 def test_training_without_the_image(matching: Path, squares: Path, test_corpus: Corpus) -> None:
     output = squares / "runs" / "blind"
-    options: dict[str, Any] = {"min_count": 2, "max_length": None, "batch_size": 16, "lr": 3e-3}
-    corpus = str(squares / "train")
-    vqa.finetune(matching, corpus, ["train.max_steps=40"], output, None, None, control="question-only", **options)
+    vqa.finetune(
+        run=matching,
+        corpus=str(squares / "train"),
+        overrides=["train.max_steps=40"],
+        output=output,
+        control="question-only",
+        min_count=2,
+        batch_size=16,
+        lr=3e-3,
+    )
     run = opened(output)
     assert run.loaded.recipe.control == "question-only"
     assert all(set(s.streams) == {"text"} for s in run.task.sequences(records(test_corpus)))
@@ -125,5 +132,5 @@ def test_wrong_inputs(answering: Path, matching: Path, squares: Path, tmp_path: 
 
 def test_a_corpus_without_questions(matching: Path, captions_only: str, tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="has no questions"):
-        vqa.finetune(matching, captions_only, None, tmp_path / "run")
+        vqa.finetune(run=matching, corpus=captions_only, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
