@@ -13,13 +13,15 @@ from rich.table import Table
 from workbench.corpora.files import atomic
 from workbench.training.metrics import read_metrics
 
-HEADLINE = {
-    "facts": ["accuracy", "mrr"],
-    "entity-typing": ["loose_micro/f1", "strict_accuracy"],
-    "vqa": ["accuracy"],
-    "retrieval": ["image_retrieval/r1", "image_retrieval/r5", "image_retrieval/r10",
-                  "text_retrieval/r1", "text_retrieval/r5", "text_retrieval/r10"],
+COLUMNS = {
+    "facts": {"accuracy": ["accuracy"], "mrr": ["mrr"]},
+    "entity-typing": {"micro F1": ["loose_micro/f1"], "strict": ["strict_accuracy"]},
+    "vqa": {"accuracy": ["accuracy"]},
+    "retrieval": {
+        f"{side} R@1/5/10": [f"{side}_retrieval/r{k}" for k in (1, 5, 10)] for side in ("image", "text")
+    },
 }  # fmt: skip
+"""Per task, the table's columns and the numbers in each."""
 
 
 def write_summary(path: Path, seconds: dict[str, float]) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def _evaluations(run: Path) -> list[dict[str, Any]]:
     rows = []
     for file in sorted((run / "evaluations").glob("*.json")):
         found = json.loads(file.read_text(encoding="utf-8"))
-        names = HEADLINE.get(found["task"], list(found["numbers"])[:1])
+        names = [name for column in COLUMNS.get(found["task"], {}).values() for name in column]
         rows.append(
             {
                 "run": run.name,
@@ -73,7 +75,7 @@ def _evaluations(run: Path) -> list[dict[str, Any]]:
 def show_summary(path: Path, console: Console) -> None:
     """Print the summary's results and where the time went."""
     summary = json.loads(path.read_text(encoding="utf-8"))
-    for task in HEADLINE:
+    for task in COLUMNS:
         rows = [row for row in summary["evaluations"] if row["task"] == task]
         if rows:
             console.print(_table(task, rows, summary["runs"]))
@@ -83,25 +85,25 @@ def show_summary(path: Path, console: Console) -> None:
 
 def _table(task: str, rows: list[dict[str, Any]], runs: dict[str, dict[str, float]]) -> Table:
     table = Table(title=task, title_justify="left")
-    for column in ("run", "steps", "test set", *map(_short, rows[0]["numbers"])):
-        table.add_column(column, justify="left" if column in ("run", "test set") else "right", overflow="fold")
+    for column in ("run", "test set"):
+        table.add_column(column, overflow="fold")
+    for column in ("steps", *COLUMNS[task]):
+        table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         control = f", {row['control']} in the test" if row["control"] else ""
         steps = runs.get(row["run"], {}).get("steps", "")
-        table.add_row(escape(row["run"] + control), str(steps), row["corpus"], *map(_number, row["numbers"].values()))
+        table.add_row(escape(row["run"] + control), row["corpus"], str(steps), *_cells(task, row["numbers"]))
     shown = set()
     for row in rows:
         for name, values in row["baselines"].items():
-            numbers = [_number(values[n]) if n in values else "" for n in row["numbers"]]
             if values and (name, row["corpus"]) not in shown:
                 shown.add((name, row["corpus"]))
-                table.add_row(f"[dim]{escape(name)}[/]", "", row["corpus"], *numbers, style="dim")
+                table.add_row(escape(name), row["corpus"], "", *_cells(task, values), style="dim")
     return table
 
 
-def _short(name: str) -> str:
-    """A metric's name for a narrow column."""
-    return name.replace("_retrieval/", " ").replace("loose_micro/", "micro ").replace("_accuracy", "")
+def _cells(task: str, numbers: dict[str, float]) -> list[str]:
+    return [" ".join(_number(numbers[n]) for n in names if n in numbers) for names in COLUMNS[task].values()]
 
 
 def _number(value: float) -> str:
