@@ -277,8 +277,9 @@ def _replant(sequence: Sequence, tree: Tree, visible_matrix: bool) -> Sequence:
         streams["entity"]["token"] = rows[rows >= 0]
     meta = dict(sequence.meta)
     if "mention" in meta:
-        start, end = meta["mention"]
-        meta["mention"] = (int(row_of[start]), int(row_of[end - 1]) + 1)
+        start, end = meta.pop("mention")
+        if row_of[end - 1] >= 0:
+            meta["mention"] = (int(row_of[start]), int(row_of[end - 1]) + 1)
     return dataclasses.replace(
         sequence,
         streams=streams,

@@ -58,7 +58,8 @@ class Types(Objective):
 
     def count(self, batch: Batch) -> float:
         """Cells: sequences x types."""
-        return float(batch.targets[self.name]["labels"].numel()) if self.name in batch.targets else 0.0
+        labels = batch.targets.get(self.name, {}).get("labels")
+        return 0.0 if labels is None else float(labels.numel())
 
     def head(self, network: Network) -> Head:
         return TypesHead(network.sizes["text"], self.num_types, self.pooled, self.dropout)

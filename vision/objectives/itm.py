@@ -61,6 +61,12 @@ class Itm(Objective):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
+            lacking = [stream for stream in self.pool if not sequence.length(stream)]
+            if lacking:
+                raise WorkbenchError(
+                    f"objective {self.name!r}: sequence {sequence.key!r} has no rows in the stream {lacking[0]!r}, "
+                    "whose pooled output it reads; take such samples out of the corpus, or set pool: [text]"
+                )
             label = sequence.labels.get(MATCHED, -100)
             sequence.targets[self.name] = {"labels": np.asarray([label], np.int64)}
         return {}
