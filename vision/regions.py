@@ -45,7 +45,8 @@ class Grid:
     """The cells of a backbone's grid as regions."""
 
     def __init__(self, backbone: GridBackbone) -> None:
-        self.backbone = backbone.eval()
+        # a quarter less time for a network of convolutions, on a CPU too
+        self.backbone: GridBackbone = backbone.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.identity = backbone.identity
         self.square = Square(backbone.size)
         self.boxes = grid_boxes(backbone.grid)

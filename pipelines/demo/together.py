@@ -35,7 +35,9 @@ class Job:
 
 
 def run_together(commands: list[list[str]], console: Console, *, at_once: int, logs: Path) -> None:
-    """Run `workbench` commands, `at_once` at a time; returns when all are done.
+    """Run `workbench` commands, `at_once` at a time, in the order given; returns when all are done.
+
+    A command that reads what another one of them writes (`--output`) waits for it, and later ones go before it.
 
     Raises:
         WorkbenchError: one failed; says which and shows the end of its log. The others are ended.
@@ -46,8 +48,9 @@ def run_together(commands: list[list[str]], console: Console, *, at_once: int, l
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         try:
             while waiting or running:
-                while waiting and len(running) < at_once:
-                    running.append(_start(waiting.pop(0), progress, logs, at_once))
+                while len(running) < at_once and (ready := _ready(waiting, running)) is not None:
+                    running.append(_start(waiting.pop(ready), progress, logs, at_once))
+                assert running, "the commands wait for each other"
                 time.sleep(POLL)
                 for job in list(running):
                     if _look(job, progress):
@@ -60,12 +63,26 @@ def run_together(commands: list[list[str]], console: Console, *, at_once: int, l
                 job.log.close()
 
 
+def _ready(waiting: list[list[str]], running: list[Job]) -> int | None:
+    """The first waiting command all of whose inputs are there."""
+    unfinished = {str(output) for output in map(_output, waiting) if output} | {str(job.output) for job in running}
+    for number, command in enumerate(waiting):
+        if not (unfinished - {str(_output(command))}) & set(command):
+            return number
+    return None
+
+
+def _output(command: list[str]) -> Path | None:
+    return next((Path(b) for a, b in pairwise(command) if a in ("-o", "--output")), None)
+
+
 def _start(command: list[str], progress: Progress, logs: Path, at_once: int) -> Job:
-    output = next((Path(b) for a, b in pairwise(command) if a in ("-o", "--output")), None)
+    output = _output(command)
     name = " ".join(command[:2] if output is None else [command[0], output.name])
     threads = max(1, (os.cpu_count() or 1) // at_once)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
-    log = open(logs / f"{re.sub(r'[^A-Za-z0-9]+', '-', ' '.join(command))[:120]}.log", "wb")  # noqa: SIM115
+    title = " ".join(command) if output is None else name
+    log = open(logs / f"{re.sub(r'[^A-Za-z0-9]+', '-', title)[:120]}.log", "wb")  # noqa: SIM115
     process = subprocess.Popen(
         [sys.executable, "-m", "workbench", *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
     )
