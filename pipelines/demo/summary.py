@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +94,23 @@ def _table(task: str, rows: list[dict[str, Any]], runs: dict[str, dict[str, floa
         control = f", {row['control']} in the test" if row["control"] else ""
         steps = runs.get(row["run"], {}).get("steps", "")
         table.add_row(escape(row["run"] + control), row["corpus"], str(steps), *_cells(task, row["numbers"]))
-    shown = set()
+    for name, corpus, values in _baselines(rows):
+        table.add_row(escape(name), corpus, "", *_cells(task, values), style="dim")
+    return table
+
+
+def _baselines(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Name, test set and numbers of each baseline: once where it is the same for all runs, else for each run."""
+    found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for row in rows:
         for name, values in row["baselines"].items():
-            if values and (name, row["corpus"]) not in shown:
-                shown.add((name, row["corpus"]))
-                table.add_row(escape(name), row["corpus"], "", *_cells(task, values), style="dim")
-    return table
+            if values:
+                found.setdefault((name, row["corpus"]), {})[row["run"]] = values
+    for (name, corpus), by_run in found.items():
+        if len({tuple(values.items()) for values in by_run.values()}) == 1:
+            yield name, corpus, next(iter(by_run.values()))
+        else:
+            yield from ((f"{name}, {run}", corpus, values) for run, values in by_run.items())
 
 
 def _cells(task: str, numbers: dict[str, float]) -> list[str]:

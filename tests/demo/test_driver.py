@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from pipelines.demo.stages import stages
-from pipelines.demo.summary import show_summary, write_summary
+from pipelines.demo.summary import _baselines, show_summary, write_summary
 from pipelines.demo.together import run_together
 from workbench.config import recipe_names
 from workbench.errors import WorkbenchError
@@ -82,3 +83,15 @@ def test_summary_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "0.500" in shown
     assert "chance" in shown
     assert "facts-heldout" in shown
+
+
+def test_a_baseline_that_differs_by_run_names_its_run() -> None:
+    def row(run: str, probe: float) -> dict[str, Any]:
+        return {"run": run, "corpus": "test", "baselines": {"probe": {"f1": probe}, "chance": {"f1": 0.1}, "none": {}}}
+
+    shown = list(_baselines([row("random", 0.5), row("trained", 0.9)]))
+    assert shown == [
+        ("probe, random", "test", {"f1": 0.5}),
+        ("probe, trained", "test", {"f1": 0.9}),
+        ("chance", "test", {"f1": 0.1}),
+    ]
