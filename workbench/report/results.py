@@ -91,14 +91,18 @@ def _label(run: Run, result: Record) -> str:
 
 
 def _baselines(found: Sequence[tuple[Run, Record]]) -> dict[str, dict[str, Any]]:
-    """Baselines by name; runs that share one show it once, and another value under the same name is kept apart."""
-    merged: dict[str, dict[str, Any]] = {}
+    """Baselines by name; one that runs share is shown once, others with the name of their run."""
+    by_run: dict[str, dict[str, dict[str, Any]]] = {}
     for run, result in found:
         for name, numbers in (result.get("baselines") or {}).items():
             numbers = numbers if isinstance(numbers, dict) else {next(iter(result["numbers"])): numbers}
-            same = name not in merged or merged[name] == numbers
-            merged[name if same else f"{name} ({run.name})"] = numbers
-    return merged
+            by_run.setdefault(name, {})[run.name] = numbers
+    shown: dict[str, dict[str, Any]] = {}
+    for name, runs in by_run.items():
+        first, *others = runs.values()
+        shared = all(numbers == first for numbers in others)
+        shown |= {name: first} if shared else {f"{name} ({run})": numbers for run, numbers in runs.items()}
+    return shown
 
 
 def _baseline(name: str) -> str:
