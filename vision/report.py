@@ -116,13 +116,19 @@ def _rows(batch: Batch, streams: tuple[str, ...], stream: str, sequence: int) ->
     return slice(start, start + lengths[sequence])
 
 
+def _pixels(begin: float, end: float, size: int) -> tuple[int, int]:
+    """At least one pixel; rounded, so that neighbouring cells share none."""
+    first = min(round(float(begin) * size), size - 1)
+    return first, max(round(float(end) * size), first + 1)
+
+
 def _lit(pixels: np.ndarray, boxes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Pixels darkened where no attention goes; overlapping regions add up."""
     height, width = pixels.shape[:2]
     heat = np.zeros((height, width))
     for (x1, y1, x2, y2), weight in zip(boxes, weights, strict=True):
-        top, bottom = int(np.floor(y1 * height)), int(np.ceil(y2 * height))
-        left, right = int(np.floor(x1 * width)), int(np.ceil(x2 * width))
+        top, bottom = _pixels(y1, y2, height)
+        left, right = _pixels(x1, x2, width)
         heat[top:bottom, left:right] += weight
     share = heat / heat.max() if heat.max() > 0 else heat
     return (pixels * (0.18 + 0.82 * share[..., None])).astype(np.uint8)

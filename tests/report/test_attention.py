@@ -9,7 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from vision.report import attention_to_regions, draw_attention
+from vision.boxes import grid_boxes
+from vision.report import _lit, attention_to_regions, draw_attention
 from workbench.batch import collate
 from workbench.config import NetworkSpec
 from workbench.errors import WorkbenchError
@@ -71,3 +72,11 @@ def test_the_picture_shows_the_image_under_every_word(tmp_path: Path) -> None:
     middle = pixels.shape[1] // 2
     assert lit[:, :middle].mean() > 0.1
     assert lit[:, middle:].mean() > 0.1
+
+
+def test_cells_that_do_not_divide_the_picture_share_no_pixel() -> None:
+    white = np.full((64, 64, 3), 255, np.uint8)
+    assert (_lit(white, grid_boxes(3), np.full(9, 1 / 9)) == 255).all()
+    one = _lit(white, grid_boxes(3), np.eye(9)[4])
+    assert (one[21:43, 21:43] == 255).all()
+    assert (one == 255).all(-1).sum() == 22 * 22

@@ -20,7 +20,10 @@ def example_panel(run: Run, task: str, title: str, draw: Callable[[Run, Record],
     for result in run.evaluations:
         shown = (result.get("examples") or [])[:MAX_EXAMPLES] if result["task"] == task else []
         if shown:
-            name = f"evaluated with {result['control']}" if result.get("control") else ""
+            corpus = (result.get("inputs") or {}).get("corpus")
+            place = corpus.get("path", "") if isinstance(corpus, dict) else str(corpus or "")
+            control = f"evaluated with {result['control']}" if result.get("control") else ""
+            name = ", ".join(filter(None, (Path(place).name, control)))
             body = "".join(f'<div class="example">{draw(run, example)}</div>' for example in shown)
             blocks.append(section(title, f'<div class="examples">{body}</div>', name))
     return "".join(blocks) or None
