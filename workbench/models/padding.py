@@ -15,6 +15,9 @@ from torch import Tensor
 from workbench.models.context import Layout
 
 GROUP_WASTE = 0.8  # a sequence joins a group whose longest member it reaches to this share
+GROUP_CALL = (
+    1 << 15
+)  # or while the scores (per head) that padding adds cost less than one more group's small operations
 GROUP_SCORES = 1 << 19  # at most this many scores per head in one group, so that they stay in the cache
 
 
@@ -123,15 +126,18 @@ def _members(queries: Layout, keys: Layout) -> list[list[int]]:
     order = sorted((i for i, (q, k) in enumerate(sizes) if q and k), key=lambda i: (-sizes[i][1], -sizes[i][0]))
     one_group = queries.device.type != "cpu"
     members: list[list[int]] = []
-    width_q = width_k = 0
+    width_q = width_k = wasted = 0
     for i in order:
         q, k = sizes[i]
-        close = GROUP_WASTE * width_q <= q <= width_q and k >= GROUP_WASTE * width_k
-        if members and (one_group or (close and (len(members[-1]) + 1) * width_q * width_k <= GROUP_SCORES)):
+        close = q >= GROUP_WASTE * width_q and k >= GROUP_WASTE * width_k
+        waste = 0 if close else width_q * width_k - q * k
+        fits = q <= width_q and wasted + waste <= GROUP_CALL
+        if members and (one_group or (fits and (len(members[-1]) + 1) * width_q * width_k <= GROUP_SCORES)):
             members[-1].append(i)
+            wasted += waste
         else:
             members.append([i])
-            width_q, width_k = q, k
+            width_q, width_k, wasted = q, k, 0
     return members
 
 
