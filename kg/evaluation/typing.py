@@ -75,12 +75,13 @@ def finetune(
         "marker": marker or _known_marker(tuning.run),
         "types": inventory,
     }
-    tuning.train(
+    recipe = tuning.recipe(
         TASK,
         SequenceSpec(builder, steps=_knowledge_steps(tuning.run)),
         {"objective": "kg.objectives.types:Types", "num_types": len(inventory), "pooled": pooled},
         poolers=("text",) if pooled else (),
     )
+    tuning.train(recipe)
 
 
 def evaluate(

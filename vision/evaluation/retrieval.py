@@ -68,7 +68,7 @@ def finetune(
     matching = spec["objective"] == OBJECTIVES["itm"]
     sequence = image_sequence(base, "image_caption", max_length=max_length)
     poolers = tuple(spec.get("pool") or ["text"]) if matching else ()
-    tuning.train(TASK, sequence, spec, unit="captions", poolers=poolers)
+    tuning.train(tuning.recipe(TASK, sequence, spec, unit="captions", poolers=poolers))
 
 
 def objective_spec(recipe: Recipe, name: str | None) -> Spec:

@@ -68,7 +68,7 @@ def finetune(
         "loss": "cross_entropy" if single else "bce",
     }
     sequence = image_sequence(read_recipe(tuning.run), "question_image", max_length=max_length)
-    tuning.train(TASK, sequence, objective, unit="questions", poolers=("text",))
+    tuning.train(tuning.recipe(TASK, sequence, objective, unit="questions", poolers=("text",)))
 
 
 def evaluate(

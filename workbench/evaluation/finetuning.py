@@ -45,17 +45,9 @@ class Tuning:
     lr: LearningRate = 5e-5
     control: Annotated[str | None, typer.Option(help="Train without what the control takes away.")] = None
 
-    def train(
-        self,
-        task: str,
-        sequence: SequenceSpec,
-        objective: dict[str, Any],
-        *,
-        unit: str | None = None,
-        poolers: tuple[str, ...] = (),
-    ) -> Path:
-        """Train on the task's sequences; returns the new run's folder. Arguments and errors as for `recipe`."""
-        recipe = self.recipe(task, sequence, objective, unit=unit, poolers=poolers)
+    def train(self, recipe: Recipe) -> Path:
+        """Train what `recipe` made; returns the new run's folder."""
+        task = next(iter(recipe.tasks))  # overrides may add others
         suffix = f"{task}-{self.control}" if self.control else task
         folder = runs.pretrain(recipe, self.output or self.run.with_name(f"{self.run.name}-{suffix}"))
         logger.info("now: workbench evaluate %s %s CORPUS", task, folder)
