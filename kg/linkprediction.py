@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kg.evaluation.ranks import RankScores, rank_scores
 from kg.store import GraphStore
+from workbench.evaluation.ranks import RankScores, rank_scores, realistic_ranks
 
 
 class Scores(Protocol):
@@ -96,28 +96,6 @@ def link_prediction(
         tail=rank_scores(ranks["tail"], competing["tail"]),
         both=rank_scores(ranks["head"] + ranks["tail"], competing["head"] + competing["tail"]),
     )
-
-
-def realistic_ranks(
-    scores: np.ndarray, gold: np.ndarray, right: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The ranks [rows] of the entities `gold` [rows] by scores [rows, entities], and among how many they are.
-
-    `right` are (row, entity) pairs that don't compete.
-
-    Raises:
-        ValueError: a right entity's score is not a number.
-    """
-    rows = np.arange(len(gold))
-    own = scores[rows, gold][:, None]
-    if np.isnan(own).any():
-        raise ValueError("the score of a right entity is not a number; did the training diverge?")
-    rivals = np.ones(scores.shape, bool)
-    rivals[right] = False
-    rivals[rows, gold] = False
-    better = ((scores > own) & rivals).sum(axis=1)
-    equal = ((scores == own) & rivals).sum(axis=1)
-    return 1 + better + equal / 2, rivals.sum(axis=1) + 1
 
 
 def rows_of(store: GraphStore, triples: Iterable[tuple[str, str, str]]) -> tuple[np.ndarray, int]:

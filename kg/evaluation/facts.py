@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kg.evaluation.ranks import RankScores, rank_scores, realistic_rank
 from workbench.errors import WorkbenchError
+from workbench.evaluation.ranks import RankScores, rank_scores, realistic_rank
 from workbench.sequences import Sample
 from workbench.text.tokenizer import Tokenizer
 

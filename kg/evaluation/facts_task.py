@@ -15,11 +15,11 @@ import typer
 from kg.evaluation.facts import Cloze, FactScores, Normalisation, rank_objects
 from kg.evaluation.inventory import records
 from kg.evaluation.pictures import draw_subject
-from kg.evaluation.ranks import RankScores, rank_scores, realistic_rank
 from kg.evaluation.slots import SlotPredictor
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, open_run, result_path
+from workbench.evaluation.ranks import RankScores, rank_scores, realistic_rank
 from workbench.evaluation.result import Result, identity
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.sequences import Sample

@@ -9,7 +9,6 @@ import torch
 from tokenizers import models, pre_tokenizers
 
 from kg.evaluation.facts import Cloze, candidate_tokens, rank_objects
-from kg.evaluation.ranks import rank_scores, realistic_rank
 from kg.evaluation.slots import SlotPredictor
 from kg.trees import SentenceTree
 from workbench.config import NetworkSpec
@@ -35,27 +34,6 @@ def tokenizer() -> Tokenizer:
     backend = tokenizers.Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     return Tokenizer(backend)
-
-
-def test_realistic_rank_is_the_mean_over_ties() -> None:
-    scores = np.array([0.5, 0.9, 0.5, 0.5, 0.1])
-    assert realistic_rank(scores, 0) == (1 + 1 + 2 / 2, 5)
-    assert realistic_rank(scores, 0, left_out=[1]) == (1 + 0 + 2 / 2, 4)
-    assert realistic_rank(np.zeros(9), 3) == (5.0, 9)
-    with pytest.raises(ValueError, match="not a number"):
-        realistic_rank(np.array([np.nan, 1.0]), 0)
-
-
-def test_rank_scores() -> None:
-    scores = rank_scores([1, 2, 4, 1.5], [10, 10, 5, 10])
-    assert scores.accuracy == 0.25
-    assert scores.mrr == pytest.approx((1 + 1 / 2 + 1 / 4 + 1 / 1.5) / 4)
-    assert scores.hits == {1: 0.25, 3: 0.75, 10: 1.0}
-    assert scores.median_rank == 1.75
-    assert scores.chance == pytest.approx((0.3 + 0.2) / 4)
-    assert scores.as_dict()["hits@3"] == 0.75
-    with pytest.raises(ValueError, match="empty"):
-        rank_scores([], [])
 
 
 def test_cloze_of_a_record_moves_spans_and_unlinks_the_slot() -> None:

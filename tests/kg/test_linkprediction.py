@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from kg.linkprediction import TransE, link_prediction, realistic_ranks, rows_of
+from kg.linkprediction import TransE, link_prediction, rows_of
 from kg.store import GraphStore
 from kg.vectors import PykeenScores
 
@@ -61,14 +61,6 @@ def test_against_a_plain_loop(seed, batch_size):
         assert scores.hits == {k: pytest.approx((ranks <= k).mean()) for k in (1, 3, 10)}
         assert scores.examples == len(ranks)
     assert found.as_dict()["both"]["mrr"] == found.both.mrr
-
-
-def test_equal_scores_get_the_middle_rank():
-    nobody = (np.array([], int), np.array([], int))
-    ranks, competing = realistic_ranks(np.zeros((2, 11)), np.array([0, 10]), nobody)
-    assert (ranks.tolist(), competing.tolist()) == ([6, 6], [11, 11])
-    with pytest.raises(ValueError, match="not a number"):
-        realistic_ranks(np.full((1, 3), np.nan), np.array([1]), nobody)
 
 
 def test_against_pykeen_and_by_vectors_alone():

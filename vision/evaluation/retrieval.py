@@ -25,6 +25,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.finetuning import BatchSize, Epochs, Tuning
 from workbench.evaluation.opening import find_objective, result_path
+from workbench.evaluation.ranks import count_rivals
 from workbench.evaluation.result import Result, identity
 from workbench.keyed import generator
 from workbench.options import spread
@@ -228,10 +229,10 @@ def _examples(found: Scored, owner: np.ndarray, corpus: Corpus, run: Path) -> li
     images = slice(0, found.scores.images)
     shown = []
     for text in np.linspace(0, len(owner) - 1, min(EXAMPLES, len(owner))).astype(int).tolist():
-        row = torch.as_tensor(found.scores.block(slice(text, text + 1), images))[0]
-        first, rank = int(row.argmax()), 1 + int((row > row[owner[text]]).sum())
-        data = _record(corpus, first).get("image", b"")
-        shown.append({"caption": found.captions[text], "image": keep_image(run, data), "rank": rank})
+        row = torch.as_tensor(found.scores.block(slice(text, text + 1), images))
+        better, _ = count_rivals(row, row[:, owner[text], None], torch.ones_like(row).bool(), found.scores.tolerance)
+        data = _record(corpus, int(row.argmax())).get("image", b"")
+        shown.append({"caption": found.captions[text], "image": keep_image(run, data), "rank": 1 + int(better)})
     return shown
 
 

@@ -4,9 +4,9 @@ Image retrieval asks once per text: the rank of its image. Text retrieval asks o
 all its texts; an image's other texts do not compete with each other. Scores come in blocks, so that the matrix
 [texts, images] never has to exist: as a matrix (`MatrixScores`) or as two sets of embeddings (`DualScores`).
 
-Ties: a competitor with the very score of the right answer counts half a place (`realistic`, the mean of the best
-and the worst order, pykeen's word) or a whole one (`pessimistic`). A model that scores everything alike so gets
-chance or nothing, never 100 %.
+Ties: a competitor with the score of the right answer, up to rounding (`workbench.evaluation.ranks`), counts half a
+place (`realistic`, the mean of the best and the worst order, pykeen's word) or a whole one (`pessimistic`). A model
+that scores everything alike so gets chance or nothing, never 100 %.
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ import torch
 from torch import Tensor
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.evaluation.ranks import ROUNDING, count_rivals, rounding
 
 TIES = ("realistic", "pessimistic")
 RECALLS = (1, 5, 10)
 
 
 class Scores(Protocol):
-    """Scores of texts with images, higher is better, by block."""
+    """Scores of texts with images, higher is better, by block.
+
+    `tolerance` is how far scores may lie apart and be equal, where it is not that of a query's own scores.
+    """
 
     texts: int
     images: int
+    tolerance: float | None
 
     def block(self, texts: slice, images: slice) -> Tensor:
         """[len(texts), len(images)]."""
@@ -41,6 +46,7 @@ class MatrixScores:
     """A full matrix [texts, images], for example of matching scores."""
 
     matrix: Tensor
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         self.texts, self.images = self.matrix.shape
@@ -58,6 +64,7 @@ class DualScores:
 
     def __post_init__(self) -> None:
         self.texts, self.images = len(self.text), len(self.image)
+        self.tolerance: float | None = None
 
     def block(self, texts: slice, images: slice) -> Tensor:
         return self.text[texts].float() @ self.image[images].float().T
@@ -97,10 +104,9 @@ def rank_images(
     found = []
     for start in range(0, scores.texts, chunk):
         block = _checked(scores.block(slice(start, start + chunk), slice(0, scores.images)))
-        mine = belongs[start : start + chunk].to(block.device)
-        right = block.gather(1, mine[:, None])
-        equal = (block == right).sum(1) - 1
-        found.append(_ranks((block > right).sum(1), equal, ties))
+        mine = belongs[start : start + chunk].to(block.device)[:, None]
+        rivals = torch.arange(scores.images, device=block.device) != mine
+        found.append(_ranks(block, block.gather(1, mine), rivals, scores.tolerance, ties))
     return np.concatenate(found)
 
 
@@ -113,8 +119,7 @@ def rank_texts(scores: Scores, owner: np.ndarray | Tensor, *, ties: str = "reali
         columns = torch.arange(start, start + len(block), device=block.device)
         own = belongs.to(block.device)[None, :] == columns[:, None]
         best = block.masked_fill(~own, -math.inf).amax(1, keepdim=True)
-        greater = ((block > best) & ~own).sum(1)
-        found.append(_ranks(greater, ((block == best) & ~own).sum(1), ties))
+        found.append(_ranks(block, best, ~own, scores.tolerance, ties))
     return np.concatenate(found)
 
 
@@ -145,11 +150,11 @@ def rerank(
         matched = torch.as_tensor(match(query, other) if by == "text" else match(other, query), dtype=torch.float64)
         if matched.shape != (top.numel(),):
             raise WorkbenchError(f"match gave scores of shape {tuple(matched.shape)} for {top.numel()} pairs")
-        # Places instead of values: whatever the two scales are, no sum can lose a difference to rounding.
-        places = torch.unique(_checked(matched.cpu()), sorted=True, return_inverse=True)[1].reshape(top.shape)
-        lower = torch.unique(block, sorted=True, return_inverse=True)[1] - block.numel()
-        result[part] = lower.double().scatter(1, top, places.double() + 1)
-    return MatrixScores(result if by == "text" else result.T)
+        best = _in_units(_checked(matched.cpu()).reshape(top.shape))
+        rest = _in_units(block)
+        below = rest - rest.amax(1, keepdim=True) + best.amin(1, keepdim=True) - 1
+        result[part] = below.scatter(1, top, best)
+    return MatrixScores(result if by == "text" else result.T, tolerance=ROUNDING)
 
 
 def chance(owner: np.ndarray | Tensor, images: int) -> dict[str, float]:
@@ -170,11 +175,18 @@ def _summary(name: str, ranks: np.ndarray) -> dict[str, float]:
     return recalls | {f"{name}/median_rank": float(np.median(ranks)), f"{name}/mean_rank": float(ranks.mean())}
 
 
-def _ranks(greater: Tensor, equal: Tensor, ties: str) -> np.ndarray:
+def _ranks(scores: Tensor, right: Tensor, rivals: Tensor, tolerance: float | None, ties: str) -> np.ndarray:
     if ties not in TIES:
         raise unknown("rule for ties", ties, TIES)
+    better, equal = count_rivals(scores, right, rivals, tolerance)
     share = 0.5 if ties == "realistic" else 1.0
-    return (1 + greater.double() + share * equal.double()).cpu().numpy()
+    return (1 + better.double() + share * equal.double()).cpu().numpy()
+
+
+def _in_units(scores: Tensor) -> Tensor:
+    """Each query's scores in units of their typical magnitude, in which `ROUNDING` is the tolerance."""
+    unit = rounding(scores) / ROUNDING
+    return scores / torch.where(unit > 0, unit, torch.ones_like(unit))
 
 
 def _checked(block: Tensor) -> Tensor:

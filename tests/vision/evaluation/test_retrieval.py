@@ -144,15 +144,16 @@ def test_exchanged_captions_never_stay(contrast: Path, test_corpus: Corpus) -> N
 
 def test_learning_beats_its_controls(train: Callable[..., Path], squares: Path, test_corpus: Corpus) -> None:
     itc = {"objective": "vision.objectives.itc:Itc", "size": 16, "pool_text": "mean", "pool_image": "mean"}
-    options: dict[str, Any] = {"max_steps": 60, "global_batch_size": 32, "micro_batch_size": 32}
+    options: dict[str, Any] = {"max_steps": 100, "global_batch_size": 32, "micro_batch_size": 32}
     run = train("contrast-long", [{**itc, "apart": True}], **options)
     found = retrieval.score(load(run), run, test_corpus, size=8)
     trained = retrieval.retrieval_result(found, test_corpus, run)
     control = retrieval.retrieval_result(found, test_corpus, run, control="shuffled-captions")
     chance = trained.baselines["chance"]["image_retrieval/r1"]
     assert chance == pytest.approx(0.1)
-    assert trained.numbers["image_retrieval/r1"] >= 0.4  # equal descriptions: at best 0.5 to 1
-    assert control.numbers["image_retrieval/r1"] <= 0.2
+    # equal descriptions: at best 1.2 (r1 0.8); five seeds of 60 steps gave 1.2 to 1.65, their controls 4.45 to 5.7
+    assert trained.numbers["image_retrieval/mean_rank"] <= 2.5
+    assert control.numbers["image_retrieval/mean_rank"] >= 3.5
 
 
 def test_finetuning_goes_on_with_the_runs_objective(contrast: Path, matching: Path, squares: Path) -> None:

@@ -75,6 +75,21 @@ def test_ranks_equal_counting(ties: str, share: float, levels: int | None, chunk
         assert rank_texts(MatrixScores(matrix), owner, ties=ties, chunk=chunk).tolist() == text_ranks
 
 
+@pytest.mark.parametrize("by", ["text", "image"])
+def test_rounding_does_not_change_ranks(by: str) -> None:
+    """Also not after re-ranking, where the two stages have other scales."""
+    matrix, owner = random_case(3, levels=4)
+    matrix = matrix + 1
+    noise = (torch.rand(matrix.shape, generator=torch.Generator().manual_seed(0)) - 0.5) * 2e-6
+    rank = rank_images if by == "text" else rank_texts
+    wanted = rank(MatrixScores(matrix), owner).tolist()
+    assert rank(MatrixScores(matrix + noise), owner).tolist() == wanted
+    for scale in (1e-3, 1e3):
+        rounded = (matrix + noise) * scale
+        whole = rerank(MatrixScores(torch.rand(matrix.shape)), lambda t, i, m=rounded: m[t, i], 10**6, by=by)
+        assert rank(whole, owner).tolist() == wanted
+
+
 def test_dual_scores_equal_their_matrix() -> None:
     generator = torch.Generator().manual_seed(0)
     text, image = torch.randn(60, 8, generator=generator), torch.randn(20, 8, generator=generator)

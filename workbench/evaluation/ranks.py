@@ -1,0 +1,117 @@
+"""Ranks of the right answer among candidates, and what is reported of them.
+
+Ranks are realistic (pykeen's word): the mean of the optimistic rank, 1 + the number of better candidates, and the
+pessimistic one, which counts the equal ones as better too. A model that gives all candidates one score gets the
+middle rank and not the first.
+
+Scores that differ by no more than float rounding are equal (`rounding`): what a score was batched with, and on which
+processor, changes its last bits and must not change a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+ROUNDING = 1e-5
+"""Of the typical magnitude of a query's scores; a forward pass in float32 differs by 1e-7 to 2e-6 of it."""
+
+
+@dataclass(frozen=True)
+class RankScores:
+    """`accuracy` is the share of rank 1, `mrr` the mean of 1 / rank, `hits[k]` the share of ranks <= k.
+
+    `chance` is the accuracy of drawing one of the candidates at random.
+    """
+
+    accuracy: float
+    mrr: float
+    hits: dict[int, float]
+    median_rank: float
+    chance: float
+    examples: int
+
+    def as_dict(self) -> dict[str, float | int]:
+        """Flat, for a result file."""
+        flat: dict[str, float | int] = {"accuracy": self.accuracy, "mrr": self.mrr}
+        flat |= {f"hits@{k}": share for k, share in self.hits.items()}
+        return flat | {"median_rank": self.median_rank, "chance": self.chance, "examples": self.examples}
+
+
+def rounding(scores: Tensor) -> Tensor:
+    """How far two scores of a query may lie apart and be equal: scores [queries, candidates] -> [queries, 1].
+
+    The typical magnitude is the median one of the finite scores, so that neither a candidate that was pushed to -1e9
+    nor one at -inf makes all others equal.
+    """
+    magnitude = scores.abs().masked_fill(~scores.isfinite(), torch.nan).nanmedian(dim=1, keepdim=True).values
+    return ROUNDING * magnitude.nan_to_num(0.0)
+
+
+def count_rivals(
+    scores: Tensor, right: Tensor, rivals: Tensor, tolerance: Tensor | float | None = None
+) -> tuple[Tensor, Tensor]:
+    """How many rivals have a better and how many an equal score: [queries] int64 each.
+
+    Args:
+        scores: [queries, candidates], greater is better.
+        right: [queries, 1], the score of the right answer.
+        rivals: [queries, candidates], True where a candidate competes.
+        tolerance: what counts as equal; by default `rounding`.
+    """
+    allowed = rounding(scores) if tolerance is None else tolerance
+    equal = ((scores - right).abs() <= allowed) | (scores == right)  # infinite scores have no difference
+    return ((scores > right) & ~equal & rivals).sum(1), (equal & rivals).sum(1)
+
+
+def realistic_ranks(
+    scores: np.ndarray, gold: np.ndarray, left_out: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ranks [queries] of the candidates `gold` [queries], and among how many candidates they are.
+
+    Args:
+        scores: [queries, candidates], greater is better.
+        left_out: (query, candidate) pairs that are right too: they don't compete (the filtered setting).
+
+    Raises:
+        ValueError: a right candidate's score is not a number.
+    """
+    rows = np.arange(len(gold))
+    right = scores[rows, gold][:, None]
+    if np.isnan(right).any():
+        raise ValueError("the score of a right candidate is not a number; did the training diverge?")
+    rivals = np.ones(scores.shape, bool)
+    rivals[left_out] = False
+    rivals[rows, gold] = False
+    better, equal = count_rivals(torch.from_numpy(scores), torch.from_numpy(right), torch.from_numpy(rivals))
+    return 1 + better.numpy() + equal.numpy() / 2, rivals.sum(axis=1) + 1
+
+
+def realistic_rank(scores: np.ndarray, gold: int, left_out: Sequence[int] = ()) -> tuple[float, int]:
+    """`realistic_ranks` of one query: scores [candidates]."""
+    others = np.asarray(left_out, np.int64)
+    ranks, competing = realistic_ranks(scores[None], np.array([gold]), (np.zeros_like(others), others))
+    return float(ranks[0]), int(competing[0])
+
+
+def rank_scores(ranks: Sequence[float], competing: Sequence[int], hits: Sequence[int] = (1, 3, 10)) -> RankScores:
+    """Summary of ranks; `competing` says for each among how many candidates it is.
+
+    Raises:
+        ValueError: there are no ranks.
+    """
+    if not ranks:
+        raise ValueError("there are no ranks to summarise: the list of examples is empty")
+    values = np.asarray(ranks, float)
+    return RankScores(
+        accuracy=float((values == 1).mean()),
+        mrr=float((1 / values).mean()),
+        hits={k: float((values <= k).mean()) for k in hits},
+        median_rank=float(np.median(values)),
+        chance=float((1 / np.asarray(competing, float)).mean()),
+        examples=len(values),
+    )
