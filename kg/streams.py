@@ -13,11 +13,12 @@ import numpy as np
 from kg.mentions import hidden
 from workbench.keyed import Draws
 from workbench.sequences import Sequence
+from workbench.text.protocols import Step
 
 NONE = 0  # row 0 of an entity table is the zero vector
 
 
-class EntityStream:
+class EntityStream(Step):
     """The step that makes the `entity` stream of a sequence from its spans.
 
     `table` is the file of entity vectors (`kg.vectors`); row r of it is `entity_ids` r + 1, and 0 is the zero vector.

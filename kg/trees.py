@@ -30,6 +30,7 @@ from kg.mentions import hidden
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences import Fields, Sequence, Span
+from workbench.text.protocols import Step
 from workbench.text.tokenizer import Tokenizer
 
 CACHED_MENTIONS = 1 << 16
@@ -129,7 +130,7 @@ def fit(mentions: Ordered[Mention], budget: int) -> list[Mention]:
     return [mention for mention in kept if mention.branches]
 
 
-class SentenceTree:
+class SentenceTree(Step):
     """The step that turns sequences with linked mentions into sentence trees.
 
     `graph` is the folder of a `kg.store.GraphStore`. Each mention gets its first `max_triples` distinct triples in

@@ -46,7 +46,9 @@ def test_a_missing_option_is_named() -> None:
 
 def test_a_part_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine_for_test.py").write_text(
-        "class Scale:\n    def __init__(self, by: float = 1.0):\n        self.by = by\n"
+        "from torch import nn\n\nclass Scale(nn.Module):\n    def __init__(self, by: float = 1.0):\n"
+        "        super().__init__()\n        self.by = by\n\n"
+        "    def forward(self, hidden, context):\n        return hidden\n"
     )
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     assert parts.build("layer", {"layer": "mine_for_test:Scale", "by": 2}).by == 2

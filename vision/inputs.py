@@ -17,9 +17,10 @@ from vision.images import place, sample_image
 from vision.transforms import Resize, Square, normalise, speaks_of_sides
 from workbench.errors import BadValueError, WorkbenchError
 from workbench.sequences import Fields, Sample
+from workbench.text.protocols import Image
 
 
-class Patches:
+class Patches(Image):
     """Non-overlapping square patches, row by row, each flattened as (channel, y, x).
 
     `class_row` puts a row of zeros in front whose box is the whole image: the embedding gives it a learned vector of
@@ -60,7 +61,7 @@ class Patches:
         }
 
 
-class Pixels:
+class Pixels(Image):
     """The image itself, for a backbone in the model that gives grid x grid rows and normalises by itself."""
 
     def __init__(
@@ -74,7 +75,7 @@ class Pixels:
         return {"pixels": pixels[None].numpy(), "boxes": self.boxes.copy()}
 
 
-class Regions:
+class Regions(Image):
     """Stored features of the sample, the most confident `max_regions` of them.
 
     A model that was trained on the features of one backbone is useless on those of another and nothing else would

@@ -6,9 +6,10 @@ import numpy as np
 
 from workbench.keyed import Draws
 from workbench.sequences import Sequence
+from workbench.text.protocols import Step
 
 
-class CausalText:
+class CausalText(Step):
     """Each text token sees itself and those before it (CLIP's text encoder); other streams stay as they are."""
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:

@@ -7,7 +7,6 @@ mapping until `workbench.parts.build` checks it against the part's own signature
 from __future__ import annotations
 
 import dataclasses
-import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -17,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.parsing import changed, read_yaml
+from workbench.trust import allow, import_paths
 
 Spec = dict[str, Any]
 CONTROLS = ("no-kg", "shuffled-kg", "random-entities", "question-only", "shuffled-captions")
@@ -156,25 +155,29 @@ def find_recipe(name: str) -> Path:
     return Path(str(resources.files("workbench.recipes").joinpath(f"{name}.yaml")))
 
 
-def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
+def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = (), *, trust: bool = False) -> Recipe:
     """Read a recipe by name or path, apply `key=value` overrides, validate.
 
-    The folder of the recipe becomes importable, after the installed packages, for the parts it names.
+    Args:
+        trust: whether code beside the recipe (or in the current folder) may be run for the parts it names.
 
     Raises:
-        WorkbenchError: no such recipe, bad YAML, unknown key, wrong type; says where and what is allowed.
+        WorkbenchError: no such recipe, bad YAML, unknown key, wrong type; says where and what is allowed. Or parts of
+            its own that are not trusted.
     """
     path = find_recipe(name)
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-    try:
-        tree = OmegaConf.load(path)
-        for key, value in map(_override, overrides):
-            OmegaConf.update(tree, key, value, merge=False)
-        plain = OmegaConf.to_container(tree, resolve=True)
-    except (OmegaConfBaseException, YAMLError, TypeError) as error:
-        raise WorkbenchError(f"{path}: {' '.join(str(error).split())}") from error
+    recipe = read_recipe(path, overrides)
+    allow(import_paths(as_tree(recipe)), path.parent, name, trust=trust)
+    return recipe
+
+
+def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
+    """As `load_recipe`, for its values alone: whatever parts it names, they cannot be built unless they are trusted.
+
+    Raises:
+        WorkbenchError: as `load_recipe`.
+    """
+    plain = read_yaml(path, overrides)
     if not isinstance(plain, dict):
         raise WorkbenchError(f"{path}: a recipe is a mapping with model, tasks and train; found {type(plain).__name__}")
     plain.setdefault("name", path.stem)
@@ -183,13 +186,7 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Recip
 
 def with_overrides(recipe: Recipe, overrides: list[str] | tuple[str, ...]) -> Recipe:
     """A recipe with `key=value` overrides applied."""
-    tree = OmegaConf.create(as_tree(recipe))
-    try:
-        for key, value in map(_override, overrides):
-            OmegaConf.update(tree, key, value, merge=False)
-        return recipe_from_dict(OmegaConf.to_container(tree, resolve=True), recipe.name)  # type: ignore[arg-type]
-    except (OmegaConfBaseException, YAMLError) as error:
-        raise WorkbenchError(f"{recipe.name}: {' '.join(str(error).split())}") from error
+    return recipe_from_dict(changed(as_tree(recipe), overrides, recipe.name), recipe.name)
 
 
 def recipe_from_dict(tree: Mapping[str, Any], where: str = "recipe") -> Recipe:
@@ -210,16 +207,6 @@ def as_tree(recipe: Recipe) -> Spec:
 def dump_recipe(recipe: Recipe) -> str:
     """The resolved recipe as YAML."""
     return OmegaConf.to_yaml(OmegaConf.create(as_tree(recipe)))
-
-
-def _override(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise WorkbenchError(f"override {text!r} is not of the form key=value (for example train.lr=1e-4)")
-    try:
-        return key, OmegaConf.create(f"value: {value}").value
-    except (OmegaConfBaseException, YAMLError) as error:
-        raise WorkbenchError(f"override {text!r}: the value is no YAML ({' '.join(str(error).split())})") from error
 
 
 def parse(kind: Any, value: Any, where: str) -> Any:

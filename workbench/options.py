@@ -8,7 +8,12 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator
 from inspect import Parameter
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+Trust = Annotated[bool, typer.Option("--trust", help="Run the code that the recipe or run brings along.")]
+"""Whether parts that are not installed may be imported: see `workbench.trust`."""
 
 Returned = TypeVar("Returned")
 

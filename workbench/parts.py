@@ -14,9 +14,30 @@ import pkgutil
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.trust import import_named
+
+
+class Protocol(NamedTuple):
+    """A class derived from `base` (by import path) whose `method` takes the `arguments`."""
+
+    base: str
+    method: str
+    arguments: tuple[str, ...]
+
+
+PROTOCOLS = {
+    "layer": Protocol("torch.nn:Module", "forward", ("hidden", "context")),
+    "embedding": Protocol("torch.nn:Module", "forward", ("fields",)),
+    "builder": Protocol("workbench.text.builder:Builder", "__call__", ("samples", "draws")),
+    "step": Protocol("workbench.text.protocols:Step", "__call__", ("sequences", "draws")),
+    "image": Protocol("workbench.text.protocols:Image", "__call__", ("sample", "rng")),
+    "policy": Protocol("workbench.text.protocols:Policy", "__call__", ("sequence", "rate", "rng")),
+    "objective": Protocol("workbench.objective:Objective", "head", ("network",)),
+}
+"""What a part of each kind must be: whatever else a recipe names is refused."""
 
 PACKAGES = {
     "layer": "workbench.models.layers",
@@ -38,15 +59,33 @@ def find(kind: str, name: str) -> Any:
     """The class that a recipe's name stands for.
 
     Raises:
-        WorkbenchError: the name is not known; the message lists the nearest valid ones.
+        WorkbenchError: the name is not known (the message lists the nearest valid ones), its code is not trusted, or
+            it stands for something else than a part of this kind.
     """
     if ":" in name:
-        return _imported(kind, name)
+        return _of_kind(kind, import_named(kind, name), name)
     if kind not in PACKAGES:
         raise WorkbenchError(f"{kind} {name!r}: the core ships no {kind}; name one as 'package.module:Class'")
     found = _member(PACKAGES[kind], name)
     if found is None:
         raise unknown(kind, name, [*short_names(kind), "package.module:Class"])
+    return _of_kind(kind, found, name)
+
+
+def _of_kind(kind: str, found: Any, name: str) -> Any:
+    protocol = PROTOCOLS[kind]
+    module, _, attribute = protocol.base.partition(":")
+    base = getattr(importlib.import_module(module), attribute)
+    wanted = f"a class derived from {module}.{attribute}"
+    if not inspect.isclass(found):
+        raise WorkbenchError(f"{kind} {name!r} is of type {type(found).__name__}; allowed: {wanted}")
+    if not issubclass(found, base) or found is base:
+        raise WorkbenchError(f"{kind} {name!r} is no {kind}; allowed: {wanted}")
+    try:
+        inspect.signature(getattr(found, protocol.method)).bind("self", *protocol.arguments)
+    except TypeError as error:
+        method = f"{protocol.method}({', '.join(protocol.arguments)})"
+        raise WorkbenchError(f"{kind} {name!r} has no {method}, as every {kind} has: {error}") from error
     return found
 
 
@@ -63,6 +102,8 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     if kind not in options:
         raise WorkbenchError(f"{where or kind}: the key {kind!r} is missing; found {sorted(options)}")
     name = options.pop(kind)
+    if not isinstance(name, str):
+        raise WorkbenchError(f"{where or kind}: {kind} = {name!r}; allowed: a name, or 'package.module:Class'")
     part = find(kind, name)
     place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
     return part(**checked(part, options, place, given))
@@ -104,23 +145,6 @@ def _member(package: str, name: str) -> Any:
         if attribute.lower() == wanted and getattr(value, "__module__", None) == module.__name__:
             return value
     return None
-
-
-def _imported(kind: str, name: str) -> Any:
-    module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and not module_name.startswith(error.name):
-            raise WorkbenchError(f"{kind} {name!r} needs the package {error.name!r}, which is not installed") from error
-        raise WorkbenchError(
-            f"{kind} {name!r}: there is no module {module_name!r}. Write 'package.module:Class'; "
-            "a module beside the recipe's YAML can be named too"
-        ) from error
-    if not hasattr(module, attribute):
-        public = [n for n, v in vars(module).items() if inspect.isclass(v) or inspect.isfunction(v)]
-        raise unknown(kind, attribute, public, module_name)
-    return getattr(module, attribute)
 
 
 def _hints(part: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from workbench.batch import Batch, Stream
 from workbench.config import find_recipe, load_recipe, recipe_names
+from workbench.options import Trust
 from workbench.text.tokenizer import Tokenizer
 
 BRANCH_STYLES = ("", "cyan", "magenta", "blue", "yellow")
@@ -42,6 +43,7 @@ def show(
     batch: Annotated[bool, typer.Option("--batch", help="The first micro-batch as the model will see it.")] = False,
     samples: Annotated[int, typer.Option(help="How many records or sequences to print.")] = 3,
     seed: Annotated[int, typer.Option(help="Which records of a corpus.")] = 0,
+    trust: Trust = False,
 ) -> None:
     """Show a corpus (counts, fields, previews), or the first micro-batch of a recipe.
 
@@ -52,19 +54,19 @@ def show(
       workbench show bert tasks.text.corpora=[corpora/notes] --batch
     """
     if batch:
-        show_batch(target, overrides or [], samples)
+        show_batch(target, overrides or [], samples, trust=trust)
         return
     from workbench.corpora.commands import show as show_corpus
 
     show_corpus(target, samples, seed)
 
 
-def show_batch(recipe_name: str, overrides: list[str], samples: int) -> None:
+def show_batch(recipe_name: str, overrides: list[str], samples: int, *, trust: bool = False) -> None:
     """Print the first micro-batch of each task: tokens, masks, entities, branches, boxes."""
     from workbench.training.run import first_batches
 
     find_recipe(recipe_name)
-    tokenizer, batches = first_batches(load_recipe(recipe_name, overrides))
+    tokenizer, batches = first_batches(load_recipe(recipe_name, overrides, trust=trust))
     console = Console(emoji=False)
     for name, micro in batches.items():
         for view, contents in micro.views.items():

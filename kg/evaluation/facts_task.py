@@ -22,6 +22,7 @@ from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.ranks import RankScores, rank_scores, realistic_rank
 from workbench.evaluation.result import Result, identity
 from workbench.objectives.mlm import Mlm, MlmHead
+from workbench.options import Trust
 from workbench.sequences import Sample
 
 TASK = "facts"
@@ -52,6 +53,7 @@ def evaluate(
     control: Annotated[str | None, typer.Option(help="no-kg, shuffled-kg or random-entities, at test time.")] = None,
     batch_size: Annotated[int, typer.Option(help="Sentences at once.")] = 128,
     limit: Annotated[int | None, typer.Option(help="Only the first sentences.")] = None,
+    trust: Trust = False,
 ) -> None:
     """Rank the object of each fact among all candidates, from a sentence with a slot where the object was.
 
@@ -67,7 +69,8 @@ def evaluate(
     opened = Corpus.open(corpus)
     facts = read_facts(opened, read_candidates(candidates), limit)
     name = task or _facts_task(run)
-    evaluated = open_run(run, Mlm, "evaluate a run that was pretrained with mlm", task=name, control=control)
+    wanted = "evaluate a run that was pretrained with mlm"
+    evaluated = open_run(run, Mlm, wanted, task=name, control=control, trust=trust)
     result = evaluate_facts(evaluated, facts, normalisation, batch_size)
     result.control = control
     result.inputs = {"checkpoint": evaluated.checkpoint, "corpus": identity(opened), "candidates": str(candidates)}

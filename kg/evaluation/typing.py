@@ -26,7 +26,7 @@ from workbench.evaluation.finetuning import BatchSize, Epochs, LearningRate, Tun
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result, identity
-from workbench.options import spread
+from workbench.options import Trust, spread
 from workbench.sequences import Sample
 from workbench.text.builders.mention import Mention
 from workbench.text.tokenizer import Tokenizer
@@ -95,6 +95,7 @@ def evaluate(
     probe: Annotated[bool, typer.Option(help="Beside an entity stream: a linear probe on its vectors alone.")] = True,
     batch_size: Annotated[int, typer.Option(help="Mentions at once.")] = 64,
     limit: Annotated[int | None, typer.Option(help="Only the first mentions.")] = None,
+    trust: Trust = False,
 ) -> None:
     """Strict accuracy, loose macro and loose micro scores of a typing run.
 
@@ -106,7 +107,7 @@ def evaluate(
     """
     opened = Corpus.open(corpus)
     wanted = f"fine-tune it first: workbench finetune {TASK} {run} TRAINING-SET"
-    evaluated = open_run(run, Types, wanted, control=control)
+    evaluated = open_run(run, Types, wanted, control=control, trust=trust)
     result = evaluate_types(evaluated, opened, rule, macro, batch_size=batch_size, limit=limit, probe=probe)
     result.control = control
     result.inputs = {"checkpoint": evaluated.checkpoint, "corpus": identity(opened)}

@@ -34,8 +34,9 @@ BUILDERS: dict[str, dict[str, Any]] = {
 ON_TOKENS = [name for name, case in OBJECTIVES.items() if case["labels"] is not None]
 TINY_IMAGE = """
 import numpy as np
+from workbench.text.protocols import Image
 
-class TinyImage:
+class TinyImage(Image):
     def __call__(self, sample, rng):
         return {"features": rng.random((3, 2)).astype(np.float32), "boxes": np.zeros((3, 4), np.float32)}
 """

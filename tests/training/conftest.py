@@ -174,7 +174,7 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Forked]]:
                 "MASTER_PORT": str(port),
             }
         output = tmp_path / f"output-{len(started)}.txt"
-        started.append(Forked(["pretrain", str(path), *overrides, "--run", str(run)], environment, output))
+        started.append(Forked(["pretrain", str(path), *overrides, "--run", str(run), "--trust"], environment, output))
         return started[-1]
 
     yield start

@@ -54,7 +54,7 @@ def mixed(tree: dict[str, Any], world_folder: Path) -> None:
 
 def test_two_ranks_equal_one(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     recipe = make_recipe()
-    pretrain(load_recipe(str(recipe)), tmp_path / "one")
+    pretrain(load_recipe(str(recipe), trust=True), tmp_path / "one")
     run_ranks(launch, 2, recipe, tmp_path / "two")
     one, two = (columns(tmp_path / name, "mlm/loss", "grad_norm", "mlm/accuracy") for name in ("one", "two"))
     assert len(one) == 20
@@ -67,7 +67,7 @@ def test_step_wide_and_several_tasks_on_two_ranks(
     make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path, schedule: str
 ) -> None:
     recipe = make_recipe(lambda tree: mixed(tree, world_folder))
-    pretrain(load_recipe(str(recipe), [f"schedule={schedule}"]), tmp_path / "one")
+    pretrain(load_recipe(str(recipe), [f"schedule={schedule}"], trust=True), tmp_path / "one")
     run_ranks(launch, 2, recipe, tmp_path / "two", f"schedule={schedule}")
     one, two = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
     assert len(one) == len(two) == 21
@@ -83,10 +83,10 @@ def test_step_wide_and_several_tasks_on_two_ranks(
 
 def test_restart_from_two_ranks_to_one_and_to_three(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     recipe = make_recipe()
-    pretrain(load_recipe(str(recipe)), tmp_path / "one")
+    pretrain(load_recipe(str(recipe), trust=True), tmp_path / "one")
     run_ranks(launch, 2, recipe, tmp_path / "many", "train.max_steps=20", "train.lr_schedule=linear")
     keep_until(tmp_path / "many", 15)
-    pretrain(load_recipe(str(recipe)), tmp_path / "many", until=17)
+    pretrain(load_recipe(str(recipe), trust=True), tmp_path / "many", until=17)
     run_ranks(launch, 3, recipe, tmp_path / "many")
     one, many = (columns(tmp_path / name, "mlm/loss", "grad_norm") for name in ("one", "many"))
     assert len(many) == 20

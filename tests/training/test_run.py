@@ -166,11 +166,11 @@ def test_non_finite_loss_stops_before_the_update(make_recipe: Any, tmp_path: Pat
         tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Exploding", "name": "boom", "after": 3})
         tree["train"].update(save_every=1, keep_last=1)
 
-    recipe = load_recipe(str(make_recipe(change)))
+    recipe = load_recipe(str(make_recipe(change)), trust=True)
     with pytest.raises(WorkbenchError, match="step 4: the loss of objective 'boom' of task 'text' is nan"):
         pretrain(recipe, tmp_path / "run")
     assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-3"]
-    weights = workbench.load(tmp_path / "run").model.state_dict()
+    weights = workbench.load(tmp_path / "run", trust=True).model.state_dict()
     assert all(torch.isfinite(t).all() for t in weights.values())
 
 
@@ -182,7 +182,7 @@ def test_an_error_in_the_loader_keeps_its_words(make_recipe: Any, tmp_path: Path
         tree["train"]["num_workers"] = workers
 
     with pytest.raises(WorkbenchError, match=r"^sample r\d+ is bad$"):
-        pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")
+        pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run")
 
 
 def test_init_from_a_run(make_recipe: Any, recipe: Recipe, tmp_path: Path) -> None:
@@ -214,9 +214,9 @@ def test_own_modules_travel_with_the_run(make_recipe: Any, tmp_path: Path) -> No
     def change(tree: dict[str, Any]) -> None:
         tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Contrast"})
 
-    run = pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run", until=1)
+    run = pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run", until=1)
     assert (run / "toy_parts.py").read_text() == (tmp_path / "toy_parts.py").read_text()
-    assert "contrast" in workbench.load(run).model.heads
+    assert "contrast" in workbench.load(run, trust=True).model.heads
 
 
 def test_recomputed_activations_change_nothing(recipe: Recipe, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ SAMPLES = [
 
 
 def tasks_of(path: Path) -> dict[str, Task]:
-    recipe = load_recipe(str(path))
+    recipe = load_recipe(str(path), trust=True)
     tokenizer = Tokenizer.load(str(recipe.tokenizer))
     return build_tasks(recipe.tasks, seed=recipe.seed, resources={"tokenizer": tokenizer})
 
@@ -66,7 +66,7 @@ def test_tasks_that_share_a_name_share_a_head_of_one_kind(make_recipe: Any) -> N
 
     path = make_recipe(change)
     with pytest.raises(WorkbenchError, match="give one of them another `name`"):
-        make_root(load_recipe(str(path)), tasks_of(path), None)
+        make_root(load_recipe(str(path), trust=True), tasks_of(path), None)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_both_passes_of_a_step_wide_objective_draw_the_same_dropout(make_recipe:
     def change(tree: dict[str, Any]) -> None:
         tree["tasks"]["text"]["objectives"] = [{"objective": "toy_parts:Contrast"}]
 
-    recipe = load_recipe(str(make_recipe(change)))
+    recipe = load_recipe(str(make_recipe(change)), trust=True)
     direct, _ = gradients(recipe, [6])
     twice, _ = gradients(recipe, [6, 0])
     for name, gradient in direct.items():

@@ -14,6 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objective import BatchTargets, Head, LossOutput, Objective, States, StepHead
 from workbench.sequences import Rows, Sequence
+from workbench.text.protocols import Step
 
 
 class Contrast(Objective):
@@ -77,7 +78,7 @@ class ExplodingHead(Head):
         return LossOutput((score.square() + 0 / (1 - targets["bad"])).sum(), {})
 
 
-class Failing:
+class Failing(Step):
     """A step that raises in the loader."""
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:

@@ -24,11 +24,11 @@ from workbench.config import Recipe, Spec
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.finetuning import BatchSize, Epochs, Tuning
-from workbench.evaluation.opening import find_objective, result_path
+from workbench.evaluation.opening import Evaluated, find_objective, result_path
 from workbench.evaluation.ranks import count_rivals
 from workbench.evaluation.result import Result, identity
 from workbench.keyed import generator
-from workbench.options import spread
+from workbench.options import Trust, spread
 from workbench.text.image import SHUFFLED_CAPTIONS
 from workbench.training.run import Loaded, load
 from workbench.training.run_folder import read_recipe
@@ -102,6 +102,7 @@ def evaluate(
     control: Annotated[str | None, typer.Option(help="shuffled-captions: every image with another's captions.")] = None,
     batch_size: Annotated[int, typer.Option(help="Images, or pairs of an image and a caption, at once.")] = 128,
     limit: Annotated[int | None, typer.Option(help="Only the first images.")] = None,
+    trust: Trust = False,
 ) -> None:
     """Recall at 1, 5 and 10 and median rank of image and text retrieval, beside chance.
 
@@ -116,8 +117,8 @@ def evaluate(
     if control not in (None, SHUFFLED_CAPTIONS):
         raise WorkbenchError(f"--control {control}: retrieval knows the control {SHUFFLED_CAPTIONS}")
     opened = Corpus.open(corpus)
-    loaded = load(run)
-    found = score(loaded, run, opened, k=rerank, first_stage=first_stage, size=batch_size, limit=limit)
+    loaded = load(run, trust=trust)
+    found = score(loaded, run, opened, k=rerank, first_stage=first_stage, size=batch_size, limit=limit, trust=trust)
     result = retrieval_result(found, opened, run, ties=ties, control=control)
     result.write(result_path(run, TASK, opened.name, control))
     result.show()
@@ -144,6 +145,7 @@ def score(
     first_stage: Path | None = None,
     size: int = 128,
     limit: int | None = None,
+    trust: bool = False,
 ) -> Scored:
     """Score a corpus with a run; see `evaluate`.
 
@@ -153,7 +155,11 @@ def score(
     if k <= 0 and first_stage is not None:
         raise WorkbenchError("--first-stage names the run that finds candidates; say how many with --rerank")
     if k > 0:
-        return _reranked(loaded, run, corpus, k, first_stage, size, limit)
+        finder = loaded if first_stage is None else load(first_stage, trust=trust)
+        dual = find_objective(
+            finder, first_stage or run, Itc, "--rerank needs an itc that finds candidates: name a run, --first-stage"
+        )
+        return _reranked(dual, loaded, run, corpus, k, size, limit)
     if _has(loaded, Itc):
         evaluated = find_objective(loaded, run, Itc, "")
         scores, owner, captions = dual_scores(evaluated, corpus, size=size, limit=limit)
@@ -166,10 +172,8 @@ def score(
 
 
 def _reranked(
-    loaded: Loaded, run: Path, corpus: Corpus, k: int, first_stage: Path | None, size: int, limit: int | None
+    dual: Evaluated, loaded: Loaded, run: Path, corpus: Corpus, k: int, size: int, limit: int | None
 ) -> Scored:
-    finder, place = (loaded, run) if first_stage is None else (load(first_stage), first_stage)
-    dual = find_objective(finder, place, Itc, "--rerank needs an itc that finds candidates: name a run, --first-stage")
     matching = find_objective(loaded, run, Itm, "--rerank needs an itm that re-ranks")
     scores, owner, captions = dual_scores(dual, corpus, size=size, limit=limit)
     match = Matcher(matching, all_pairs(matching, corpus, size=size, limit=limit), size=size)

@@ -28,7 +28,7 @@ from workbench.evaluation.finetuning import Tuning
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result, identity
-from workbench.options import spread
+from workbench.options import Trust, spread
 from workbench.sequences import Sample, Sequence
 from workbench.text.builders.question_image import QuestionImage
 from workbench.training.run_folder import read_recipe
@@ -81,6 +81,7 @@ def evaluate(
     control: Annotated[str | None, typer.Option(help="question-only: without the image, at test time.")] = None,
     batch_size: Annotated[int, typer.Option(help="Images at once, with all their questions.")] = 32,
     limit: Annotated[int | None, typer.Option(help="Only the first images.")] = None,
+    trust: Trust = False,
 ) -> None:
     """VQA accuracy by the official rules, per answer type, beside the majority answer.
 
@@ -92,7 +93,7 @@ def evaluate(
     """
     opened = Corpus.open(corpus)
     wanted = f"fine-tune it first: workbench finetune {TASK} {run} TRAINING-SET"
-    evaluated = open_run(run, Answers, wanted, control=control)
+    evaluated = open_run(run, Answers, wanted, control=control, trust=trust)
     result = evaluate_answers(evaluated, opened, variant, batch_size=batch_size, limit=limit)
     result.control = control
     result.write(result_path(run, TASK, opened.name, control))

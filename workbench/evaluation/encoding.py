@@ -22,6 +22,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.opening import checkpoint_of
 from workbench.evaluation.passes import Forward, forward_pass, sample_pass
 from workbench.models.network import Network
+from workbench.options import Trust
 from workbench.sequences import Sample, Sequence
 from workbench.text.builders.document import Document
 from workbench.training.run import Loaded, load
@@ -138,6 +139,7 @@ def encode(
     pool: Annotated[str, typer.Option(help="mean, first, pooled, or an objective with vectors (itc).")] = "mean",
     batch_size: Annotated[int, typer.Option(help="Samples at once.")] = 64,
     limit: Annotated[int | None, typer.Option(help="Only the first samples.")] = None,
+    trust: Trust = False,
 ) -> None:
     """Vectors of texts or images from a trained run: `vectors` [samples, size], the keys in the file's metadata.
 
@@ -149,7 +151,7 @@ def encode(
 
       workbench encode runs/clip corpora/flickr-dev --stream image --pool itc --output images.safetensors
     """
-    loaded = load(run)
+    loaded = load(run, trust=trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     encoder = Encoder(loaded, stream, pool)
     samples, built = _samples(source, batch_size, limit)

@@ -14,8 +14,9 @@ import typer
 from workbench.config import NetworkSpec, Recipe, SequenceSpec, TaskSpec, TrainSpec, with_overrides
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.options import Trust
 from workbench.training import run as runs
-from workbench.training.run_folder import TOKENIZER, read_recipe
+from workbench.training.run_folder import TOKENIZER, read_recipe, trust_run
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Tuning:
     batch_size: BatchSize = 32
     lr: LearningRate = 5e-5
     control: Annotated[str | None, typer.Option(help="Train without what the control takes away.")] = None
+    trust: Trust = False
 
     def train(self, recipe: Recipe) -> Path:
         """Train what `recipe` made; returns the new run's folder."""
@@ -69,7 +71,7 @@ class Tuning:
             poolers: streams that get a pooler where the run has none.
 
         Raises:
-            WorkbenchError: the run's recipe has several networks, or an override is wrong.
+            WorkbenchError: the run's recipe has several networks, an override is wrong, or parts are not trusted.
         """
         base = read_recipe(self.run)
         manifest = Corpus.open(self.corpus).manifest
@@ -92,7 +94,9 @@ class Tuning:
             tokenizer=str(tokenizer) if tokenizer.is_file() else base.tokenizer,
             control=self.control or base.control,
         )
-        return with_overrides(recipe, self.overrides or [])
+        recipe = with_overrides(recipe, self.overrides or [])
+        trust_run(self.run, recipe, self.trust)
+        return recipe
 
     def _network(self, base: Recipe, poolers: tuple[str, ...]) -> NetworkSpec:
         if len(base.networks) != 1:

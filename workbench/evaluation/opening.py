@@ -61,7 +61,13 @@ def checkpoint_of(run: Path) -> str:
 
 
 def open_run(
-    run: Path, objective: type, wanted: str, *, task: str | None = None, control: str | None = None
+    run: Path,
+    objective: type,
+    wanted: str,
+    *,
+    task: str | None = None,
+    control: str | None = None,
+    trust: bool = False,
 ) -> Evaluated:
     """The run's first task with an objective of this class, on the GPU where there is one.
 
@@ -69,11 +75,13 @@ def open_run(
         wanted: what to do where there is no such task, for the message.
         task: the task's name, where the run has several.
         control: as the recipe's, for this evaluation alone.
+        trust: whether parts that the run brings along may be run.
 
     Raises:
-        WorkbenchError: no such run or task, or a control that nothing in this run heeds.
+        WorkbenchError: no such run or task, parts that are not trusted, or a control that nothing in this run heeds.
     """
-    return find_objective(load(run, control=control), run, objective, wanted, task=task, control=control)
+    loaded = load(run, control=control, trust=trust)
+    return find_objective(loaded, run, objective, wanted, task=task, control=control)
 
 
 def find_objective(

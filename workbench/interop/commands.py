@@ -10,12 +10,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from workbench.interop.bert import write_folder
+from workbench.options import Trust
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     output: Annotated[Path, typer.Option(help="The folder to write.")],
     network: Annotated[str, typer.Option(help="Which network of the run.")] = "main",
+    trust: Trust = False,
 ) -> None:
     """Write a run's network as a Hugging Face folder (config.json, model.safetensors, tokenizer.json).
 
@@ -25,7 +27,7 @@ def export(
     """
     from workbench.training.run import load
 
-    loaded = load(run)
+    loaded = load(run, trust=trust)
     write_folder(output, loaded.model.network(network), loaded.model.heads.state_dict())
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / "tokenizer.json")

@@ -51,7 +51,7 @@ class Network(nn.Module):
         self.embeddings = nn.ModuleDict()
         for name, part in spec.streams.items():
             self.embeddings[name] = parts.build("embedding", part, f"{where}.streams.{name}", **given)
-        self.sizes = Sizes({name: getattr(e, "hidden_size") for name, e in self.embeddings.items()})  # noqa: B009
+        self.sizes = Sizes({name: _size(e, f"{where}.streams.{name}") for name, e in self.embeddings.items()})
         given = {**given, "sizes": self.sizes}
         self.layers = nn.ModuleList(_layers(spec.layers, f"{where}.layers", given))
         for name in spec.poolers:
@@ -91,6 +91,13 @@ class Network(nn.Module):
                 f"(found: {', '.join(self.poolers) or 'none'})"
             )
         return self.poolers[stream](self.first_rows(states, batch, stream))
+
+
+def _size(embedding: nn.Module, where: str) -> int:
+    size = getattr(embedding, "hidden_size", None)
+    if not isinstance(size, int):
+        raise WorkbenchError(f"{where}: the embedding {type(embedding).__name__} has no hidden_size; found {size!r}")
+    return size
 
 
 def _layers(specs: list[Spec], where: str, given: dict[str, Any]) -> list[nn.Module]:

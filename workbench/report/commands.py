@@ -9,19 +9,26 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from workbench.options import Trust
 from workbench.report.page import write_report
+from workbench.report.panels import panel_names
 from workbench.report.run import load_run
+from workbench.trust import allow
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="run folders; their results stand side by side")],
     output: Annotated[Path | None, typer.Option(help="the page (default: report.html in the first run)")] = None,
     title: Annotated[str, typer.Option(help="the page's title (default: the runs' names)")] = "",
+    trust: Trust = False,
 ) -> None:
     """Write one self-contained HTML page about runs: curves, results beside baselines and controls, pictures.
 
     Example: workbench report runs/bert runs/k-bert --output demo.html
     """
     path = output or runs[0] / "report.html"
-    write_report([load_run(folder) for folder in runs], path, title)
+    loaded = [load_run(folder) for folder in runs]
+    for run in loaded:
+        allow(panel_names(run), run.folder, str(run.folder), trust=trust)
+    write_report(loaded, path, title)
     Console(stderr=True, emoji=False).print(f"wrote {escape(str(path))}", highlight=False)

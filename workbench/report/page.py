@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from workbench.errors import WorkbenchError
 from workbench.report.html import escape
-from workbench.report.panels import panels
+from workbench.report.panels import Panel, panels
 from workbench.report.results import results
 from workbench.report.run import Run
 
@@ -45,6 +46,14 @@ def _contents(runs: Sequence[Run]) -> str:
     return f"<nav>{links}</nav>"
 
 
+def _html(panel: Panel, run: Run) -> str:
+    made = panel(run)
+    if made is not None and not isinstance(made, str):
+        name = f"{panel.__module__}:{panel.__qualname__}"
+        raise WorkbenchError(f"{run.folder}: report panel {name!r} gave a {type(made).__name__}; wanted: HTML or None")
+    return made or ""
+
+
 def _run(run: Run, index: int) -> str:
-    shown = "".join(html for html in (panel(run) for panel in panels(run)) if html)
+    shown = "".join(_html(panel, run) for panel in panels(run))
     return f'<article id="run-{index}"><h2>{escape(run.name)}</h2>{shown}</article>'

@@ -2,18 +2,19 @@
 
 A panel is a function `panel(run) -> str | None`: HTML, or None where the run has nothing for it. The panels of `vision`
 and `kg` lie beside their parts and are named by import path: by an evaluation result's task here, and by any result's
-own `panels` list, so that a stranger's task brings its own.
+own `panels` list, so that a stranger's task brings its own (see `workbench.trust` for what may be run).
 """
 
 from __future__ import annotations
 
-import importlib
+import inspect
 from collections.abc import Callable
 
 from workbench.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, image, number, section, table
 from workbench.report.run import HELD_OUT, Run, loss_names
+from workbench.trust import import_named
 
 Panel = Callable[[Run], str | None]
 
@@ -33,25 +34,24 @@ _RATES = {
 
 def panels(run: Run) -> list[Panel]:
     """The panels for a run: the core's, then those that its evaluations name, each once."""
-    named = dict.fromkeys(
-        path for result in run.evaluations for path in [*TASK_PANELS.get(result["task"], []), *result.get("panels", [])]
-    )
-    return [about, losses, throughput, *map(find_panel, named), pictures]
+    return [about, losses, throughput, *map(find_panel, panel_names(run)), pictures]
+
+
+def panel_names(run: Run) -> list[str]:
+    """The import paths of the panels that the run's evaluations call for."""
+    named = [[*TASK_PANELS.get(result["task"], []), *result.get("panels", [])] for result in run.evaluations]
+    return list(dict.fromkeys(str(path) for paths in named for path in paths))
 
 
 def find_panel(path: str) -> Panel:
     """The panel behind `package.module:function`.
 
     Raises:
-        WorkbenchError: there is no such module or function.
+        WorkbenchError: there is none, its code is not trusted, or it is no function of one argument, `run`.
     """
-    module, _, name = path.partition(":")
-    try:
-        found: Panel = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise WorkbenchError(
-            f"report panel {path!r} cannot be found: {error}; name one as 'module:function'"
-        ) from error
+    found: Panel = import_named("report panel", path)
+    if not inspect.isfunction(found) or list(inspect.signature(found).parameters) != ["run"]:
+        raise WorkbenchError(f"report panel {path!r} is no function panel(run) that returns HTML; name one that is")
     return found
 
 

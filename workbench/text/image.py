@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from workbench import parts
 from workbench.keyed import Draws
 from workbench.sequences import Fields, Sample
+from workbench.text.protocols import Image
 
-Image = Callable[[Sample, np.random.Generator | None], Fields]
 QUESTION_ONLY, SHUFFLED_CAPTIONS = "question-only", "shuffled-captions"
 NO_PARTNER = "no other image to take captions from"
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from workbench.config import Recipe, load_recipe
+from workbench.options import Trust
 from workbench.training import run as runs
 from workbench.training import verify
 
@@ -25,6 +26,7 @@ def pretrain(
         Path | None,
         typer.Option("--output", "--run", "-o", help="The run folder; by default runs/<recipe's name>."),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Pretrain a recipe. Goes on where the run folder's last checkpoint is; Ctrl-C and SIGTERM save one first.
 
@@ -34,7 +36,7 @@ def pretrain(
 
       torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes] --output runs/notes
     """
-    loaded = load_recipe(recipe, overrides or [])
+    loaded = load_recipe(recipe, overrides or [], trust=trust)
     runs.pretrain(loaded, run or default_run(loaded))
 
 
@@ -45,6 +47,7 @@ def verify_resume(
         Path | None, typer.Option("--output", "--run", "-o", help="A new folder for the two runs that are compared.")
     ] = None,
     steps: Annotated[int, typer.Option(help="Steps to train; the interruption is in the middle.")] = 6,
+    trust: Trust = False,
 ) -> None:
     """Train twice, once with a stop and a restart in the middle, and compare every loss bit for bit.
 
@@ -52,7 +55,7 @@ def verify_resume(
 
       workbench verify-resume bert tasks.text.corpora=[corpora/notes] --steps 20
     """
-    loaded = load_recipe(recipe, overrides or [])
+    loaded = load_recipe(recipe, overrides or [], trust=trust)
     folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
     verdict = verify.verify_resume(loaded, folder, steps)
     console = Console()

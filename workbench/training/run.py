@@ -34,7 +34,7 @@ from workbench.training.initial import initialise
 from workbench.training.memory import keep_freed_memory
 from workbench.training.metrics import read_metrics
 from workbench.training.progress import run_logging
-from workbench.training.run_folder import TOKENIZER, open_run, read_recipe
+from workbench.training.run_folder import TOKENIZER, open_run, read_recipe, trust_run
 from workbench.training.task import Task, build_tasks
 from workbench.training.trainer import Trainer
 from workbench.training.weights import load_weights, read_weights
@@ -87,17 +87,19 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -
     return run
 
 
-def load(run: str | Path, *, control: str | None = None) -> Loaded:
+def load(run: str | Path, *, control: str | None = None, trust: bool = False) -> Loaded:
     """The model, the tokenizer and the transforms of a run, from its best checkpoint or else the last one.
 
     Args:
         control: takes something away from the trained model (`Recipe.control`); by default what it was trained under.
+        trust: whether the parts that the run brings along (files of Python in its folder) may be run.
 
     Raises:
-        WorkbenchError: not a run, or one without a checkpoint.
+        WorkbenchError: not a run, one without a checkpoint, or one with parts of its own that are not trusted.
     """
     folder = Path(run)
     recipe = read_recipe(folder)
+    trust_run(folder, recipe, trust)
     if control is not None:
         recipe = dataclasses.replace(recipe, control=control)
     source = folder / "best" if (folder / "best").is_dir() else Checkpoints(folder).latest()

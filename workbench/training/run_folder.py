@@ -8,13 +8,16 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from workbench.config import Recipe, dump_recipe, load_recipe
+from workbench import config
+from workbench.config import Recipe, as_tree, dump_recipe
 from workbench.errors import WorkbenchError
 from workbench.training.checkpoint import Checkpoints
+from workbench.trust import allow, import_paths
 
 RECIPE, TOKENIZER = "recipe.yaml", "tokenizer.json"
 MAY_CHANGE = (
@@ -81,7 +84,7 @@ def _own_modules(value: Any) -> list[Path]:
     found: list[Path] = []
     for _, leaf in _flat(value):
         named = re.fullmatch(r"([A-Za-z_]\w*):[A-Za-z_]\w*", leaf) if isinstance(leaf, str) else None
-        spec = importlib.util.find_spec(named[1]) if named else None
+        spec = importlib.util.find_spec(named[1]) if named and named[1] not in sys.stdlib_module_names else None
         if spec is not None and spec.origin and not {"site-packages", "dist-packages"} & set(Path(spec.origin).parts):
             origin = Path(spec.origin)
             if origin.suffix == ".py" and origin.name != "__init__.py":
@@ -90,14 +93,23 @@ def _own_modules(value: Any) -> list[Path]:
 
 
 def read_recipe(run: Path) -> Recipe:
-    """The recipe of a run.
+    """The recipe of a run: its values. Parts of the run's own are built only where `trust_run` allows it.
 
     Raises:
         WorkbenchError: not a run folder.
     """
     if not (run / RECIPE).is_file():
         raise WorkbenchError(f"{run} is not a run: it has no {RECIPE}")
-    return load_recipe(str(run / RECIPE))
+    return config.read_recipe(run / RECIPE)
+
+
+def trust_run(run: Path, recipe: Recipe, trust: bool) -> None:
+    """Let the parts that a run brings along be imported from its folder.
+
+    Raises:
+        WorkbenchError: it brings some, and `trust` is false; nothing of them was run.
+    """
+    allow(import_paths(as_tree(recipe)), run, str(run), trust=trust)
 
 
 def check_same(old: Recipe, new: Recipe, run: Path) -> None:

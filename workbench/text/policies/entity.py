@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.sequences import Sequence
+from workbench.text.protocols import Policy
 from workbench.text.selection import Selection, shuffled_spans
 
 
-class Entity:
+class Entity(Policy):
     """The mentions in `sequence.spans` in random order, as far as they fit; the rest of the rate by token."""
 
     def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:

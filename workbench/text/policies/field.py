@@ -6,10 +6,11 @@ import numpy as np
 
 from workbench.errors import WorkbenchError
 from workbench.sequences import Sequence
+from workbench.text.protocols import Policy
 from workbench.text.selection import Selection, shuffled_spans
 
 
-class Field:
+class Field(Policy):
     """`sequence.mask_spans` are selected whole, also beyond the rate; what is left of the rate goes to single tokens.
 
     Args:

@@ -14,6 +14,7 @@ import numpy as np
 
 from workbench.errors import WorkbenchError
 from workbench.sequences import Sequence
+from workbench.text.protocols import Policy
 from workbench.text.selection import Selection
 
 
@@ -23,7 +24,7 @@ def length_distribution(p: float, longest: int) -> np.ndarray:
     return weights / weights.sum()
 
 
-class Span:
+class Span(Policy):
     """Spans of words.
 
     Args:

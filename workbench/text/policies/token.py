@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.sequences import Sequence
+from workbench.text.protocols import Policy
 from workbench.text.selection import Selection
 
 
-class Token:
+class Token(Policy):
     """Every token by itself."""
 
     def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
