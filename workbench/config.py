@@ -95,6 +95,7 @@ class TrainSpec:
     keep_last: int = 2
     best: str | None = None
     on_error: Literal["stop", "skip"] = "stop"
+    verify: bool = True
     freeze: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -210,7 +210,7 @@ def test_a_corrupt_member_stops_with_shard_and_key(write: Any, texts: Any) -> No
     corpus = write(texts(10), shard_size=5)
     damage(corpus, 1, 2)
     with pytest.raises(BadRecordError, match=r"part-000005\.tar, key 'r7': member json is not UTF-8"):
-        lane_samples(everything(corpus, None), 0, range(1))
+        lane_samples(everything(Corpus.open(corpus.place, verify=False), None), 0, range(1))
     error = pickle.loads(pickle.dumps(BadRecordError("s", "k", "broken", "at 1")))
     assert str(error) == "shard s, key 'k': broken (at 1)"
 
@@ -221,7 +221,8 @@ def test_skipping_counts_by_reason_and_stays_pure(write: Any, images: Any) -> No
     expected = {(n, lane): whole.micro_batch(n, lane) for n in range(2) for lane in range(2)}
     damage(corpus, 0, 1)
     damage(corpus, 1, 0, "regions.npz")
-    reader = Reader([(Corpus.open(corpus.place), 1.0)], seed=0, lanes=2, micro_batch_size=3, on_error="skip")
+    damaged = Corpus.open(corpus.place, verify=False)
+    reader = Reader([(damaged, 1.0)], seed=0, lanes=2, micro_batch_size=3, on_error="skip")
     for place in [(1, 1), (0, 0), (0, 1), (1, 0)]:
         kept = [s["key"] for s in expected[place] if s["key"] not in ("r1", "r6")]
         assert [s["key"] for s in reader.micro_batch(*place)] == kept
@@ -232,7 +233,8 @@ def test_skipping_stops_above_the_limit(write: Any, texts: Any) -> None:
     corpus = write(texts(10))
     for record in range(3):
         damage(corpus, 0, record)
-    passed = Reader.finite([corpus], lanes=1, micro_batch_size=10, on_error="skip", skip_limit=2)
+    damaged = Corpus.open(corpus.place, verify=False)
+    passed = Reader.finite([damaged], lanes=1, micro_batch_size=10, on_error="skip", skip_limit=2)
     with pytest.raises(WorkbenchError, match=r"more than 2 samples .*3 x member json is not UTF-8.*verify"):
         passed.micro_batch(0, 0)
 
@@ -255,7 +257,7 @@ def test_a_missing_shard_or_index_is_named(write: Any, texts: Any) -> None:
     with pytest.raises(WorkbenchError, match=r"part-000005\.tar is listed .* but is not there"):
         corpus.read(1, 0)
     Path(corpus.place, "part-000000.index").write_bytes(b"short")
-    with pytest.raises(WorkbenchError, match="index is damaged"):
+    with pytest.raises(WorkbenchError, match=r"part-000000\.index: the checksum of this index differs"):
         Corpus.open(corpus.place).read(0, 0)
 
 

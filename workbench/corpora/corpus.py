@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+from workbench.checksums import matches
 from workbench.corpora.cache import default_folder, fetch, fetch_bytes, is_url
 from workbench.corpora.index import ShardIndex
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, parse_manifest
 from workbench.corpora.record import BadRecordError, decode, decode_foreign
 from workbench.errors import WorkbenchError
+from workbench.identities import note
 from workbench.sequences import Sample
 
+logger = logging.getLogger(__name__)
 OPEN_SHARDS = 128
 """Shards that stay mapped; each holds two file descriptors."""
 LONG_RECORD = 1 << 16
@@ -55,11 +59,12 @@ class Shard:
 class Corpus:
     """A corpus. Make one with `Corpus.open`; it may be pickled and forked into workers.
 
-    `name` is the folder's name, `kind` one of text, image-text, triples.
+    `name` is the folder's name, `kind` one of text, image-text, triples. `verify` says whether a shard's checksum is
+    compared when the shard is opened; an index's always is.
     """
 
-    def __init__(self, place: str, manifest: Manifest, cache: Path) -> None:
-        self.place, self.manifest, self.cache = place, manifest, cache
+    def __init__(self, place: str, manifest: Manifest, cache: Path, *, verify: bool = True) -> None:
+        self.place, self.manifest, self.cache, self.verify = place, manifest, cache, verify
         self.name = place.rstrip("/").rsplit("/", 1)[-1]
         self.kind = manifest.kind
         self._shards: OrderedDict[int, Shard] = OrderedDict()
@@ -67,12 +72,13 @@ class Corpus:
         self._kept: OrderedDict[tuple[int, int], Sample] = OrderedDict()
 
     @classmethod
-    def open(cls, place: str | Path, *, cache: str | Path | None = None) -> Corpus:
+    def open(cls, place: str | Path, *, cache: str | Path | None = None, verify: bool = True) -> Corpus:
         """Open a corpus at a path or an fsspec URL.
 
         Args:
             place: the folder that holds corpus.json.
             cache: where shards of a URL are kept; by default $WORKBENCH_CACHE or ~/.cache/workbench.
+            verify: compare the checksums of shards, once for each version of a file (`workbench.checksums`).
 
         Raises:
             WorkbenchError: nothing there, not a corpus, or an unreadable manifest.
@@ -81,11 +87,14 @@ class Corpus:
         folder = Path(cache) if cache is not None else default_folder()
         if is_url(where):
             url = f"{where.rstrip('/')}/{FILE_NAME}"
-            return cls(where, parse_manifest(fetch_bytes(url), url), folder)
-        path = Path(where).absolute()
-        if not (path / FILE_NAME).is_file():
-            raise WorkbenchError(_no_corpus(path))
-        return cls(str(path), parse_manifest((path / FILE_NAME).read_bytes(), str(path / FILE_NAME)), folder)
+            manifest = parse_manifest(fetch_bytes(url), url)
+        else:
+            path = Path(where).absolute()
+            if not (path / FILE_NAME).is_file():
+                raise WorkbenchError(_no_corpus(path))
+            where, manifest = str(path), parse_manifest((path / FILE_NAME).read_bytes(), str(path / FILE_NAME))
+        note("corpus", place, manifest.identity)
+        return cls(where, manifest, folder, verify=verify)
 
     @property
     def shards(self) -> list[ShardInfo]:
@@ -95,12 +104,24 @@ class Corpus:
     def records(self) -> int:
         return self.manifest.records
 
+    @property
+    def identity(self) -> str:
+        """A checksum of the content, see `Manifest.identity`."""
+        return self.manifest.identity
+
     def index(self, shard: int) -> ShardIndex:
-        """A shard's index; a remote one is fetched without its shard."""
+        """A shard's index; a remote one is fetched without its shard.
+
+        Raises:
+            WorkbenchError: it is missing, damaged, or not the one that corpus.json describes.
+        """
         index = self._indexes.get(shard)
         if index is None:
             info = self.shards[shard]
-            index = ShardIndex(self._local(info.index, info.index_sha256))
+            path = self._local(info.index, info.index_sha256)
+            if not matches(path, info.index_sha256):
+                raise WorkbenchError(self._changed(path, "index"))
+            index = ShardIndex(path)
             _keep(self._indexes, shard, index, OPEN_SHARDS)
         return index
 
@@ -108,12 +129,15 @@ class Corpus:
         """An open shard, by number.
 
         Raises:
-            WorkbenchError: it is missing, truncated, or cannot be fetched.
+            WorkbenchError: it is missing, truncated, changed, or cannot be fetched.
         """
         opened = self._shards.get(shard)
         if opened is None:
             info = self.shards[shard]
-            opened = Shard(self._local(info.name, info.sha256), self.index(shard), info)
+            path = self._local(info.name, info.sha256)
+            opened = Shard(path, self.index(shard), info)
+            if self.verify and not matches(path, info.sha256):
+                raise WorkbenchError(self._changed(path, "shard"))
             _keep(self._shards, shard, opened, OPEN_SHARDS)
         return opened
 
@@ -147,13 +171,30 @@ class Corpus:
     def _local(self, name: str, sha256: str) -> Path:
         where = self._where(name)
         if is_url(where):
-            return fetch(where, sha256, self.cache)
+            return self._fetched(where, sha256)
         path = Path(where)
         if not path.is_file():
             raise WorkbenchError(
                 f"{path} is listed in {self.place}/{FILE_NAME} but is not there; restore it, or prepare it again"
             )
         return path
+
+    def _fetched(self, url: str, sha256: str) -> Path:
+        """The cached copy of a remote file; one that was changed or damaged since it was fetched is fetched again."""
+        path = fetch(url, sha256, self.cache)
+        if not matches(path, sha256):
+            logger.warning("the cached copy %s of %s was changed or damaged; it is fetched again", path, url)
+            path.unlink(missing_ok=True)
+            path = fetch(url, sha256, self.cache)
+        return path
+
+    def _changed(self, path: Path, what: str) -> str:
+        mend = "index it again" if self.manifest.foreign else "prepare it again with the same command, which mends it"
+        unless = "" if what == "index" else "; train.verify=false reads it as it is"
+        return (
+            f"{path}: the checksum of this {what} differs from the one in {self.place}/{FILE_NAME}: it was changed or "
+            f"damaged after it was written. Restore it, or {mend}{unless}"
+        )
 
     def _where(self, name: str) -> str:
         return name if is_url(name) or name.startswith("/") else f"{self.place.rstrip('/')}/{name}"

@@ -6,7 +6,6 @@ One safetensors file per shard, mapped into memory: opening it costs the same fo
 from __future__ import annotations
 
 import json
-import mmap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from safetensors.numpy import save
 
 from workbench.corpora.cuts import windows
 from workbench.corpora.files import atomic
+from workbench.corpora.index_layout import LENGTH, read_layout
 from workbench.errors import WorkbenchError
 
 SUFFIX = ".index"
-_TYPES: dict[str, np.dtype[Any]] = {"I64": np.dtype("<i8"), "I32": np.dtype("<i4"), "U8": np.dtype("u1")}
 
 
 def index_name(shard_name: str) -> str:
@@ -85,7 +84,7 @@ class IndexBuilder:
             "cut_starts": np.array(self._cut_starts, np.int64),
             "cuts": np.array(self._cuts, np.int64 if max(self._cuts, default=0) >= 2**31 else np.int32),
         }
-        arrays |= {f"length.{unit}": np.array(lengths, np.int64) for unit, lengths in self._lengths.items()}
+        arrays |= {f"{LENGTH}{unit}": np.array(lengths, np.int64) for unit, lengths in self._lengths.items()}
         # one entry alone: safetensors writes several in an order that changes from run to run
         about = {"index": json.dumps({"names": list(self.names), "shard": dict(shard)})}
         with atomic(path) as file:
@@ -102,7 +101,7 @@ class ShardIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            arrays, about = _mapped(path)
+            arrays, about = read_layout(path)
             self.names: list[str] = about["names"]
             self.shard: dict[str, Any] = about["shard"]
             self.member_starts = arrays["member_starts"]
@@ -111,12 +110,12 @@ class ShardIndex:
             self.member_sizes = arrays["member_sizes"]
             self.cut_starts, self.cuts = arrays["cut_starts"], arrays["cuts"]
             self._keys, self._key_starts = arrays["keys"], arrays["key_starts"]
-            self.lengths = {n.removeprefix("length."): a for n, a in arrays.items() if n.startswith("length.")}
+            self.lengths = {n.removeprefix(LENGTH): a for n, a in arrays.items() if n.startswith(LENGTH)}
         except FileNotFoundError as error:
             raise WorkbenchError(
                 f"{path}: the shard's index is missing; make it again with `workbench index {path.parent}`"
             ) from error
-        except (KeyError, ValueError) as error:
+        except ValueError as error:
             raise WorkbenchError(
                 f"{path}: the index is damaged ({error}); delete it and run the preparation or `workbench index` again"
             ) from error
@@ -151,24 +150,3 @@ class ShardIndex:
 def _triple(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     record, start, end = arrays
     return record, start, end
-
-
-def _mapped(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays of a safetensors file as views of the mapped file, and its metadata."""
-    with open(path, "rb") as file:
-        try:
-            view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError as error:
-            raise ValueError("it is empty") from error
-    size = int.from_bytes(view[:8], "little")
-    if len(view) < 8 or size > len(view) - 8:
-        raise ValueError("it is truncated")
-    header = json.loads(view[8 : 8 + size])
-    about = json.loads(header.pop("__metadata__")["index"])
-    arrays = {}
-    for name, entry in header.items():
-        kind, (start, end) = _TYPES[entry["dtype"]], entry["data_offsets"]
-        if 8 + size + end > len(view):
-            raise ValueError("it is truncated")
-        arrays[name] = np.frombuffer(view, kind, (end - start) // kind.itemsize, 8 + size + start)
-    return arrays, about

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -87,14 +89,15 @@ class Items:
         shards = self.corpus.shards
         if self.corpus.records < REMEMBERED:
             return np.array([len(self._table(shard)[0]) for shard in range(len(shards))], np.int64)
-        name = f"{digest('windows', self.window or 0, *(info.index_sha256 for info in shards)):032x}.npy"
+        name = f"{digest('windows', self.window or 0, *(info.index_sha256 for info in shards)):032x}"
         path = self.corpus.cache / "windows" / name
-        if path.is_file():
-            return np.asarray(np.load(path, allow_pickle=False))
+        known = _read_counts(path)
+        if known is not None:
+            return known
         counts = np.array([len(self._load(shard)[0]) for shard in range(len(shards))], np.int64)
         try:
             with atomic(path) as file:
-                np.save(file, counts, allow_pickle=False)
+                file.write(hashlib.sha256(counts.tobytes()).digest() + counts.tobytes())
         except WorkbenchError as error:
             logger.warning("the windows of %s will be counted again next time: %s", self.corpus.name, error)
         return counts
@@ -109,3 +112,11 @@ class Items:
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._table = lru_cache(OPEN_TABLES)(self._load)
+
+
+def _read_counts(path: Path) -> np.ndarray | None:
+    """The counts kept at `path` under their checksum; None where there are none, or damaged ones."""
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    return np.frombuffer(data[32:], np.int64) if hashlib.sha256(data[32:]).digest() == data[:32] else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import re
+import typing
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ from workbench.errors import WorkbenchError, unknown
 
 FILE_NAME = "corpus.json"
 _CHECKSUM = re.compile("[0-9a-f]{128}")
+DIGEST = "digest"
 SCHEMA = 1
 
 
@@ -69,9 +72,16 @@ class Manifest:
         """Totals per unit over all shards."""
         return total(shard.lengths for shard in self.shards)
 
+    @property
+    def identity(self) -> str:
+        """A checksum over those of all shards and indexes: two corpora that have it in common read the same."""
+        shards = [[shard.sha256, shard.index_sha256] for shard in self.shards]
+        return _digest({"kind": self.kind, "foreign": self.foreign, "shards": shards})
+
     def write(self, folder: Path) -> None:
-        """Write corpus.json atomically."""
-        text = json.dumps(dataclasses.asdict(self), ensure_ascii=False, indent=1)
+        """Write corpus.json atomically; its last key, `digest`, is a checksum over all the others."""
+        tree = json.loads(json.dumps(dataclasses.asdict(self)))
+        text = json.dumps({**tree, DIGEST: _digest(tree)}, ensure_ascii=False, indent=1)
         with atomic(folder / FILE_NAME) as file:
             file.write(text.encode())
 
@@ -124,28 +134,78 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     """A manifest from the bytes of a corpus.json.
 
     Raises:
-        WorkbenchError: not JSON, a newer schema, an unknown kind, a missing or unknown key.
+        WorkbenchError: not JSON, a newer schema, an unknown kind, a missing or unknown key, a value of a wrong type, or
+            a file that was changed after it was written.
     """
-    try:
-        tree = json.loads(data)
-    except ValueError as error:
-        raise WorkbenchError(f"{where} is not valid JSON: {error}") from error
-    if not isinstance(tree, dict) or "shards" not in tree or "kind" not in tree:
-        raise WorkbenchError(f"{where} is not a corpus manifest: it needs the keys kind and shards")
+    tree = _tree(data, where)
     if tree.get("schema", SCHEMA) != SCHEMA:
         raise WorkbenchError(
             f"{where} has schema version {tree['schema']}; this version reads {SCHEMA}: prepare the corpus again, "
             "or use the version that wrote it"
         )
+    stated = tree.pop(DIGEST, None)
+    if stated is not None and stated != _digest(tree):  # corpora of earlier versions have none
+        raise WorkbenchError(
+            f"{where} was changed or damaged after it was written (its digest does not fit). Restore it, or delete the "
+            "corpus and prepare it again"
+        )
     if tree["kind"] not in FIELDS:
         raise unknown("kind of corpus", str(tree["kind"]), FIELDS, where)
     try:
-        shards = [ShardInfo(**shard) for shard in tree.pop("shards")]
-        strange = [s.name for s in shards if not _CHECKSUM.fullmatch(s.sha256 + s.index_sha256)]
-        if strange:  # checksums name files in the cache
-            raise WorkbenchError(
-                f"{where}: the shard {strange[0]!r} has no SHA-256 checksums; prepare or index it again"
-            )
-        return Manifest(shards=shards, **tree)
-    except TypeError as error:
-        raise WorkbenchError(f"{where} is damaged or from another version: {error}") from error
+        shards = [parse_shard(shard) for shard in tree["shards"]]
+        return Manifest(**_typed(Manifest, {**tree, "shards": shards}))
+    except (TypeError, ValueError) as error:
+        raise WorkbenchError(f"{where} is damaged or from another version: {error}; prepare it again") from error
+
+
+def parse_shard(tree: Any) -> ShardInfo:
+    """A shard's entry in corpus.json.
+
+    Raises:
+        TypeError: a missing or unknown key, or a value of a wrong type.
+        ValueError: a negative count, or no checksums.
+    """
+    if not isinstance(tree, dict):
+        raise TypeError(f"a shard is described by {tree!r}")
+    info = ShardInfo(**_typed(ShardInfo, tree))
+    if not _CHECKSUM.fullmatch(info.sha256 + info.index_sha256):  # checksums name files in the cache
+        raise ValueError(f"the shard {info.name!r} has no SHA-256 checksums")
+    counts = [info.records, info.bytes, *info.lengths.values(), *info.fields.values(), *info.dropped.values()]
+    if min(counts) < 0:
+        raise ValueError(f"the shard {info.name!r} has a negative count")
+    return info
+
+
+def _tree(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        tree = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise WorkbenchError(f"{where} is not valid JSON: {error}") from error
+    if not isinstance(tree, dict) or not isinstance(tree.get("shards"), list) or "kind" not in tree:
+        raise WorkbenchError(f"{where} is not a corpus manifest: it needs the keys kind and shards")
+    return tree
+
+
+def _digest(tree: Mapping[str, Any]) -> str:
+    canonical = json.dumps(tree, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _typed(kind: type, tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree itself. Raises TypeError where a value is not of the type of its field."""
+    hints = typing.get_type_hints(kind)
+    for name, value in tree.items():
+        if name in hints and not _fits(value, hints[name]):
+            raise TypeError(f"{name} = {str(value)[:80]!r} is of type {type(value).__name__}; allowed: {hints[name]}")
+    return dict(tree)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(v, inner[1]) for v in value.values())
+    if origin is list:
+        return isinstance(value, list) and all(_fits(v, inner[0]) for v in value)
+    return type(value) is hint

@@ -34,10 +34,11 @@ class Problem(NamedTuple):
 def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iterator[Problem]:
     """Every problem of a corpus, shard by shard; nothing is changed.
 
-    Checks checksums, the tar's structure against the index (keys side by side, unique), that every member decodes,
-    spans inside their texts, boxes in range, the index's lengths and cut points, and keys that shards share. With
-    `graph_entities` also that every linked entity and every head of a triple is in the graph.
+    Checks checksums (every byte is read), the tar's structure against the index (keys side by side, unique), that
+    every member decodes, spans inside their texts, boxes in range, the index's lengths and cut points, and keys that
+    shards share. With `graph_entities` also that every linked entity and every head of a triple is in the graph.
     """
+    corpus = Corpus(corpus.place, corpus.manifest, corpus.cache, verify=False)  # a changed shard is looked at too
     seen: dict[str, str] = {}
     for number, info in enumerate(corpus.shards):
         try:
@@ -45,13 +46,11 @@ def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iter
         except WorkbenchError as error:
             yield Problem(info.name, "", str(error))
             continue
-        yield from _structure(shard, info)
-        for record in range(shard.index.records):
-            key = shard.index.key(record)
-            if seen.setdefault(key, info.name) != info.name:
-                yield Problem(info.name, key, f"the shard {seen[key]} has the same key")
-            for reason in _record(corpus, shard, number, record, graph_entities):
-                yield Problem(info.name, key, reason)
+        try:
+            yield from _structure(shard, info)
+            yield from _records(corpus, shard, number, seen, graph_entities)
+        except Exception as error:  # whatever it is that damage makes the libraries do, the other shards are checked
+            yield Problem(info.name, "", f"it cannot be checked: {type(error).__name__}: {error}")
 
 
 def check_image(data: bytes) -> str | None:
@@ -68,9 +67,22 @@ def check_image(data: bytes) -> str | None:
     return None
 
 
+def _records(
+    corpus: Corpus, shard: Shard, number: int, seen: dict[str, str], graph_entities: Container[str] | None
+) -> Iterator[Problem]:
+    for record in range(shard.index.records):
+        key = shard.index.key(record)
+        if seen.setdefault(key, shard.name) != shard.name:
+            yield Problem(shard.name, key, f"the shard {seen[key]} has the same key")
+        for reason in _record(corpus, shard, number, record, graph_entities):
+            yield Problem(shard.name, key, reason)
+
+
 def _structure(shard: Shard, info: ShardInfo) -> Iterator[Problem]:
     if sha256_of(shard.path) != info.sha256:
         yield Problem(info.name, "", "the checksum differs from the one in corpus.json: the tar was changed or damaged")
+    if sha256_of(shard.index.path) != info.index_sha256:
+        yield Problem(info.name, "", "the index's checksum differs from the one in corpus.json: it was damaged")
     if shard.index.records != info.records:
         yield Problem(info.name, "", f"the index has {shard.index.records} records, corpus.json says {info.records}")
     yield from _against_tar(shard, info.name)

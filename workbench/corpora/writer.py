@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from workbench.corpora.files import atomic, explained, sha256_of
 from workbench.corpora.index import IndexBuilder, ShardIndex, index_name
-from workbench.corpora.manifest import ShardInfo
+from workbench.corpora.manifest import ShardInfo, parse_shard
 from workbench.corpora.record import FIELDS, READING, UNITS, encode
 from workbench.errors import WorkbenchError, unknown
 from workbench.sequences import Sample
@@ -39,8 +39,8 @@ def finished_shard(path: Path) -> ShardInfo | None:
         return None
     try:
         stored = ShardIndex(index_path).shard
-        info = ShardInfo(**stored, index_sha256=sha256_of(index_path))
-    except (WorkbenchError, TypeError):
+        info = parse_shard({**stored, "index_sha256": sha256_of(index_path)})
+    except (WorkbenchError, TypeError, ValueError):
         return None
     return info if path.stat().st_size == info.bytes else None
 

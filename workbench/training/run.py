@@ -194,7 +194,8 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Train
 def _reader(recipe: Recipe, task: Task) -> Reader:
     if not task.spec.corpora:
         raise WorkbenchError(f"tasks.{task.name}.corpora names no corpus; name at least one")
-    corpora = [(Corpus.open(place), weight) for place, weight in task.spec.corpora.items()]
+    verify = recipe.train.verify
+    corpora = [(Corpus.open(place, verify=verify), weight) for place, weight in task.spec.corpora.items()]
     return Reader(
         corpora,
         seed=digest(recipe.seed, task.name, "order") % 2**31,
@@ -209,7 +210,7 @@ def _reader(recipe: Recipe, task: Task) -> Reader:
 def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
     """One pass over a task's held-out corpora."""
     return Reader.finite(
-        [Corpus.open(place) for place in task.spec.held_out],
+        [Corpus.open(place, verify=recipe.train.verify) for place in task.spec.held_out],
         lanes=recipe.train.lanes,
         micro_batch_size=recipe.train.micro_batch_size,
         unit=task.builder.unit,

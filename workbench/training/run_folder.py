@@ -41,6 +41,7 @@ MAY_CHANGE = (
             "keep_last",
             "best",
             "on_error",
+            "verify",
             "compile",
             "activation_checkpointing",
         )

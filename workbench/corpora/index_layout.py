@@ -1,0 +1,158 @@
+"""The bytes of an index file -> its arrays; nothing is taken on trust.
+
+An index is a safetensors file of flat arrays (see `workbench.corpora.index.IndexBuilder`). Offsets must lie in the
+file and in the shard, starts must rise, keys must be UTF-8: so whatever is read by way of an index exists, and no
+array is larger than the file.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_TYPES: dict[str, np.dtype[Any]] = {"I64": np.dtype("<i8"), "I32": np.dtype("<i4"), "U8": np.dtype("u1")}
+_ARRAYS = {
+    "keys": ("U8",),
+    "key_starts": ("I64",),
+    "member_starts": ("I64",),
+    "member_names": ("I32",),
+    "member_offsets": ("I64",),
+    "member_sizes": ("I64",),
+    "cut_starts": ("I64",),
+    "cuts": ("I32", "I64"),
+}
+LENGTH = "length."
+_PREFIX = 8  # bytes that say how long the header is
+
+Arrays = dict[str, np.ndarray]
+
+
+def read_layout(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays of an index file as views of the mapped file, and what is stored with them (`names`, `shard`).
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged; says what is wrong.
+    """
+    with open(path, "rb") as file:
+        try:
+            view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError as error:
+            raise ValueError("it is empty") from error
+    header, start = _header(view)
+    about = _about(header.pop("__metadata__", None))
+    arrays = {name: _array(view, start, name, entry) for name, entry in header.items()}
+    missing = sorted(_ARRAYS.keys() - arrays.keys())
+    if missing:
+        raise ValueError(f"it lacks {', '.join(missing)}")
+    _check(arrays, about)
+    return arrays, about
+
+
+def _header(view: mmap.mmap) -> tuple[dict[str, Any], int]:
+    """The header, and where the arrays' bytes begin."""
+    size = int.from_bytes(view[:_PREFIX], "little")
+    if len(view) < _PREFIX or size > len(view) - _PREFIX:
+        raise ValueError("it is truncated")
+    header = _json(view[_PREFIX : _PREFIX + size])
+    if not isinstance(header, dict):
+        raise ValueError("its header is no table of arrays")
+    return header, _PREFIX + size
+
+
+def _about(stored: Any) -> dict[str, Any]:
+    if not isinstance(stored, dict) or not isinstance(stored.get("index"), str):
+        raise ValueError("its header does not describe a shard")
+    about = _json(stored["index"])
+    names = about.get("names") if isinstance(about, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("its header does not name the members")
+    shard = about.get("shard")
+    if not isinstance(shard, dict) or not isinstance(shard.get("bytes"), int):
+        raise ValueError("its header does not describe a shard")
+    return about
+
+
+def _json(data: bytes | str) -> Any:
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("its header is nested too deeply") from error
+
+
+def _array(view: mmap.mmap, start: int, name: str, entry: Any) -> np.ndarray:
+    allowed = ("I64",) if name.startswith(LENGTH) else _ARRAYS.get(name, ())
+    kind = entry.get("dtype") if isinstance(entry, dict) else None
+    if kind not in allowed:
+        raise ValueError(f"its array {name!r} is of type {kind!r}; allowed: {', '.join(allowed) or 'no such array'}")
+    shape, place, width = entry.get("shape"), entry.get("data_offsets"), _TYPES[kind].itemsize
+    if not (_integers(shape, 1) and _integers(place, 2)):
+        raise ValueError(f"its array {name!r} has no place in the file")
+    first, last = place
+    if not 0 <= first <= last <= len(view) - start or last - first != shape[0] * width:
+        raise ValueError(f"its array {name!r} lies outside of the file: it is truncated or damaged")
+    return np.frombuffer(view, _TYPES[kind], shape[0], start + first)
+
+
+def _integers(value: Any, count: int) -> bool:
+    return isinstance(value, list) and len(value) == count and all(type(v) is int for v in value)
+
+
+def _check(arrays: Arrays, about: dict[str, Any]) -> None:
+    """Raises ValueError where arrays contradict each other or the shard's size."""
+    size = about["shard"]["bytes"]
+    records, members = len(arrays["member_starts"]) - 1, len(arrays["member_names"])
+    _check_starts(arrays, "member_starts", records, members)
+    _check_starts(arrays, "key_starts", records, len(arrays["keys"]))
+    _check_starts(arrays, "cut_starts", records, len(arrays["cuts"]))
+    names, offsets, sizes = arrays["member_names"], arrays["member_offsets"], arrays["member_sizes"]
+    if not len(names) == len(offsets) == len(sizes):
+        raise ValueError("its arrays of members differ in length")
+    if members:
+        if names.min() < 0 or names.max() >= len(about["names"]):
+            raise ValueError("a member has no name")
+        if offsets.min() < 0 or sizes.min() < 0 or offsets.max() > size or (sizes > size - offsets).any():
+            raise ValueError(f"a member lies outside of the shard of {size} bytes")
+    _check_keys(arrays["keys"], arrays["key_starts"])
+    for name, lengths in arrays.items():
+        if name.startswith(LENGTH):
+            # no text has more characters, and no list more elements, than its record has bytes
+            if len(lengths) != records or (lengths < 0).any() or lengths.sum(dtype=np.float64) > size:
+                raise ValueError(f"its {name} does not fit the shard")
+    _check_cuts(arrays)
+
+
+def _check_starts(arrays: Arrays, name: str, records: int, total: int) -> None:
+    starts = arrays[name]
+    if records < 0 or len(starts) != records + 1 or starts[0] != 0 or starts[-1] != total:
+        raise ValueError(f"its {name} do not begin at 0 and end at {total}")
+    if (starts[1:] < starts[:-1]).any():
+        raise ValueError(f"its {name} do not rise")
+
+
+def _check_keys(keys: np.ndarray, starts: np.ndarray) -> None:
+    try:
+        keys.tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"its keys are not UTF-8: {error}") from error
+    first = starts[:-1][starts[:-1] < len(keys)]
+    if (keys[first] & 0xC0 == 0x80).any():
+        raise ValueError("a key begins within a character")
+
+
+def _check_cuts(arrays: Arrays) -> None:
+    cuts, starts = arrays["cuts"], arrays["cut_starts"]
+    if not len(cuts):
+        return
+    lengths = arrays.get(f"{LENGTH}text")
+    if lengths is None:
+        raise ValueError("it has cut points and no texts")
+    owner = np.repeat(np.arange(len(lengths)), np.diff(starts))
+    same = owner[1:] == owner[:-1]
+    points = cuts >> 1
+    if (points < 1).any() or (points >= lengths[owner]).any() or (points[1:] <= points[:-1])[same].any():
+        raise ValueError("its cut points do not rise within their texts")
