@@ -13,7 +13,6 @@ whether a phrase is a mention at all, so leave out names that are common words (
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -25,14 +24,16 @@ import numpy as np
 
 from kg.context import Profiles, Words, profile_words
 from kg.gazetteer import Case, Gazetteer, fold, spellings
+from kg.sealed import open_sealed, seal
 from kg.store import GraphStore
 from kg.strings import StringTable, open_array, open_strings, save_strings
 from workbench.errors import WorkbenchError
+from workbench.identities import note
 
 Link = tuple[int, int, str, float]
 Name = tuple[str, str, float]
 
-FORMAT = 1
+VERSION = 1  # of the method: how names become links
 META = "linker.json"
 ALIAS = 0.5  # an alias names its entity less often than the label does
 CONTEXT = 0.5  # what a shared word counts: words of one context are not independent
@@ -73,7 +74,7 @@ class Linker:
         self._gazetteer = Gazetteer(names, case)
         self._best, self._share = self._without_context()
         self.path = saved[0] if saved else None
-        self.version = saved[1] if saved else f"{FORMAT}.{self._digest()}"
+        self.version = saved[1] if saved else f"{VERSION}.{self._digest()}"
 
     @classmethod
     def from_names(
@@ -191,7 +192,13 @@ class Linker:
             WorkbenchError: there is none at `path`, or it is damaged or of another version.
         """
         path = Path(path)
-        meta = _read_meta(path)
+        meta = open_sealed(
+            path,
+            META,
+            missing=f"there is no linker at {path} (no {META}); `workbench prepare linker GRAPH --output FOLDER` makes one",
+            again="remove the folder and make the linker again",
+        )
+        note("linker", path, meta["digest"])
         candidates = open_array(path, "offsets"), open_array(path, "entities"), open_array(path, "priors")
         profiles = None
         if meta["context"]:
@@ -219,7 +226,6 @@ class Linker:
             for part in ("offsets", "words", "weights"):
                 np.save(folder / f"profile_{part}.npy", getattr(self.profiles, part))
         meta = {
-            "format": FORMAT,
             "name": self.name,
             "version": self.version,
             "case": self.case,
@@ -227,7 +233,7 @@ class Linker:
             "names": self.num_names,
             "entities": len(self.ids),
         }
-        (folder / META).write_text(json.dumps(meta, indent=2), encoding="utf-8")
+        seal(folder, META, meta)
 
     def _digest(self) -> str:
         state = hashlib.blake2b(self.case.encode(), digest_size=8)
@@ -317,19 +323,3 @@ def _about(store: GraphStore, row: int) -> Iterator[str]:
             yield store.label_of(number)
     for neighbour in store.neighbour_rows(row)[:NEIGHBOURS].tolist():
         yield store.label_of(neighbour) or store.ids[neighbour]
-
-
-def _read_meta(path: Path) -> dict[str, Any]:
-    try:
-        meta = json.loads((path / META).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise WorkbenchError(
-            f"there is no linker at {path} (no {META}); `workbench prepare linker GRAPH --output FOLDER` makes one"
-        ) from error
-    except ValueError as error:
-        raise WorkbenchError(f"{path / META} is damaged ({error}); make the linker again") from error
-    if meta.get("format") != FORMAT:
-        raise WorkbenchError(
-            f"{path / META} is of format {meta.get('format')!r}, this version reads {FORMAT}; make the linker again"
-        )
-    return meta

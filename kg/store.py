@@ -20,9 +20,11 @@ from typing import Any
 import networkx
 import numpy as np
 
-from kg.store_builder import FORMAT, META, GraphBuilder, Texts, by_tail, texts_by_id
+from kg.sealed import open_sealed
+from kg.store_builder import META, GraphBuilder, Texts, by_tail, texts_by_id
 from kg.strings import open_array, open_strings
 from workbench.errors import WorkbenchError
+from workbench.identities import note
 
 Pairs = list[tuple[str, str]]
 
@@ -37,7 +39,14 @@ class GraphStore:
     def __init__(self, path: str | Path) -> None:
         """Raises WorkbenchError: there is no graph at `path`, or it is damaged or of another version."""
         self.path = Path(path)
-        self.meta = _read_meta(self.path)
+        self.meta = open_sealed(
+            self.path,
+            META,
+            missing=f"there is no graph store at {self.path} (no {META}); `workbench prepare triples INPUT --output "
+            "FOLDER` builds one in FOLDER/graph",
+            again="remove the folder and build the graph again",
+        )
+        note("graph", path, self.identity)
         self.seed: int | None = None
         self.ids = open_strings(self.path, "entity_ids")
         self.relation_ids = open_strings(self.path, "relation_ids")
@@ -107,8 +116,13 @@ class GraphStore:
 
     @classmethod
     def open(cls, path: str | Path) -> GraphStore:
-        """The graph at `path`; takes milliseconds whatever its size."""
+        """The graph at `path`; takes milliseconds whatever its size, once its files were found to be intact."""
         return cls(path)
+
+    @property
+    def identity(self) -> str:
+        """A checksum of everything in the graph."""
+        return str(self.meta["digest"])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (str(self.path), self.seed)
@@ -281,21 +295,3 @@ class GraphStore:
 def _reopen(path: str, seed: int | None) -> GraphStore:
     store = GraphStore(path)
     return store if seed is None else store.shuffled(seed)
-
-
-def _read_meta(path: Path) -> dict[str, Any]:
-    file = path / META
-    try:
-        meta = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise WorkbenchError(
-            f"there is no graph store at {path} (no {META}); `workbench prepare triples INPUT --output FOLDER` builds "
-            "one in FOLDER/graph"
-        ) from error
-    except ValueError as error:
-        raise WorkbenchError(f"{file} is damaged ({error}); build the graph again") from error
-    if meta.get("format") != FORMAT:
-        raise WorkbenchError(
-            f"{file} is of format {meta.get('format')!r}, this version reads format {FORMAT}; build the graph again"
-        )
-    return meta

@@ -14,10 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from kg.sealed import seal
 from kg.strings import StringWriter, save_strings
 from workbench.errors import WorkbenchError
 
-FORMAT = 1
 META = "graph.json"
 Texts = Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]
 
@@ -110,14 +110,13 @@ class GraphBuilder:
         self.labels.finish(_spans(self.label_spans, count))
         self.texts.finish(_spans(self.text_spans, count))
         meta = {
-            "format": FORMAT,
             "entities": count,
             "relations": len(self.relations),
             "triples": triples.shape[1],
             "duplicates": len(self.heads) - triples.shape[1],
             "labels": len(self.label_spans) // 3,
         }
-        (self.draft / META).write_text(json.dumps(meta, indent=2), encoding="utf-8")
+        seal(self.draft, META, meta)
         self.draft.chmod(0o755)
         os.rename(self.draft, self.path)
 

@@ -1,17 +1,18 @@
 """Vectors of entities and relations: trained with pykeen, kept in one safetensors file with the ids they belong to.
 
 The file holds `entity` [entities, size] and `relation` [relations, size] float32, `entity_ids` and `relation_ids`
-(lists of strings as JSON, in bytes), and in its metadata how the vectors were made. A model with complex vectors
+(lists of strings as JSON, in bytes), and in its metadata how the vectors were made and a checksum of all that. A model with complex vectors
 (RotatE, ComplEx) gives their real and imaginary parts in turn.
 """
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -25,12 +26,17 @@ from torch import Tensor
 
 from kg.linkprediction import LinkPrediction, link_prediction, rows_of
 from kg.store import GraphStore
+from workbench.checksums import matches
+from workbench.corpora.files import sha256_of
 from workbench.errors import WorkbenchError, unknown
+from workbench.identities import note
 
 if TYPE_CHECKING:
     from pykeen.models import ERModel
 
 log = logging.getLogger(__name__)
+TENSORS = ("entity", "relation", "entity_ids", "relation_ids")
+CHECKSUM = "sha256"
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,9 @@ def save_vectors(vectors: Vectors, path: str | Path) -> None:
     }
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file(tensors, draft, metadata={"format": "pt", "provenance": json.dumps(vectors.provenance)})
+        provenance = json.dumps(vectors.provenance)
+        metadata = {"format": "pt", "provenance": provenance, CHECKSUM: _checksum(tensors, provenance)}
+        save_file(tensors, draft, metadata=metadata)
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
@@ -162,7 +170,7 @@ def load_vectors(path: str | Path) -> Vectors:
     """The vectors of a file; the tensors stay memory-mapped until they are used.
 
     Raises:
-        WorkbenchError: there is no such file, or it does not hold vectors with ids.
+        WorkbenchError: there is no such file, it does not hold vectors with ids, or it was changed or damaged.
     """
     path = Path(path)
     if not path.is_file():
@@ -170,23 +178,52 @@ def load_vectors(path: str | Path) -> Vectors:
             f"there is no file {path} with entity vectors; `workbench prepare vectors GRAPH --output {path}` trains "
             "them"
         )
+    tensors, metadata = _read(path)
+    checksum = metadata.get(CHECKSUM)
+    if checksum is not None and not matches(path, checksum, lambda p: _checksum_of(*_read(p))):
+        raise WorkbenchError(f"{path} was changed or damaged after it was written; train the vectors again")
+    note("vectors", path, checksum or sha256_of(path))
+    try:
+        ids, relation_ids = _unpacked(tensors["entity_ids"]), _unpacked(tensors["relation_ids"])
+        provenance = json.loads(metadata.get("provenance", "{}"))
+    except ValueError as error:
+        raise WorkbenchError(f"{path} is damaged: its ids are no JSON ({error}); train the vectors again") from error
+    found = Vectors(ids, tensors["entity"], relation_ids, tensors["relation"], provenance)
+    if found.vectors.ndim != 2 or len(ids) != len(found.vectors):
+        raise WorkbenchError(
+            f"{path} has vectors {list(found.vectors.shape)} and {len(ids)} entity ids; allowed: [entities, size] and "
+            "an id for each"
+        )
+    return found
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors, memory-mapped, and the metadata of a file."""
     try:
         with safe_open(path, framework="pt") as file:
-            wanted = ("entity", "relation", "entity_ids", "relation_ids")
-            missing = sorted(set(wanted) - set(file.keys()))
+            missing = sorted(set(TENSORS) - set(file.keys()))
             if missing:
                 raise WorkbenchError(
                     f"{path} lacks {', '.join(missing)} (found {', '.join(sorted(file.keys()))}); entity vectors are "
                     "made by `workbench prepare vectors`"
                 )
-            entity, relation, ids, relation_ids = (file.get_tensor(name) for name in wanted)
-            provenance = json.loads((file.metadata() or {}).get("provenance", "{}"))
+            return {name: file.get_tensor(name) for name in TENSORS}, file.metadata() or {}
     except SafetensorError as error:
         raise WorkbenchError(f"{path} is no safetensors file, or damaged ({error})") from error
-    found = Vectors(_unpacked(ids), entity, _unpacked(relation_ids), relation, provenance)
-    if len(found.ids) != len(entity):
-        raise WorkbenchError(f"{path} has {len(entity)} vectors and {len(found.ids)} entity ids; train them again")
-    return found
+
+
+def _checksum_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    return _checksum(tensors, metadata.get("provenance", ""))
+
+
+def _checksum(tensors: Mapping[str, Tensor], provenance: str) -> str:
+    """The SHA-256 checksum of the tensors, their types and shapes, and the provenance."""
+    state = hashlib.sha256(provenance.encode())
+    for name in TENSORS:
+        tensor = tensors[name].contiguous()
+        state.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        state.update(tensor.flatten().view(torch.uint8).numpy())
+    return state.hexdigest()
 
 
 def _network(store: GraphStore, model: str, dim: int, loss: str, seed: int) -> ERModel:
@@ -258,4 +295,8 @@ def _packed(ids: list[str]) -> Tensor:
 
 
 def _unpacked(packed: Tensor) -> list[str]:
-    return json.loads(packed.numpy().tobytes())
+    """Raises ValueError where it is no list of strings as JSON."""
+    names = json.loads(packed.numpy().tobytes())
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("not a list of strings")
+    return names

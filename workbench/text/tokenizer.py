@@ -8,6 +8,7 @@ text and never becomes the special token.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,7 @@ import numpy as np
 import tokenizers
 
 from workbench.errors import WorkbenchError
+from workbench.identities import note
 from workbench.interop.packages import TOKENIZER, located
 from workbench.text.tokenizer_files import ROLES_FILE, read_tokenizer
 from workbench.text.tokenizer_training import train_tokenizer
@@ -108,7 +110,15 @@ class Tokenizer:
             WorkbenchError: nothing there, or not a tokenizer.
         """
         backend, roles = read_tokenizer(located(path, TOKENIZER))
-        return cls(backend, roles)
+        tokenizer = cls(backend, roles)
+        note("tokenizer", path, tokenizer.identity)
+        return tokenizer
+
+    @property
+    def identity(self) -> str:
+        """A checksum of the definition and the roles, the same for every copy and layout."""
+        state = json.dumps([self.backend.to_str(), self.roles], sort_keys=True)
+        return hashlib.sha256(state.encode()).hexdigest()
 
     def save(self, path: str | Path) -> Path:
         """Write `tokenizer.json` (path ends in .json) or a folder with it; roles with unusual names go beside it."""

@@ -37,6 +37,11 @@ class Source:
     spec: NetworkSpec
 
 
+def sources_of(spec: NetworkSpec) -> list[str]:
+    """The places that a network's `init_from` names."""
+    return [spec.init_from] if isinstance(spec.init_from, str) else list((spec.init_from or {}).values())
+
+
 def initialise(root: Root, network: str, spec: NetworkSpec) -> list[str]:
     """Copy into a network what its `init_from` names; returns the names of the tensors that were copied.
 

@@ -23,14 +23,16 @@ from workbench.config import Recipe
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.reader import FinitePass, Reader
 from workbench.errors import WorkbenchError
+from workbench.identities import noted
 from workbench.keyed import digest
 from workbench.models.root import Place, Root, build_root
 from workbench.objective import Objective
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import MODEL, Checkpoints
 from workbench.training.control import check_training
+from workbench.training.data_record import keep_data, refuse_changed, refuse_other
 from workbench.training.distributed import World, distributed
-from workbench.training.initial import initialise
+from workbench.training.initial import initialise, sources_of
 from workbench.training.memory import keep_freed_memory
 from workbench.training.metrics import read_metrics
 from workbench.training.progress import run_logging
@@ -95,7 +97,8 @@ def load(run: str | Path, *, control: str | None = None, trust: bool = False) ->
         trust: whether the parts that the run brings along (files of Python in its folder) may be run.
 
     Raises:
-        WorkbenchError: not a run, one without a checkpoint, or one with parts of its own that are not trusted.
+        WorkbenchError: not a run, one without a checkpoint, one with parts of its own that are not trusted, or a
+            graph, vectors or a tokenizer that changed since.
     """
     folder = Path(run)
     recipe = read_recipe(folder)
@@ -106,9 +109,11 @@ def load(run: str | Path, *, control: str | None = None, trust: bool = False) ->
     if source is None:
         raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: workbench pretrain {folder}/recipe.yaml")
     saved = folder / TOKENIZER
-    tokenizer = Tokenizer.load(saved) if saved.is_file() else None
-    tasks = _tasks(recipe, tokenizer)
-    root = make_root(recipe, tasks, tokenizer)
+    with noted() as read:
+        tokenizer = Tokenizer.load(saved) if saved.is_file() else None
+        tasks = _tasks(recipe, tokenizer)
+        root = make_root(recipe, tasks, tokenizer)
+    refuse_other(folder, read)
     load_weights(root, read_weights(source / MODEL), str(source))
     return Loaded(root.eval(), tokenizer, recipe, tasks)
 
@@ -170,6 +175,26 @@ def _opened(run: Path, recipe: Recipe, world: World) -> Iterator[None]:
 
 
 def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Trainer:
+    with noted() as held_out:
+        with noted() as read:
+            tokenizer = _tokenizer(recipe, run, world)
+            tasks = _tasks(recipe, tokenizer)
+            readers = {name: _reader(recipe, task) for name, task in tasks.items()}
+            root = make_root(recipe, tasks, tokenizer)
+        passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
+    steps = Checkpoints(run).steps()
+    keep_data(run, read, held_out, steps[-1] if steps else 0, world)
+    if not steps:
+        check_training(recipe, tasks.values(), root)
+        for network, spec in recipe.networks.items():
+            for source in sources_of(spec):
+                refuse_changed(Path(source), read)
+            initialise(root, network, spec)
+    return Trainer(recipe, tasks, readers, passes, root, world, run, console)
+
+
+def _tokenizer(recipe: Recipe, run: Path, world: World) -> Tokenizer | None:
+    """The run's own copy of its tokenizer, which the main rank makes at the first start."""
     saved = run / TOKENIZER
     tokenizer = None
     if saved.is_file() or recipe.tokenizer is not None:
@@ -177,18 +202,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Train
     world.barrier()
     if tokenizer is not None and world.is_main and not saved.is_file():
         tokenizer.save(saved)
-    tasks = _tasks(recipe, tokenizer)
-    readers, passes = {}, {}
-    for name, task in tasks.items():
-        readers[name] = _reader(recipe, task)
-        if task.spec.held_out:
-            passes[name] = held_out_pass(recipe, task)
-    root = make_root(recipe, tasks, tokenizer)
-    if Checkpoints(run).latest() is None:
-        check_training(recipe, tasks.values(), root)
-        for network, spec in recipe.networks.items():
-            initialise(root, network, spec)
-    return Trainer(recipe, tasks, readers, passes, root, world, run, console)
+    return tokenizer
 
 
 def _reader(recipe: Recipe, task: Task) -> Reader:

@@ -1,0 +1,133 @@
+"""`data.json` of a run: the identity of everything it reads, so that it never goes on with other data unnoticed.
+
+    {"since_step": 0, "read": {"corpus": {"corpora/wiki": "<SHA-256>"}, "graph": {...}, "tokenizer": {...}},
+     "held_out": {"corpus": {...}}}
+
+What counts is content: the same corpus at another place is the same data. Held-out corpora may change, as the recipe's
+`held_out` may; the record then names those that were read last.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from workbench.corpora.files import atomic
+from workbench.errors import WorkbenchError
+from workbench.identities import Identities
+from workbench.training.distributed import World
+
+logger = logging.getLogger(__name__)
+DATA = "data.json"
+
+
+def keep_data(run: Path, read: Identities, held_out: Identities, step: int, world: World) -> None:
+    """Compare what a run reads with what it read before, and write it down.
+
+    Args:
+        step: of the checkpoint that the run goes on from; at 0 there is nothing to compare with.
+
+    Raises:
+        WorkbenchError: the data is not that of the record, or differs between ranks; names what does.
+    """
+    for rank, theirs in enumerate(world.gather(read)):
+        if theirs != read:
+            changed = _listed(_differences(read, theirs))
+            raise WorkbenchError(f"rank {rank} reads other data than rank {world.rank}:\n{changed}\nBring them in line")
+    before = read_data(run) if step else None
+    if before is not None and _known(before["read"]) != _known(read):
+        raise WorkbenchError(
+            f"{run} was trained on other data:\n{_listed(_differences(before['read'], read))}\nRestore it, or choose "
+            f"another run folder. To go on with the new data knowingly, remove {run / DATA}"
+        )
+    if step and before is None:
+        logger.warning("%s has no record of its data (%s); it is written now, at step %d", run, DATA, step)
+    if world.is_main:
+        record = {"since_step": before["since_step"] if before else step, "read": read, "held_out": held_out}
+        with atomic(run / DATA) as file:
+            file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
+
+
+def refuse_other(run: Path, read: Identities) -> None:
+    """Check what was opened to use a trained run: each thing must be one that the run was trained with.
+
+    Raises:
+        WorkbenchError: a graph, vectors or a tokenizer with another content; names it.
+    """
+    before = read_data(run)
+    if before is None:
+        return
+    known = _known(before["read"])
+    for kind, places in read.items():
+        for place, identity in places.items():
+            if kind in known and identity not in known[kind]:
+                raise WorkbenchError(
+                    f"the {kind} at {place} is not the one that {run} was trained with (its content is another; "
+                    f"{run / DATA} has the checksums). Restore it, or train a new run with this one"
+                )
+
+
+def refuse_changed(run: Path, read: Identities) -> None:
+    """Check what a new run reads against the run that its weights come from: what both name must be the same.
+
+    Corpora are left out, as weights may go on to others; so is what lies at another place, which was meant.
+
+    Raises:
+        WorkbenchError: something has changed since; names it.
+    """
+    before = read_data(run)
+    for kind, places in (before["read"] if before else {}).items():
+        for place, identity in places.items() if kind != "corpus" else ():
+            now = read.get(kind, {}).get(place, identity)
+            if now != identity:
+                raise WorkbenchError(
+                    f"the {kind} at {place} changed since {run} was trained with it, and the weights of that run are "
+                    "to be used here. Restore it, or put the new one at another place and name it in the recipe"
+                )
+
+
+def read_data(run: Path) -> dict[str, Any] | None:
+    """The record of a run; None where it has none (runs of earlier versions).
+
+    Raises:
+        WorkbenchError: it is damaged.
+    """
+    path = run / DATA
+    if not path.is_file():
+        return None
+    try:
+        record = json.loads(path.read_bytes())
+        if isinstance(record["since_step"], int) and all(
+            isinstance(identity, str)
+            for part in ("read", "held_out")
+            for places in record[part].values()
+            for identity in places.values()
+        ):
+            return record
+        reason = "values of wrong types"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    raise WorkbenchError(
+        f"{path} is damaged ({reason}); remove it to have the data recorded anew, if you are sure that it did not change"
+    )
+
+
+def _known(read: Identities) -> dict[str, set[str]]:
+    return {kind: set(places.values()) for kind, places in read.items()}
+
+
+def _differences(before: Identities, after: Identities) -> list[str]:
+    found = []
+    for kind in sorted(before.keys() | after.keys()):
+        old, new = before.get(kind, {}), after.get(kind, {})
+        same = set(old.values()) & set(new.values())
+        found += [f"{kind} {place}: other content" for place in old.keys() & new.keys() if old[place] != new[place]]
+        found += [f"{kind} {place}: not read now" for place in old.keys() - new.keys() if old[place] not in same]
+        found += [f"{kind} {place}: not read before" for place in new.keys() - old.keys() if new[place] not in same]
+    return found
+
+
+def _listed(lines: list[str]) -> str:
+    return "\n".join(f"  {line}" for line in lines)
