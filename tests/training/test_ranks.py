@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import workbench
 from workbench.config import load_recipe
 from workbench.training.metrics import read_metrics
 from workbench.training.run import pretrain
@@ -79,6 +81,34 @@ def test_step_wide_and_several_tasks_on_two_ranks(
         for name in names:
             assert second[name] == pytest.approx(first[name], abs=1e-5, rel=1e-5), (first["step"], name)
     assert {"contrast/loss", "contrast/accuracy", "mlm/loss", "mlm2/loss", "held_out/contrast/loss"} <= seen
+
+
+def without_work(tree: dict[str, Any]) -> None:
+    tree["tasks"]["text"]["sequence"]["steps"] = [{"step": "toy_parts:Silent"}]
+    tree["train"].update(global_batch_size=8, micro_batch_size=4)
+
+
+def with_a_skipped_layer(tree: dict[str, Any]) -> None:
+    tree["model"]["layers"].append({"layer": "toy_parts:Skipped", "stream": "text"})
+
+
+def with_unused_parameters(tree: dict[str, Any]) -> None:
+    tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Branching"})
+
+
+@pytest.mark.parametrize("change", [without_work, with_a_skipped_layer, with_unused_parameters])
+def test_parts_that_leave_parameters_unused_know_nothing_of_ranks(
+    make_recipe: Any, launch: Launch, tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    recipe = make_recipe(change)
+    pretrain(load_recipe(str(recipe)), tmp_path / "one")
+    run_ranks(launch, 2, recipe, tmp_path / "two")
+    one, two = (columns(tmp_path / name, "mlm/loss", "grad_norm") for name in ("one", "two"))
+    assert len(one) == 20
+    np.testing.assert_allclose(two, one, atol=1e-5, rtol=1e-5)
+    first, second = (workbench.load(tmp_path / name).model.state_dict() for name in ("one", "two"))
+    for name, tensor in first.items():
+        torch.testing.assert_close(second[name], tensor, atol=1e-4, rtol=1e-4)
 
 
 def test_restart_from_two_ranks_to_one_and_to_three(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:

@@ -83,3 +83,48 @@ class Failing(Step):
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         raise WorkbenchError(f"sample {sequences[0].key} is bad")
+
+
+class Silent:
+    """A step that loses all of lane 1 in every second micro-batch, so that a rank of two has nothing to do."""
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        _, number, lane = draws.number
+        return [] if lane == 1 and number % 2 else sequences
+
+
+class Skipped(nn.Module):
+    """LayerDrop: a linear layer that is left out of half of the micro-batches of training."""
+
+    def __init__(self, stream: str, sizes: dict[str, int]) -> None:
+        super().__init__()
+        self.stream = stream
+        self.inner = nn.Linear(sizes[stream], sizes[stream])
+
+    def forward(self, hidden: States, context: Any) -> States:
+        if self.training and torch.rand(()) < 0.5:
+            return hidden
+        return {**hidden, self.stream: hidden[self.stream] + self.inner(hidden[self.stream])}
+
+
+class Branching(Objective):
+    """An objective whose head uses one of two layers, and a third for a metric alone."""
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            sequence.targets[self.name] = {"rows": Rows("text", np.zeros(1, np.int64)), "labels": np.ones(1, np.int64)}
+        return {}
+
+    def head(self, network: Any) -> Head:
+        return BranchingHead(network.sizes["text"])
+
+
+class BranchingHead(Head):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.long, self.short, self.probe, self.never = (nn.Linear(width, 1) for _ in range(4))
+
+    def forward(self, network: Any, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        rows = states["text"][targets["rows"]]
+        layer = self.long if len(states["text"]) > 80 else self.short
+        return LossOutput((layer(rows) - 1).square().sum(), {"probe": (self.probe(rows).sum(), float(len(rows)))})

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +28,7 @@ from workbench.training.distributed import World
 from workbench.training.stepwide import Embedded, StepLoss, step_loss, surrogate
 from workbench.training.task import Task, labels
 
+T = TypeVar("T")
 Label = tuple[str, str]
 Sums = dict[str, tuple[float, float]]
 Outputs = dict[str, LossOutput | Embedded]
@@ -57,20 +60,23 @@ class StepResult:
 
 
 class Pass(nn.Module):
-    """What DDP wraps: one forward of the root.
+    """What DDP wraps: one forward of the root, up to the one number that is backpropagated.
 
-    Beside the outputs it returns a zero that depends on one small parameter, so that a rank whose micro-batch has no
-    labels, or no samples at all, still takes part in the reduction of gradients.
+    That number and nothing else comes out of it with a graph, since DDP waits for the gradient of every parameter that
+    it can reach from the output: metrics, or an output that no loss uses, must not be among it. To the number belongs
+    a zero that depends on one small parameter, so that a rank whose micro-batch has no labels, or no samples at all,
+    still takes part in the reduction of gradients.
     """
 
     def __init__(self, root: Root) -> None:
         super().__init__()
         self.root = root
 
-    def forward(self, micro: MicroBatch | None, names: list[str]) -> tuple[Outputs, Tensor]:
+    def forward(self, micro: MicroBatch | None, names: list[str], total: Callable[[Outputs], Tensor]) -> Tensor:
+        """`total` of the outputs of these objectives (of none without a micro-batch)."""
         smallest = min((p for p in self.root.parameters() if p.requires_grad), key=torch.Tensor.numel)
         outputs = self.root(micro, names, embed=True) if micro is not None else {}
-        return outputs, smallest.sum() * 0
+        return total(outputs) + smallest.sum() * 0
 
 
 class Updater:
@@ -111,9 +117,9 @@ class Updater:
         self.step_wide = {(t.name, o.name) for t in tasks.values() for o in t.objectives if o.step_wide}
         self.forward: nn.Module = Pass(root)
         if world.size > 1:
-            self.forward = DistributedDataParallel(
-                self.forward, broadcast_buffers=False, find_unused_parameters=may_leave_unused(root, tasks)
-            )
+            # Which parameters a step uses is up to parts (a layer that is skipped, a head with a branch) and to data (a
+            # rank without a micro-batch), so DDP looks, every time: a walk over the graph, done while a GPU is busy.
+            self.forward = DistributedDataParallel(self.forward, broadcast_buffers=False, find_unused_parameters=True)
 
     def run(self, step: int, work: list[Work], flags: list[float] | None = None) -> StepResult:
         """Update `step` (from 0).
@@ -165,12 +171,12 @@ class Updater:
     def _names(self, task: str) -> list[str]:
         return [placed.name for placed in self.tasks[task].objectives]
 
-    def _forward(self, model: nn.Module, step: int, item: Work, names: list[str]) -> tuple[Outputs, Tensor]:
+    def _forward(self, model: Callable[[MicroBatch | None], T], step: int, item: Work) -> T:
         """A forward pass with the generators seeded for this micro-batch: twice the same for both passes."""
         seed_device(self.seed, step, item.task, item.lane)
         micro = item.micro.to(self.world.device) if item.micro is not None else None
         with torch.autocast(self.world.device.type, self.autocast, enabled=self.autocast is not None):
-            return model(micro, names)
+            return model(micro)
 
     def _direct(self, work: list[Work]) -> bool:
         """One micro-batch and one rank: a step-wide loss is an ordinary one."""
@@ -181,15 +187,15 @@ class Updater:
         if not self.step_wide or self._direct(work):
             return {}
         mine: dict[Label, dict[int, Embedded]] = {}
-        model = Pass(self.root)
         for task in dict.fromkeys(item.task for item in work):
             wide = [name for name in self._names(task) if (task, name) in self.step_wide]
             mine |= {(task, name): {} for name in wide}
             for item in work:
                 if item.task == task and item.micro is not None and wide:
+                    # all names: the second pass draws the same random numbers only if it runs the same heads
+                    embed = partial(self.root, objectives=self._names(task), embed=True)
                     with torch.no_grad():
-                        # all names: the second pass draws the same random numbers only if it runs the same heads
-                        outputs, _ = self._forward(model, step, item, self._names(task))
+                        outputs = self._forward(embed, step, item)
                     for name in wide:
                         embedded = outputs[name]
                         assert isinstance(embedded, dict)
@@ -212,11 +218,24 @@ class Updater:
             hold = contextlib.nullcontext()
             if isinstance(self.forward, DistributedDataParallel) and i + 1 < len(present):
                 hold = self.forward.no_sync()  # type: ignore[assignment]
+            total = partial(self._total, item, factors, gathered, sums)
             with hold:
-                outputs, total = self._forward(self.forward, step, item, self._names(item.task))
-                for name, output in outputs.items():
-                    total = total + self._share((item.task, name), output, factors, gathered, sums, item.lane)
-                total.backward()
+                self._forward(partial(self.forward, names=self._names(item.task), total=total), step, item).backward()
+
+    def _total(
+        self,
+        item: Work,
+        factors: dict[Label, float],
+        gathered: dict[Label, StepLoss],
+        sums: _Sums,
+        outputs: Outputs,
+    ) -> Tensor:
+        """What one micro-batch backpropagates."""
+        total = torch.zeros((), device=self.world.device)
+        with torch.autocast(self.world.device.type, enabled=False):
+            for name, output in outputs.items():
+                total = total + self._share((item.task, name), output, factors, gathered, sums, item.lane)
+        return total
 
     def _share(
         self,
@@ -311,14 +330,3 @@ def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
         raise WorkbenchError(f"train.precision = bfloat16: {torch.cuda.get_device_name(device)} lacks it; use float32")
     wanted = precision == "bfloat16" or (precision == "auto" and device.type == "cuda" and able)
     return torch.bfloat16 if wanted else None
-
-
-def may_leave_unused(root: Root, tasks: Mapping[str, Task]) -> bool:
-    """Whether some step may give some parameter no gradient, which DDP has to look for (a walk over the graph).
-
-    Only one task of additive objectives on one network of one stream without poolers is sure to use everything.
-    """
-    objectives = [placed for task in tasks.values() for placed in task.objectives]
-    networks = list(root.networks.values())
-    one_path = len(networks) == 1 and len(networks[0].embeddings) == 1 and not len(networks[0].poolers)  # type: ignore[arg-type]
-    return not (one_path and len(tasks) == 1 and not any(placed.step_wide for placed in objectives))
