@@ -1,0 +1,108 @@
+"""Raw inputs for every kind of corpus, tiny: texts about cities, a graph of them, pictures of coloured shapes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+CITIES = {
+    "oslo": ("Oslo", "norway"),
+    "bergen": ("Bergen", "norway"),
+    "lima": ("Lima", "peru"),
+    "cusco": ("Cusco", "peru"),
+    "cairo": ("Cairo", "egypt"),
+    "giza": ("Giza", "egypt"),
+    "paris": ("Paris", "france"),
+    "lyon": ("Lyon", "france"),
+}
+COUNTRIES = {"norway": "Norway", "peru": "Peru", "egypt": "Egypt", "france": "France"}
+COLOURS = {"red": (200, 30, 30), "green": (30, 160, 30), "blue": (30, 30, 200), "yellow": (220, 200, 30)}
+SHAPES = ("circle", "square")
+
+
+def write_json_lines(path: Path, rows: list[dict[str, object]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def write_texts(folder: Path) -> None:
+    """notes.txt: paragraphs about cities; news.jsonl: the same as JSON lines; pages/: as files."""
+    rng = random.Random(0)
+    texts = []
+    for n in range(120):
+        city, country = CITIES[rng.choice(list(CITIES))]
+        texts.append(
+            f"{city} lies in {COUNTRIES[country]}, by a wide river. Many people live in {city}, and most of them work "
+            f"near the old bridge. In the morning the market of {city} opens at {5 + n % 5}."
+        )
+    (folder / "notes.txt").write_text("\n\n".join(texts) + "\n")
+    news = [{"id": f"n{n}", "body": text, "year": 2000 + n} for n, text in enumerate(texts)]
+    write_json_lines(folder / "news.jsonl", news)
+    (folder / "pages").mkdir()
+    for n, text in enumerate(texts[:5]):
+        (folder / "pages" / f"page {n}.txt").write_text(text)
+
+
+def write_graph(folder: Path) -> None:
+    """graph.tsv; labels in entities.jsonl and relations.jsonl; facts.jsonl with candidates.json; typed.jsonl."""
+    triples = [(city, "country", country) for city, (_, country) in CITIES.items()]
+    triples += [(a, "near", b) for a in CITIES for b in CITIES if a < b and CITIES[a][1] == CITIES[b][1]]
+    (folder / "graph.tsv").write_text("".join("\t".join(triple) + "\n" for triple in triples))
+    entities = [{"id": i, "label": label, "types": ["place", "city"]} for i, (label, _) in CITIES.items()]
+    entities += [{"id": i, "label": label, "types": ["place", "country"]} for i, label in COUNTRIES.items()]
+    write_json_lines(folder / "entities.jsonl", entities)
+    write_json_lines(
+        folder / "relations.jsonl", [{"id": "country", "label": "lies in"}, {"id": "near", "label": "near"}]
+    )
+    facts, typed = [], []
+    for i, (city, country) in CITIES.items():
+        text = f"{city} is a city of {COUNTRIES[country]}."
+        span = [text.index(COUNTRIES[country]), len(text) - 1]
+        facts.append(
+            {
+                "id": f"fact-{i}",
+                "text": text,
+                "spans": [[0, len(city), i, 1.0]],
+                "mask_spans": [span],
+                "meta": {"subject": i, "relation": "country", "object": country},
+            }
+        )
+        for label, identifier, types in ((city, i, ["place", "city"]), (COUNTRIES[country], country, ["place"])):
+            begin = text.index(label)
+            typed.append(
+                {
+                    "id": f"typed-{i}-{identifier}",
+                    "text": text,
+                    "spans": [[begin, begin + len(label), identifier, 1.0]],
+                    "mention": [begin, begin + len(label)],
+                    "types": types,
+                }
+            )
+    write_json_lines(folder / "facts.jsonl", facts)
+    write_json_lines(folder / "typed.jsonl", typed)
+    candidates = {"country": [{"id": i, "label": label} for i, label in COUNTRIES.items()]}
+    (folder / "candidates.json").write_text(json.dumps(candidates))
+
+
+def write_pictures(folder: Path) -> None:
+    """photos/ of coloured shapes, captions.jsonl and questions.jsonl about them."""
+    (folder / "photos").mkdir()
+    rng = random.Random(1)
+    captions, questions = [], []
+    for n in range(40):
+        colour, shape = rng.choice(list(COLOURS)), rng.choice(SHAPES)
+        image = Image.new("RGB", (64, 64), (240, 240, 240))
+        x, y = rng.randint(2, 30), rng.randint(2, 30)
+        draw = ImageDraw.Draw(image)
+        (draw.ellipse if shape == "circle" else draw.rectangle)((x, y, x + 28, y + 28), fill=COLOURS[colour])
+        image.putpixel((0, 0), (n, n, n))
+        image.save(folder / "photos" / f"{n:03d}.png")
+        captions.append({"image": f"{n:03d}.png", "captions": [f"a {colour} {shape}", f"one {shape} in {colour}"]})
+        for part, (question, answer) in enumerate((("what colour is it?", colour), ("what shape is it?", shape))):
+            questions.append(
+                {"question_id": 2 * n + part, "image": f"{n:03d}.png", "question": question, "answer": answer}
+            )
+    write_json_lines(folder / "captions.jsonl", captions)
+    write_json_lines(folder / "questions.jsonl", questions)
