@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.robustness.soak import fulldisk, kills, preparing, signals
+from tests.robustness.soak import accounting, fulldisk, kills, mutations, preparing, signals, values
 from tests.robustness.soak.engine import Area
 
 AREAS: dict[str, Area] = {
@@ -10,4 +10,7 @@ AREAS: dict[str, Area] = {
     "signals": signals.trial,
     "full-disk": fulldisk.trial,
     "preparing": preparing.trial,
+    "mutations": mutations.trial,
+    "values": values.trial,
+    "accounting": accounting.trial,
 }

@@ -28,7 +28,7 @@ def same_content(found: Path, wanted: Path) -> None:
     """Byte for byte, no file more and none less.
 
     Raises:
-        Finding: they differ.
+        FindingError: they differ.
     """
     one, other = content(found), content(wanted)
     for files in (one, other):
@@ -50,7 +50,7 @@ def hidden(folder: Path) -> list[str]:
 def no_leftovers(folder: Path) -> None:
     """
     Raises:
-        Finding: hidden files are there.
+        FindingError: hidden files are there.
     """
     left = hidden(folder)
     require(not left, f"left over in {folder.name}: {', '.join(left)}")
@@ -78,7 +78,7 @@ def same_run(found: Path, wanted: Path) -> None:
     """Losses and gradient norms of every step, weights, moments and `best` of two runs, bit for bit.
 
     Raises:
-        Finding: they differ.
+        FindingError: they differ.
     """
     one, other = metrics(found), metrics(wanted)
     require(

@@ -19,11 +19,11 @@ from tests.robustness.soak.world import World
 logger = logging.getLogger(__name__)
 
 
-class Finding(Exception):
+class FindingError(Exception):
     """Something that must hold does not."""
 
 
-class Skipped(Exception):
+class SkippedError(Exception):
     """The trial cannot be made on this machine."""
 
 
@@ -109,9 +109,9 @@ class Soak:
         found, begun = "", time.monotonic()
         try:
             self.areas[area](trial)
-        except Finding as finding:
+        except FindingError as finding:
             found = str(finding)
-        except Skipped as reason:
+        except SkippedError as reason:
             if not tally.skipped:
                 logger.warning("SKIPPED: %s: %s", area, reason)
             tally.skipped[str(reason)] += 1
@@ -142,7 +142,7 @@ class Soak:
 def require(holds: object, otherwise: str) -> None:
     """
     Raises:
-        Finding: `holds` is false.
+        FindingError: `holds` is false.
     """
     if not holds:
-        raise Finding(otherwise)
+        raise FindingError(otherwise)

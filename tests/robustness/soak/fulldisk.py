@@ -1,4 +1,4 @@
-"""A disk that is full at any byte: a real tmpfs of a few KiB. One message, nothing half-written, and on with more room."""
+"""A disk that is full at any byte, a real tmpfs: one message, nothing half-written, and with more room it goes on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.robustness.soak import preparing
 from tests.robustness.soak.comparing import no_leftovers, same_content, same_run
-from tests.robustness.soak.engine import Skipped, Trial, require
+from tests.robustness.soak.engine import SkippedError, Trial, require
 from tests.robustness.soak.processes import end_all, run
 from tests.robustness.soak.runs import NEEDS, Kind
 
@@ -96,7 +96,7 @@ def small_disk(place: Path, size: int) -> Iterator[Path]:
     """A tmpfs at `place`.
 
     Raises:
-        Skipped: this user may not mount.
+        SkippedError: this user may not mount.
     """
     place.mkdir(exist_ok=True)
     _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place))
@@ -115,6 +115,6 @@ def _mount(*arguments: str) -> None:
     try:
         done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise Skipped("there is no program `mount`") from error
+        raise SkippedError("there is no program `mount`") from error
     if done.returncode:
-        raise Skipped(f"no permission to mount a tmpfs ({done.stderr.strip()}); run as root to try full disks")
+        raise SkippedError(f"no permission to mount a tmpfs ({done.stderr.strip()}); run as root to try full disks")

@@ -1,4 +1,4 @@
-"""Kills of preparing commands at any operation on their files: run again, they write the same bytes, and nothing else."""
+"""Kills of preparing commands at any operation on their files: run again, they write the same bytes and nothing else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from tests.robustness.soak.processes import orphans, run
 
 INPUTS = ("corpora/text", "corpora/graph", "corpora/pairs")
 COMMANDS = {
-    "text": "prepare text notes.txt --output out/it --split held-out=0.1 --shard-size {size} --workers {workers}",
-    "image-text": "prepare image-text captions.jsonl --images photos --output out/it --shard-size {size} --workers {workers}",
+    "text": "prepare text notes.txt --output out/it --workers {workers} --split held-out=0.1 --shard-size {size}",
+    "image-text": "prepare image-text captions.jsonl --images photos --output out/it --shard-size {size}"
+    " --workers {workers}",
     "triples": "prepare triples graph.tsv --entities entities.jsonl --relations relations.jsonl --output out/it",
     "link": "prepare link corpora/text --graph corpora/graph --output out/it --workers {workers}",
-    "regions": "prepare regions corpora/pairs --backbone tf_efficientnet_lite0 --size 32 --grid 1 --limit 12 --output out/it"
-    " --workers {workers}",
+    "regions": "prepare regions corpora/pairs --backbone tf_efficientnet_lite0 --size 32 --grid 1 --limit 12"
+    " --output out/it --workers {workers}",
     "tokenizer": "prepare tokenizer corpora/text --output out/it.json --vocab-size 200",
     "linker": "prepare linker corpora/graph --output out/it",
     "vectors": "prepare vectors corpora/graph --output out/it.safetensors --dim 4 --epochs 1",

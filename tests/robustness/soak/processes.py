@@ -40,7 +40,7 @@ MODULES = (
 )
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", "WORKBENCH_LOG": "WARNING"}
 STACKS = signal.SIGUSR2
-LIMIT = 120.0
+LIMIT = 60.0
 """Seconds that no command takes, however busy the machine: what still runs then hangs."""
 
 
@@ -54,11 +54,12 @@ class Ended:
 
     def __str__(self) -> str:
         how = "hung and was killed" if self.hung else f"ended with code {self.code}"
-        return f"{how}, saying:\n{self.said[-3000:]}"
+        said = self.said if len(self.said) < 4000 else f"{self.said[:1500]}\n[...]\n{self.said[-2500:]}"
+        return f"{how}, saying:\n{said}"
 
 
 def warm_up() -> None:
-    """Import what commands import, so that a forked one starts at once. One thread, as threads do not survive a fork."""
+    """Import what commands import, so that a forked one starts at once. One thread: threads do not survive a fork."""
     import torch
 
     os.environ.update(ENVIRONMENT)

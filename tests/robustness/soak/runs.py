@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.robustness.soak.comparing import no_leftovers, same_run
 from tests.robustness.soak.engine import Trial, require
@@ -74,7 +73,7 @@ class Disturbed:
         """Go on to the end, then compare.
 
         Raises:
-            Finding: it cannot go on, is not the same, or leaves files or processes behind.
+            FindingError: it cannot go on, is not the same, or leaves files or processes behind.
         """
         ended = ended or self.start().wait()
         require(ended.code == 0 and not ended.hung, f"going on, pretrain {ended}")

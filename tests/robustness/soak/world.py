@@ -15,12 +15,14 @@ PREPARED = {
     "corpora/text": "prepare text notes.txt --output corpora/text --shard-size 30 --workers 1",
     "corpora/tokenizer.json": "prepare tokenizer corpora/text --output corpora/tokenizer.json --vocab-size 200",
     "corpora/graph": "prepare triples graph.tsv --entities entities.jsonl --relations relations.jsonl"
-    " --output corpora/graph --workers 1",
+    " --output corpora/graph",
     "corpora/linked": "prepare link corpora/text --graph corpora/graph --output corpora/linked --workers 1",
-    "corpora/pairs": "prepare image-text captions.jsonl --images photos --output corpora/pairs --shard-size 15 --workers 1",
+    "corpora/pairs": "prepare image-text captions.jsonl --images photos --output corpora/pairs --shard-size 15"
+    " --workers 1",
     "corpora/regions": "prepare regions corpora/pairs --backbone tf_efficientnet_lite0 --size 32 --grid 1 --limit 6"
     " --output corpora/regions --workers 1",
-    "corpora/vectors.safetensors": "prepare vectors corpora/graph --output corpora/vectors.safetensors --dim 4 --epochs 1",
+    "corpora/vectors.safetensors": "prepare vectors corpora/graph --output corpora/vectors.safetensors --dim 4"
+    " --epochs 1",
     "corpora/linker": "prepare linker corpora/graph --output corpora/linker",
     "run": "pretrain tiny-text train.max_steps=4 train.save_every=2 train.log_every=1 --output run",
 }
