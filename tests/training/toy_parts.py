@@ -85,7 +85,7 @@ class Failing(Step):
         raise WorkbenchError(f"sample {sequences[0].key} is bad")
 
 
-class Silent:
+class Silent(Step):
     """A step that loses all of lane 1 in every second micro-batch, so that a rank of two has nothing to do."""
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
