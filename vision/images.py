@@ -1,24 +1,17 @@
 """Decoding images from untrusted bytes: a pixel limit, clear errors, upright RGB.
 
-PIL does the work. The bytes come from the web by way of corpora, so formats are limited to the ordinary ones, the
-size is read from the header before anything is decoded, and every failure names the record.
+PIL does the work, through `workbench.images`: the bytes come from the web by way of corpora. Every failure names the
+record.
 """
 
 from __future__ import annotations
-
-import io
-import struct
-import zlib
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from workbench.errors import BadValueError, WorkbenchError
+from workbench.images import FAILURES, FORMATS, PIXEL_LIMIT, TooManyPixelsError, open_image
 from workbench.sequences import Sample
-
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
-PIXEL_LIMIT = 64_000_000
-FAILURES = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 
 
 def decode(data: bytes, where: str, *, at_least: int | None = None, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
@@ -33,14 +26,13 @@ def decode(data: bytes, where: str, *, at_least: int | None = None, pixel_limit:
         BadValueError: not an image, a web page saved as one, truncated, or above the pixel limit.
     """
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
-        width, height = image.size
-        if width * height > pixel_limit:
-            detail = f"the image is {width} x {height} = {width * height:,} pixels; the limit is {pixel_limit:,}. "
-            raise BadValueError(where, detail + "Shrink it before preparing the corpus", data, "image too large")
+        image = open_image(data, pixel_limit)
         if at_least is not None:
             image.draft("RGB", (at_least, at_least))
         return _rgb(ImageOps.exif_transpose(image))
+    except TooManyPixelsError as error:
+        detail = f"{error}. Shrink it before preparing the corpus"
+        raise BadValueError(where, detail, data, "image too large") from error
     except FAILURES as error:
         raise BadValueError(where, _reason(data, error), data, "undecodable image") from error
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-import warnings
 from dataclasses import dataclass
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from pipelines.readers.reader import Drop
+from workbench.images import FAILURES, TooManyPixelsError, open_image
 from workbench.sequences import Sample
 
 STORED = ("JPEG", "PNG")
@@ -39,9 +39,9 @@ class CheckImage:
             stored = self._stored(data)
         except UnidentifiedImageError:
             return Drop("not an image")
-        except Image.DecompressionBombError:
+        except (TooManyPixelsError, Image.DecompressionBombError):
             return Drop("too many pixels")
-        except (OSError, SyntaxError, ValueError, EOFError):  # what Pillow's decoders raise on damaged data
+        except FAILURES:
             return Drop("damaged image")
         if isinstance(stored, Drop) or stored is data:
             return stored if isinstance(stored, Drop) else sample
@@ -52,12 +52,8 @@ class CheckImage:
 
     def _stored(self, data: bytes) -> bytes | Drop:
         """The bytes to store: `data` itself where nothing has to change."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image: Image.Image = Image.open(io.BytesIO(data))
+        image = open_image(data, self.max_pixels)
         width, height = image.size
-        if width * height > self.max_pixels:
-            return Drop("too many pixels")
         if min(width, height) < self.min_side:
             return Drop("too small")
         shrink = self.resize is not None and min(width, height) > self.resize

@@ -109,7 +109,7 @@ def test_spans_and_entities(write: Any, lax: None) -> None:
 
 def test_too_many_pixels(encoded: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "PIXEL_LIMIT", 40)
-    assert "8 x 6 pixels; the limit is 40" in str(verify.check_image(encoded()))
+    assert "8 x 6 = 48 pixels; the limit is 40" in str(verify.check_image(encoded()))
 
 
 def test_shards_that_share_keys(write: Any, texts: Any) -> None:

@@ -6,16 +6,14 @@ Member `json` holds everything but images and arrays; the image is member `jpg` 
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from workbench.corpora import arrays
 from workbench.corpora.cuts import cut_points
 from workbench.errors import WorkbenchError, unknown
+from workbench.parsing import parse_json
 from workbench.sequences import Sample
 
 FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -74,7 +72,7 @@ def encode(sample: Sample, kind: str) -> Encoded:
     if "image" in sample:
         members[image_kind(sample["image"])] = sample["image"]
     if "regions" in sample:
-        members["regions.npz"] = _pack_arrays(sample["regions"])
+        members["regions.npz"] = arrays.pack(sample["regions"])
     return Encoded(members, lengths_of(sample, kind), cuts_of(sample))
 
 
@@ -101,7 +99,7 @@ def decode(members: Mapping[str, bytes]) -> Sample:
         if name in ("jpg", "png"):
             sample["image"] = value
         elif name == "regions.npz":
-            sample["regions"] = _unpack_arrays(value)
+            sample["regions"] = arrays.unpack(value)
     return sample
 
 
@@ -129,7 +127,7 @@ def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
         elif name == "cls":
             sample["labels"] = {**sample.get("labels", {}), "cls": _integer(name, value)}
         elif name == "regions.npz":
-            sample["regions"] = _unpack_arrays(value)
+            sample["regions"] = arrays.unpack(value)
     if rest:
         sample["meta"] = {**sample.get("meta", {}), **rest}
     return sample
@@ -222,7 +220,7 @@ def _linked_texts(sample: Sample) -> list[tuple[str, list[Any]]]:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(str(data, "utf-8"))  # json.loads alone would also guess UTF-16
+        value = parse_json(str(data, "utf-8"))  # of bytes it would also guess UTF-16
     except UnicodeDecodeError as error:
         raise ValueError(f"member json is not UTF-8: {error}") from error
     except ValueError as error:
@@ -244,21 +242,3 @@ def _integer(name: str, data: bytes) -> int:
         return int(data)
     except ValueError as error:
         raise ValueError(f"member {name} is not an integer: {error}") from error
-
-
-def _pack_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
-    unpicklable = [name for name, value in arrays.items() if np.asarray(value).dtype.hasobject]
-    if unpicklable:
-        raise WorkbenchError(f"regions {', '.join(unpicklable)} hold Python objects; store numbers or fixed strings")
-    buffer = io.BytesIO()
-    np.savez(buffer, **{name: np.asarray(value) for name, value in arrays.items()})  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
-def _unpack_arrays(data: bytes) -> dict[str, np.ndarray]:
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(f"member regions.npz is damaged: {error}") from error
-    return {n: a.astype(np.float32) if a.dtype.kind == "f" else a for n, a in arrays.items()}

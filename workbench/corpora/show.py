@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -16,6 +14,7 @@ from rich.text import Text
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.items import Items
 from workbench.corpora.order import Order
+from workbench.images import FAILURES, open_image
 from workbench.sequences import Sample
 
 LONGEST = 400
@@ -97,9 +96,9 @@ def _value(name: str, value: Any, sample: Sample) -> RenderableType:
 
 def _image(data: bytes) -> Text:
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with open_image(data) as image:
             return Text(f"{image.format} {image.width} x {image.height}, {_bytes(len(data))}")
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+    except FAILURES as error:
         return Text(f"cannot be decoded: {error}", style="red")
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from workbench.corpora.corpus import Corpus, Shard
 from workbench.corpora.files import sha256_of
@@ -16,11 +14,8 @@ from workbench.corpora.manifest import ShardInfo
 from workbench.corpora.record import check_spans, cuts_of, lengths_of
 from workbench.corpora.tars import records
 from workbench.errors import WorkbenchError
+from workbench.images import FAILURES, PIXEL_LIMIT, TooManyPixelsError, open_image
 from workbench.sequences import Sample
-
-PIXEL_LIMIT = 64_000_000
-"""Images of more pixels are refused, before they are decoded."""
-_UNDECODABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
 
 
 class Problem(NamedTuple):
@@ -56,11 +51,11 @@ def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iter
 def check_image(data: bytes) -> str | None:
     """What is wrong with an encoded image; None where it decodes."""
     try:
-        with Image.open(io.BytesIO(data)) as image:
-            if image.width * image.height > PIXEL_LIMIT:
-                return f"the image has {image.width} x {image.height} pixels; the limit is {PIXEL_LIMIT:,}"
+        with open_image(data, PIXEL_LIMIT) as image:
             image.load()
-    except _UNDECODABLE as error:
+    except TooManyPixelsError as error:
+        return str(error)
+    except FAILURES as error:
         start = bytes(data[:16])
         page = " (it is a web page)" if start.lstrip().lower().startswith((b"<!doc", b"<html", b"<?xml")) else ""
         return f"the image cannot be decoded: {str(error).split(' <')[0]}{page}"

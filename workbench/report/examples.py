@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.report.html import escape, image, section
-from workbench.report.run import Record, Run
+from workbench.report.run import Record, Run, inside
 
 MAX_EXAMPLES = 12
 _SIDE = 360
@@ -43,13 +43,10 @@ def example_image(run: Run, name: str, alt: str) -> str:
     Raises:
         WorkbenchError: the name leaves the run folder, or there is no such file.
     """
-    folder = run.folder.resolve()
-    path = (folder / name).resolve()
-    if not path.is_relative_to(folder):
-        raise WorkbenchError(f"{run.folder}: the example image {name!r} is outside of the run folder; save it inside")
+    path = inside(run.folder, run.folder / name)
     if not path.is_file():
         raise WorkbenchError(f"{run.folder}: the example image {name!r} is missing; evaluate again")
-    return image(path.read_bytes(), alt, side=_SIDE)
+    return image(path.read_bytes(), alt, str(path), side=_SIDE)
 
 
 def marked(text: str, span: Any) -> str:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from PIL import Image
+from workbench.errors import WorkbenchError
+from workbench.images import FAILURES, open_image
 
 Cell = tuple[str, str]
 """A table cell: (CSS class, HTML)."""
@@ -56,16 +57,27 @@ def number(value: Any) -> str:
     return f"{value:.{decimals}f}"
 
 
-def image(data: bytes, alt: str, side: int | None = None) -> str:
-    """An inlined image; `side` shrinks large photographs to at most so many pixels (JPEG)."""
-    kind = "png" if data.startswith(b"\x89PNG") else "jpeg"
-    if side is not None:
-        with Image.open(io.BytesIO(data)) as opened:
-            if max(opened.size) > side:
+def image(data: bytes, alt: str, where: str, side: int | None = None) -> str:
+    """An inlined image.
+
+    Args:
+        where: what to call it in an error.
+        side: shrinks large photographs to at most so many pixels (JPEG).
+
+    Raises:
+        WorkbenchError: it is no image.
+    """
+    try:
+        with open_image(data) as opened:
+            kind = str(opened.format).lower()
+            opened.load()
+            if kind not in ("png", "jpeg") or (side is not None and max(opened.size) > side):
                 smaller = opened.convert("RGB")
-                smaller.thumbnail((side, side))
+                smaller.thumbnail((side or smaller.width, side or smaller.height))
                 buffer = io.BytesIO()
                 smaller.save(buffer, "JPEG", quality=88)
                 data, kind = buffer.getvalue(), "jpeg"
+    except FAILURES as error:
+        raise WorkbenchError(f"{where} is no image: {error}; take it out of the run, or draw it again") from error
     encoded = base64.b64encode(data).decode("ascii")
     return f'<img alt="{escape(alt)}" src="data:image/{kind};base64,{encoded}">'

@@ -115,7 +115,7 @@ def throughput(run: Run) -> str | None:
 def pictures(run: Run) -> str | None:
     """The pictures that evaluations drew: attention, neighbourhoods."""
     figures = [
-        f'<figure class="picture">{image(p.path.read_bytes(), p.title)}'
+        f'<figure class="picture">{image(p.path.read_bytes(), p.title, str(p.path))}'
         f"<figcaption><b>{escape(p.title)}</b> {escape(p.caption)}</figcaption></figure>"
         for p in run.pictures
     ]

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
-
 from workbench.errors import WorkbenchError
+from workbench.parsing import parse_json, read_yaml
 
 Record = dict[str, Any]
 HELD_OUT = "held_out/"
@@ -58,20 +55,28 @@ def load_run(folder: Path) -> Run:
     recipe = folder / "recipe.yaml"
     if not recipe.is_file():
         raise WorkbenchError(f"{folder} is not a run: it has no recipe.yaml; give the folder that 'pretrain' wrote")
-    try:
-        tree = OmegaConf.to_container(OmegaConf.load(recipe), resolve=True)
-    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError) as error:
-        raise WorkbenchError(f"{recipe}: {' '.join(str(error).split())}") from error
+    tree = read_yaml(inside(folder, recipe))
     if not isinstance(tree, dict):
         raise WorkbenchError(f"{recipe}: a recipe is a mapping; found {type(tree).__name__}")
     return Run(
         name=folder.resolve().name,
         folder=folder,
         recipe={str(key): value for key, value in tree.items()},
-        metrics=_metrics(folder / "metrics.jsonl"),
-        evaluations=[_evaluation(path) for path in sorted((folder / "evaluations").glob("*.json"))],
-        pictures=[_picture(path) for path in sorted((folder / "pictures").glob("*.png"))],
+        metrics=_metrics(inside(folder, folder / "metrics.jsonl")),
+        evaluations=[_evaluation(inside(folder, path)) for path in sorted((folder / "evaluations").glob("*.json"))],
+        pictures=[_picture(folder, path) for path in sorted((folder / "pictures").glob("*.png"))],
     )
+
+
+def inside(folder: Path, path: Path) -> Path:
+    """The path, which may name anything in the folder: a run may come from somebody else.
+
+    Raises:
+        WorkbenchError: it, or a link on the way, leads out of the folder.
+    """
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise WorkbenchError(f"{path} is {path.resolve()}, outside of the run folder; put the file itself into it")
+    return path
 
 
 def loss_names(runs: Sequence[Run]) -> list[str]:
@@ -115,10 +120,10 @@ def _evaluation(path: Path) -> Record:
     return record
 
 
-def _picture(path: Path) -> Picture:
-    described = path.with_suffix(".json")
+def _picture(folder: Path, path: Path) -> Picture:
+    described = inside(folder, path.with_suffix(".json"))
     words = _json(_text(described), str(described)) if described.is_file() else {}
-    return Picture(path, str(words.get("title", path.stem)), str(words.get("caption", "")))
+    return Picture(inside(folder, path), str(words.get("title", path.stem)), str(words.get("caption", "")))
 
 
 def _text(path: Path) -> str:
@@ -130,6 +135,6 @@ def _text(path: Path) -> str:
 
 def _json(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         raise WorkbenchError(f"{where}: not valid JSON: {error}") from error
