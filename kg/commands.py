@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from kg.store import GraphStore
 from workbench.errors import WorkbenchError
+from workbench.terminal import Terminal
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +65,12 @@ def vectors(
         seed=seed,
         device=device,
         held_out=list(read_triples(held_out)) if held_out else (),
-        progress=Console().is_terminal,
+        progress=Terminal().is_terminal,
     )
     log.info("%s: %d vectors of size %d", output, *trained.vectors.shape)
     found = trained.provenance.get("link_prediction")
     if found is not None:
-        Console().print(_ranks(found))
+        Terminal().print(_ranks(found))
 
 
 def graph(
@@ -87,7 +87,7 @@ def graph(
       workbench prepare graph corpora/codex-s Q90 Q64 --limit 10
     """
     store = open_graph(graph)
-    console = Console()
+    console = Terminal()
     if not entity:
         console.print(_counts(store))
     for name in entity:

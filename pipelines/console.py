@@ -9,16 +9,16 @@ from typing import Any
 
 import click
 import typer
-from rich.console import Console
 from rich.logging import RichHandler
 from rich.markup import escape
 
 from workbench.errors import WorkbenchError
+from workbench.terminal import Terminal
 
 
 def run(command: Callable[..., Any]) -> None:
     """Parse the command line and run. Exit code 2 for a wrong input, 130 for Ctrl-C."""
-    console = Console(stderr=True, emoji=False)
+    console = Terminal(stderr=True)
     logging.basicConfig(level="INFO", format="%(message)s", handlers=[RichHandler(console=console, show_path=False)])
     app = typer.Typer(add_completion=False)
     app.command()(command)

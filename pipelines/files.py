@@ -10,6 +10,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +21,10 @@ from workbench.errors import WorkbenchError, nearest
 COMPRESSED = (".gz", ".zst")
 NOT_DATA = (".", "README", "LICENSE", "LICENCE")
 READ_SIZE = 1 << 20
+LINE_LIMIT = 256 << 20
+"""Bytes of a line: a compressed file of some megabytes may hold one that fills the memory."""
+FEED = 1 << 12
+"""Compressed bytes of a .zst file that are taken at once: they give 128 MB at most (32 blocks of 4 bytes a KB)."""
 
 
 def expand(inputs: Iterable[str | Path]) -> list[Path]:
@@ -92,11 +97,15 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """(line number from 1, line without its end) for every line, undecoded; a byte order mark is left out.
 
     Raises:
-        WorkbenchError: the compressed file is damaged or cut off.
+        WorkbenchError: the compressed file is damaged or cut off, or a line is longer than `LINE_LIMIT`.
     """
     with open_bytes(path) as handle:
         try:
-            for number, line in enumerate(handle, 1):
+            for number, line in enumerate(iter(partial(handle.readline, LINE_LIMIT + 1), b""), 1):
+                if len(line) > LINE_LIMIT:
+                    raise WorkbenchError(
+                        f"{path}:{number}: the line is longer than {LINE_LIMIT:,} bytes; break it into several"
+                    )
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield number, line.rstrip(b"\r\n")
@@ -165,7 +174,7 @@ class _Zstandard(io.RawIOBase):
         self._file = path.open("rb")
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._fed = False
-        self._ready = b""
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -176,13 +185,13 @@ class _Zstandard(io.RawIOBase):
             if self._frame.eof:
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
                 self._fed = False
-            compressed = compressed or self._file.read(1 << 16)
+            compressed = compressed or self._file.read(FEED)
             if not compressed:
                 if self._fed:
                     raise EOFError("the last zstandard frame is not complete")
                 return 0
             self._fed = True
-            self._ready = self._frame.decompress(compressed)
+            self._ready = memoryview(self._frame.decompress(compressed))
             if self._frame.eof:
                 self._fed = False
         taken = min(len(buffer), len(self._ready))

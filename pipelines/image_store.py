@@ -53,11 +53,15 @@ class ImageStore:
         if ref is not None:
             return ref
         for folder in self.folders:
-            path = (folder / safe).resolve()
+            try:
+                path = (folder / safe).resolve()
+                size = path.stat().st_size if path.is_file() else None
+            except (OSError, ValueError):  # no file can have such a name: too long, or not to be encoded
+                return None
             if not path.is_relative_to(folder):
                 raise WorkbenchError(f"the image {name!r} is a link that leads out of its folder {folder}")
-            if path.is_file():
-                return ImageRef(str(path), 0, path.stat().st_size)
+            if size is not None:
+                return ImageRef(str(path), 0, size)
         return None
 
     def describe(self) -> str:
@@ -87,7 +91,7 @@ def safe_name(name: str, where: str) -> str:
     """
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise WorkbenchError(f"the path {name!r} in {where} leads out of its folder; nothing was read from it")
+        raise WorkbenchError(f"the path {name[:200]!r} in {where} leads out of its folder; nothing was read from it")
     return str(path)
 
 

@@ -6,14 +6,16 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
+
+from workbench.terminal import Terminal
 
 if TYPE_CHECKING:
     from pipelines.runner import Result
 
-console = Console(stderr=True, emoji=False)
+console = Terminal(stderr=True)
 
 
 class Meter:
@@ -56,16 +58,16 @@ class Meter:
 
 def show(result: Result) -> None:
     """A table of what was kept and dropped, stage by stage."""
-    table = Table(title=f"{result.folders['']} ({result.seconds:.1f} s, {result.rate:,.0f} samples/s)")
+    table = Table(title=Text(f"{result.folders['']} ({result.seconds:.1f} s, {result.rate:,.0f} samples/s)"))
     table.add_column("stage")
     table.add_column("samples", justify="right")
     table.add_row("read", f"{result.read:,}")
     for reason, count in sorted(result.dropped.items()):
-        table.add_row(f"dropped, {reason}", f"-{count:,}")
+        table.add_row(Text(f"dropped, {reason}"), f"-{count:,}")
     for part, manifest in result.manifests.items():
         count = len(manifest.shards)
         shards = f"{count} shard{'s' if count > 1 else ''}, {manifest.bytes / 1e6:,.1f} MB"
-        table.add_row(f"kept in {result.folders[part].name} ({shards})", f"{manifest.records:,}")
+        table.add_row(Text(f"kept in {result.folders[part].name} ({shards})"), f"{manifest.records:,}")
     if result.skipped:
         table.add_row("shards that were finished before", f"{result.skipped:,}")
     console.print(table)

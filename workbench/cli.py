@@ -10,11 +10,11 @@ import sys
 from dataclasses import dataclass
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.terminal import PlainFormatter, Terminal
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Commands:
         return app
 
     def _explain(self, called: str) -> None:
-        console = Console(emoji=False)
+        console = Terminal()
         console.print(f"Usage: [bold]{escape(called)}[/] COMMAND ...\n\n{escape(self.help)}\n")
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
         for name, entry in self.entries.items():
@@ -106,7 +106,9 @@ def main() -> None:
     """Run a command. Exit code 0: done; 1: something is wrong with the data; 2: a wrong input; 130, 143: a signal."""
     # read when torch's OpenMP is loaded: threads that wait by spinning made a step 20 times slower beside other work
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), format="%(message)s")
+    lines = logging.StreamHandler()
+    lines.setFormatter(PlainFormatter("%(message)s"))
+    logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), handlers=[lines])
     try:
         app.run(sys.argv[1:], "workbench")
     except WorkbenchError as error:
@@ -121,5 +123,5 @@ def main() -> None:
 
 
 def _say(message: str) -> None:
-    console = Console(stderr=True, soft_wrap=True, emoji=False)  # "notes.txt:100: ..." is no emoji
+    console = Terminal(stderr=True, soft_wrap=True)  # "notes.txt:100: ..." is no emoji
     console.print(f"[bold red]error:[/] {escape(message)}", highlight=False)

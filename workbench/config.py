@@ -18,8 +18,8 @@ from typing import Any, Literal
 from omegaconf import OmegaConf
 
 from workbench.errors import WorkbenchError, unknown
-from workbench.parsing import changed, read_yaml
 from workbench.trust import allow, import_paths
+from workbench.yaml_values import changed, read_yaml
 
 Spec = dict[str, Any]
 CONTROLS = ("no-kg", "shuffled-kg", "random-entities", "question-only", "shuffled-captions")

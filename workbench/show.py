@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +15,7 @@ from rich.text import Text
 from workbench.batch import Batch, Stream
 from workbench.config import find_recipe, load_recipe, recipe_names
 from workbench.options import Trust
+from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 
 BRANCH_STYLES = ("", "cyan", "magenta", "blue", "yellow")
@@ -34,7 +35,7 @@ def recipes() -> None:
         recipe = load_recipe(name)
         paper = f"{recipe.paper.title} ({recipe.paper.url})" if recipe.paper else ""
         table.add_row(f"[bold]{name}[/]", recipe.kind, escape(paper), escape(recipe.description))
-    Console(emoji=False).print(table)
+    Terminal().print(table)
 
 
 def show(
@@ -67,7 +68,7 @@ def show_batch(recipe_name: str, overrides: list[str], samples: int, *, trust: b
 
     find_recipe(recipe_name)
     tokenizer, batches = first_batches(load_recipe(recipe_name, overrides, trust=trust))
-    console = Console(emoji=False)
+    console = Terminal()
     for name, micro in batches.items():
         for view, contents in micro.views.items():
             rows = ", ".join(f"{s}: {stream.rows} rows" for s, stream in contents.streams.items())

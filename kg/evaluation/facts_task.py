@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.ranks import RankScores, rank_scores, realistic_rank
 from workbench.evaluation.result import Result, identity
+from workbench.json_values import parse_json
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.options import Trust
 from workbench.sequences import Sample
@@ -86,7 +86,7 @@ def read_candidates(path: Path) -> dict[str, dict[str, str]]:
         WorkbenchError: no such file, or another content.
     """
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = parse_json(path.read_text(encoding="utf-8"))
         return {relation: {str(c["id"]): str(c["label"]) for c in listed} for relation, listed in tree.items()}
     except OSError as error:
         raise WorkbenchError(f"there are no candidates at {path}: {error.strerror}") from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.json_values import parse_json
 from workbench.sequences import Sample
 
 OPEN_ENTITY = ("entity", "event", "group", "location", "object", "organization", "person", "place", "time")
@@ -59,7 +59,7 @@ def _named(wanted: str) -> list[str]:
         return [name for name in names if name]
     try:
         text = path.read_text(encoding="utf-8")
-        listed: Any = json.loads(text) if path.suffix == ".json" else text.split("\n")
+        listed: Any = parse_json(text) if path.suffix == ".json" else text.split("\n")
     except ValueError as error:
         raise WorkbenchError(f"{path} is not a list of type names: {error}") from error
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):

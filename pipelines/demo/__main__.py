@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from pipelines.demo.easy_vqa import write_easy_vqa
 from pipelines.demo.scene_files import write_scenes
 from pipelines.demo.world_files import write_world
 from workbench.errors import WorkbenchError
+from workbench.terminal import Terminal
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -33,7 +33,7 @@ def files(
 
     Example: python -m pipelines.demo files data/demo
     """
-    console = Console(stderr=True, emoji=False)
+    console = Terminal(stderr=True)
     parts = {
         "world": lambda place: write_world(place, seed),
         "scenes": lambda place: write_scenes(place, seed),
@@ -60,7 +60,7 @@ def run(
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded; see `workbench.cli`
     from pipelines.demo.run import run_demo
 
-    console = Console(emoji=False)
+    console = Terminal()
     try:
         run_demo(folder, console)
     except WorkbenchError as error:

@@ -42,7 +42,7 @@ class ImageReader(Reader):
             yield Record((name, dict(fields), ref), ref.size if ref else 0, where)
         if missing and not found:
             raise WorkbenchError(
-                f"none of the {missing} annotated images is in {store.describe()} (the last one is {name!r}). "
+                f"none of the {missing} annotated images is in {store.describe()} (the last one is {name[:200]!r}). "
                 "Name the folder or tar file of the images with --images"
             )
 

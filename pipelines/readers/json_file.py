@@ -8,6 +8,7 @@ from typing import Any
 
 from pipelines.files import open_bytes
 from workbench.errors import WorkbenchError
+from workbench.json_values import parse_json
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def read_json(path: Path) -> dict[str, Any]:
     with open_bytes(path) as handle:
         raw = handle.read()
     try:
-        tree = json.loads(raw)
+        tree = parse_json(raw)
     except UnicodeDecodeError as error:
         raise WorkbenchError(f"{path}: not valid UTF-8 ({error.reason} at byte {error.start})") from error
     except json.JSONDecodeError as error:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pipelines.files import files, lines, plain_suffix
 from workbench.errors import WorkbenchError
+from workbench.json_values import parse_json
 from workbench.sequences import Sample
 
 PEEK_LINES = 50
@@ -78,7 +79,7 @@ class Peek:
         for line in self.head:
             if line.strip():
                 try:
-                    row = json.loads(line)
+                    row = parse_json(line)
                 except json.JSONDecodeError:
                     return {}
                 return row if isinstance(row, dict) else {}
@@ -146,7 +147,7 @@ def parse_row(raw: bytes | str, where: str) -> dict[str, Any]:
         MalformedError: not UTF-8, not JSON, or not an object.
     """
     try:
-        row = json.loads(raw)
+        row = parse_json(raw)
     except UnicodeDecodeError as error:
         raise MalformedError("not valid UTF-8", where, str(error)) from error
     except json.JSONDecodeError as error:

@@ -14,6 +14,7 @@ import numpy as np
 
 from vision.evaluation.vqa_metric import major_answer, match_score, normalise
 from workbench.errors import WorkbenchError
+from workbench.json_values import parse_json
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class AnswerVocabulary:
             WorkbenchError: the file is not a JSON list of different strings.
         """
         try:
-            answers = json.loads(path.read_text(encoding="utf-8"))
+            answers = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise WorkbenchError(f"{path}: cannot read the answer vocabulary: {error}") from error
         if not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):

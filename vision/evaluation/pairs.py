@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
 from workbench.sequences import Sequence
+from workbench.terminal import Terminal
 from workbench.text.builders.image_caption import ImageCaption
 
 
@@ -126,7 +126,7 @@ class Matcher:
         texts, images = len(self.pairs.texts), len(self.pairs.images)
         rows = torch.empty(texts, images)
         columns = np.arange(images)
-        for text in track(range(texts), "matching", console=Console(stderr=True), transient=True):
+        for text in track(range(texts), "matching", console=Terminal(stderr=True), transient=True):
             rows[text] = self(np.full(images, text), columns)
         return MatrixScores(rows)
 

@@ -10,12 +10,27 @@ from typing import BinaryIO
 import fsspec
 
 from workbench.corpora.files import CHUNK, atomic
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, unknown
+
+PROTOCOLS = (
+    *("http", "https", "ftp", "sftp", "ssh", "smb", "hdfs", "webhdfs", "hf", "memory"),
+    *("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "lakefs"),
+)
+"""Stores of files. Other protocols of fsspec chain, run servers, or stand for places inside of files."""
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is fetched through fsspec (s3://, gs://, https://, memory://, ...); file:// is local."""
-    return "://" in place and not place.startswith("file://")
+    """Whether a place is fetched through fsspec (s3://, gs://, https://, memory://, ...); file:// is local.
+
+    Raises:
+        WorkbenchError: a URL of a protocol that corpora are not read from.
+    """
+    if "://" not in place or place.startswith("file://"):
+        return False
+    protocol = place.partition("://")[0]
+    if protocol not in PROTOCOLS:
+        raise unknown("protocol", protocol, PROTOCOLS, place[:200])
+    return True
 
 
 def default_folder() -> Path:
@@ -28,7 +43,7 @@ def fetch_bytes(url: str) -> bytes:
     try:
         with fsspec.open(url, "rb") as file:
             return bytes(file.read())
-    except (OSError, ValueError, ImportError) as error:
+    except Exception as error:  # each store's library raises errors of its own
         raise _unreachable(url, error) from error
 
 
@@ -57,13 +72,13 @@ def _download(url: str, target: BinaryIO) -> str:
     hasher = hashlib.sha256()
     try:
         source = fsspec.open(url, "rb").open()
-    except (OSError, ValueError, ImportError) as error:
+    except Exception as error:  # as above
         raise _unreachable(url, error) from error
     with source:
         while True:
             try:
                 chunk = source.read(CHUNK)
-            except OSError as error:
+            except Exception as error:  # as above
                 raise _unreachable(url, error) from error
             if not chunk:
                 return hasher.hexdigest()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from workbench.corpora.corpus import Corpus
@@ -19,8 +18,9 @@ from workbench.corpora.manifest import FILE_NAME
 from workbench.corpora.show import describe, previews
 from workbench.corpora.verify import verify as problems_of
 from workbench.errors import WorkbenchError
+from workbench.terminal import Terminal
 
-console = Console(emoji=False)
+console = Terminal()
 LISTED = 20
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from workbench.corpora import arrays
 from workbench.corpora.cuts import cut_points
 from workbench.errors import WorkbenchError, unknown
-from workbench.parsing import parse_json
+from workbench.json_values import parse_json
 from workbench.sequences import Sample
 
 FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {

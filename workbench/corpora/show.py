@@ -24,21 +24,21 @@ _COLOURS = ("green", "cyan", "magenta", "yellow", "blue")
 def describe(corpus: Corpus) -> RenderableType:
     """Counts, fields, what was dropped, and where the corpus comes from."""
     manifest = corpus.manifest
-    counts = Table(title=f"{corpus.name} ({manifest.kind})", show_header=False, title_justify="left")
+    counts = Table(title=Text(f"{corpus.name} ({manifest.kind})"), show_header=False, title_justify="left")
     counts.add_row("records", f"{manifest.records:,}")
     counts.add_row("shards", f"{len(manifest.shards):,} ({_bytes(manifest.bytes)})")
     for unit, length in manifest.lengths.items():
-        counts.add_row(unit, f"{length:,} characters" if unit == "text" else f"{length:,}")
+        counts.add_row(Text(unit), f"{length:,} characters" if unit == "text" else f"{length:,}")
     for reason, number in manifest.dropped.items():
-        counts.add_row("dropped", f"{number:,} x {reason}")
+        counts.add_row("dropped", Text(f"{number:,} x {reason}"))
     for name, value in [*manifest.about.items(), *manifest.provenance.items()]:
-        counts.add_row(name, Text(_short(value)))
+        counts.add_row(Text(name), Text(_short(value)))
     fields = Table(title="fields", title_justify="left")
     fields.add_column("field")
     fields.add_column("records", justify="right")
     fields.add_column("share", justify="right")
     for name, number in sorted(manifest.fields.items(), key=lambda field: -field[1]):
-        fields.add_row(name, f"{number:,}", f"{number / manifest.records:.0%}")
+        fields.add_row(Text(name), f"{number:,}", f"{number / manifest.records:.0%}")
     return Group(counts, fields)
 
 
@@ -50,8 +50,8 @@ def preview(sample: Sample) -> RenderableType:
     for name, value in sample.items():
         if name in ("key", "corpus", "draw", "spans"):
             continue
-        table.add_row(name, _value(name, value, sample))
-    return Panel(table, title=f"{sample['corpus']}: {sample['key']}", title_align="left")
+        table.add_row(Text(name), _value(name, value, sample))
+    return Panel(table, title=Text(f"{sample['corpus']}: {sample['key']}"), title_align="left")
 
 
 def previews(corpus: Corpus, number: int, *, seed: int = 0) -> list[RenderableType]:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from rich.console import Console
 from rich.markup import escape
 from safetensors.torch import save
 from torch import Tensor
@@ -24,6 +23,7 @@ from workbench.evaluation.passes import Forward, forward_pass, sample_pass
 from workbench.models.network import Network
 from workbench.options import Trust
 from workbench.sequences import Sample, Sequence
+from workbench.terminal import Terminal
 from workbench.text.builders.document import Document
 from workbench.training.run import Loaded, load
 from workbench.training.task import Task
@@ -159,9 +159,7 @@ def encode(
     made = {"keys": json.dumps(keys, ensure_ascii=False), "checkpoint": checkpoint_of(run), "input": str(source)}
     with atomic(output) as file:
         file.write(save({"vectors": vectors.contiguous()}, {**made, "stream": stream, "pool": pool}))
-    Console(emoji=False).print(
-        f"{escape(str(output))}: {len(keys):,} vectors of size {vectors.shape[1]}", highlight=False
-    )
+    Terminal().print(f"{escape(str(output))}: {len(keys):,} vectors of size {vectors.shape[1]}", highlight=False)
 
 
 def _samples(source: Path, size: int, limit: int | None) -> tuple[Iterator[list[Sample]], bool]:

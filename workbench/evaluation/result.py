@@ -13,6 +13,7 @@ from rich.table import Table
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.files import atomic
+from workbench.terminal import Terminal
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Result:
         return table
 
     def show(self, console: Console | None = None) -> None:
-        (console or Console(emoji=False)).print(self.table())
+        (console or Terminal()).print(self.table())
 
 
 def identity(corpus: Corpus) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from workbench.config import NetworkSpec
 from workbench.errors import WorkbenchError
 from workbench.interop.names import Fuse, Rename, Rule, convert, restore
+from workbench.json_values import parse_json
 from workbench.models.blocks import ACTIVATIONS as FUNCTIONS
 from workbench.models.embeddings.token import Token
 from workbench.models.layers.self import Self
@@ -102,8 +103,24 @@ def read_folder(folder: str | Path) -> dict[str, Tensor]:
     for file in (config_file, weights):
         if not file.is_file():
             raise WorkbenchError(f"{folder}: there is no {file.name}; a Hugging Face folder has both it and its twin")
-    spec_from_config(json.loads(config_file.read_text(encoding="utf-8")))
+    read_spec(folder)
     return from_hugging_face(load_file(weights))
+
+
+def read_spec(folder: str | Path) -> NetworkSpec:
+    """The network that the folder's config.json describes.
+
+    Raises:
+        WorkbenchError: it is damaged, or describes another architecture.
+    """
+    file = Path(folder) / "config.json"
+    try:
+        config = parse_json(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WorkbenchError(f"{file} is not valid JSON: {error}; fetch the folder again") from error
+    if not isinstance(config, dict):
+        raise WorkbenchError(f"{file} holds a {type(config).__name__}, not an object; fetch the folder again")
+    return spec_from_config(config)
 
 
 def from_hugging_face(state: dict[str, Tensor]) -> dict[str, Tensor]:

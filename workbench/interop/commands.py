@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from workbench.interop.bert import write_folder
 from workbench.options import Trust
+from workbench.terminal import Terminal
 
 
 def export(
@@ -31,4 +31,4 @@ def export(
     write_folder(output, loaded.model.network(network), loaded.model.heads.state_dict())
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / "tokenizer.json")
-    Console(emoji=False).print(f"{escape(str(output))}: load it with transformers.AutoModel.from_pretrained")
+    Terminal().print(f"{escape(str(output))}: load it with transformers.AutoModel.from_pretrained")

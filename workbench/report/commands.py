@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from workbench.options import Trust
 from workbench.report.page import write_report
 from workbench.report.panels import panel_names
 from workbench.report.run import load_run
+from workbench.terminal import Terminal
 from workbench.trust import allow
 
 
@@ -31,4 +31,4 @@ def report(
     for run in loaded:
         allow(panel_names(run), run.folder, str(run.folder), trust=trust)
     write_report(loaded, path, title)
-    Console(stderr=True, emoji=False).print(f"wrote {escape(str(path))}", highlight=False)
+    Terminal(stderr=True).print(f"wrote {escape(str(path))}", highlight=False)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import WorkbenchError
-from workbench.parsing import parse_json, read_yaml
+from workbench.json_values import parse_json
+from workbench.yaml_values import read_yaml
 
 Record = dict[str, Any]
 HELD_OUT = "held_out/"

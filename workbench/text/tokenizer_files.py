@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from workbench.errors import WorkbenchError
+from workbench.json_values import parse_json
 
 ROLES_FILE = "special_tokens_map.json"
 _LAYOUTS = "tokenizer.json, a folder with tokenizer.json, vocab.txt (BERT), or vocab.json + merges.txt (GPT-2, RoBERTa)"
@@ -88,7 +88,7 @@ def _settings(folder: Path) -> dict[str, Any]:
         path = folder / name
         if path.is_file():
             try:
-                settings.update(json.loads(_text(path)))
+                settings.update(parse_json(_text(path)))
             except ValueError as error:
                 raise WorkbenchError(f"{path} is not valid JSON: {error}") from error
     return settings

