@@ -23,8 +23,8 @@ NOT_DATA = (".", "README", "LICENSE", "LICENCE")
 READ_SIZE = 1 << 20
 LINE_LIMIT = 256 << 20
 """Bytes of a line: a compressed file of some megabytes may hold one that fills the memory."""
-FEED = 1 << 12
-"""Compressed bytes of a .zst file that are taken at once: they give 128 MB at most (32 blocks of 4 bytes a KB)."""
+FEED = 1 << 10
+"""Compressed bytes of a .zst file that are taken at once; they give 32 MB at most (a block of 128 kB takes 4 bytes)."""
 
 
 def expand(inputs: Iterable[str | Path]) -> list[Path]:
