@@ -222,7 +222,7 @@ def _checksum(tensors: Mapping[str, Tensor], provenance: str) -> str:
     for name in TENSORS:
         tensor = tensors[name].contiguous()
         state.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        state.update(tensor.flatten().view(torch.uint8).numpy())
+        state.update(tensor.flatten().view(torch.uint8).numpy().data)
     return state.hexdigest()
 
 

@@ -9,13 +9,15 @@ import hashlib
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO
 
 import zstandard
 
+from workbench.checksums import matches
+from workbench.corpora.files import sha256_of
 from workbench.errors import WorkbenchError, nearest
 
 COMPRESSED = (".gz", ".zst")
@@ -135,14 +137,14 @@ def read_text(path: Path) -> str:
 
 
 def identity(path: Path) -> dict[str, str | int]:
-    """What tells two versions of a file apart cheaply: name, bytes, and a hash of its first and last mebibyte."""
-    size = path.stat().st_size
-    with path.open("rb") as handle:
-        hashed = hashlib.sha256(handle.read(READ_SIZE))
-        if size > READ_SIZE:
-            handle.seek(max(READ_SIZE, size - READ_SIZE))
-            hashed.update(handle.read())
-    return {"name": path.name, "bytes": size, "sha256_of_ends": hashed.hexdigest()}
+    """What tells two versions of an input apart: its name, its size in bytes and its SHA-256 checksum."""
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+
+
+def is_version(path: Path, stored: Mapping[str, str | int]) -> bool:
+    """Whether a file is the one that `identity` described; hashed once for each version of the file."""
+    same = (path.name, path.stat().st_size) == (stored.get("name"), stored.get("bytes"))
+    return same and ("sha256" not in stored or matches(path, str(stored["sha256"])))
 
 
 def record_key(name: str) -> str:

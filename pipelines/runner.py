@@ -23,7 +23,7 @@ from pipelines.duplicates import check_keys, find_duplicates
 from pipelines.processes import each
 from pipelines.progress import Meter, console
 from pipelines.splits import MAIN
-from pipelines.workspace import Workspace
+from pipelines.workspace import Workspace, alone
 from workbench.corpora.manifest import Manifest, finish_corpus
 from workbench.errors import WorkbenchError
 
@@ -88,17 +88,19 @@ def prepare(
     space = Workspace(job, inputs, limits, command, source or {})
     complete = space.complete()
     if complete is not None:
+        space.tidy()
         log.info("%s is complete already", job.output)
         return Result(complete, space.folders, complete[""].dropped, time.monotonic() - started, _shards(complete))
-    space.open()
-    try:
-        with _interruptible(job.output), Meter(job.output.name) as meter:
-            outcomes = _run(job, inputs, limits, meter)
-        manifests = _finish(job, space, outcomes)
-    except BaseException:
-        space.abandon()
-        raise
-    space.close()
+    with alone(job.output):
+        space.open()
+        try:
+            with _interruptible(job.output), Meter(job.output.name) as meter:
+                outcomes = _run(job, inputs, limits, meter)
+            manifests = _finish(job, space, outcomes)
+        except BaseException:
+            space.abandon()
+            raise
+        space.close()
     skipped = sum(outcome.skipped for outcome in outcomes)
     return Result(manifests, space.folders, manifests[""].dropped, time.monotonic() - started, skipped)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from pipelines.console import run
 from pipelines.corpus_reader import all_samples
 from pipelines.kg_extra import needs_kg
 from pipelines.options import Reading, ShardSize
+from pipelines.workspace import alone
 from workbench.corpora.corpus import Corpus
 from workbench.options import spread
 
@@ -54,14 +56,22 @@ def triples(
 
 
 def build_graph(corpus: Path) -> None:
-    """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already."""
-    folder = corpus / "graph"
-    if folder.exists():
-        log.info("%s is there already", folder)
-        return
+    """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already.
+
+    Raises:
+        WorkbenchError: the graph that is there is damaged, or of another version; or another process works here.
+    """
     with needs_kg():
         from kg.store import GraphStore
-    store = GraphStore.from_records(all_samples(Corpus.open(corpus)), folder)
+    folder = corpus / "graph"
+    with alone(corpus):
+        for rest in corpus.glob(f".{folder.name}.*"):  # of runs that were killed
+            shutil.rmtree(rest)
+        if folder.exists():
+            store = GraphStore.open(folder)
+            log.info("%s is there already: %d entities, %d triples", folder, store.num_entities, store.num_triples)
+            return
+        store = GraphStore.from_records(all_samples(Corpus.open(corpus)), folder)
     log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
-from collections.abc import Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.chunks import Job
-from pipelines.files import identity
+from pipelines.files import identity, is_version
 from pipelines.splits import part_folder
 from pipelines.stages import stage_name
+from workbench.checksums import matches
 from workbench.corpora.files import atomic, explained
 from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
 from workbench.corpora.writer import finished_shard
@@ -20,11 +26,37 @@ from workbench.errors import WorkbenchError
 if TYPE_CHECKING:
     from pipelines.runner import Limits
 
+log = logging.getLogger(__name__)
 STATE = ".prepare.json"
+DRAFTS = ".*.part"
+"""What `workbench.corpora.files.atomic` calls files that are not complete; all of them are left over while none writes."""
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keeps other processes from preparing in a folder. The lock lies on the folder itself and goes with the process.
+
+    Raises:
+        WorkbenchError: another process holds it, or the folder cannot be made.
+    """
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise WorkbenchError(
+                    f"{folder} is being prepared by another process; wait for its end, or choose another --output"
+                ) from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class Workspace:
-    """Compares the fingerprint (options and inputs) of this run with the one that the folder was begun with."""
+    """Compares options and inputs of this run with those that the folder was begun with."""
 
     def __init__(
         self, job: Job, inputs: Sequence[Path], limits: Limits, command: str, source: Mapping[str, Any]
@@ -34,13 +66,18 @@ class Workspace:
         self.source = source
         self.folders = {part: part_folder(job.output, part) for part in job.parts}
         self.options = _options(job, limits)
-        self.fingerprint: dict[str, Any] = {
-            "options": self.options,
-            "inputs": [identity(path) for path in job.reader.inputs(inputs)],
-        }
+        self.inputs = job.reader.inputs(inputs)
+        self.before: dict[str, Manifest] = {}
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Options and inputs: what decides the corpus."""
+        return {"options": self.options, "inputs": [identity(path) for path in self.inputs]}
 
     def complete(self) -> dict[str, Manifest] | None:
         """The manifests by part where this very corpus is complete; None where there is work to do.
+
+        A finished corpus of which a shard is missing or damaged is work to do: `open` takes the rest of it away.
 
         Raises:
             WorkbenchError: the folder holds another preparation's corpus, finished or not, or foreign shards.
@@ -48,11 +85,11 @@ class Workspace:
         place = self.job.output / FILE_NAME
         if place.exists():
             self._refuse_other(parse_manifest(place.read_bytes(), str(place)).provenance)
-            manifests = {part: folder / FILE_NAME for part, folder in self.folders.items()}
-            return {part: parse_manifest(p.read_bytes(), str(p)) for part, p in manifests.items() if p.exists()}
+            self.before = self._manifests()
+            return None if self._broken() else self.before
         state = self.job.output / STATE
         if state.exists():
-            self._refuse_other(json.loads(state.read_text("utf-8")))
+            self._refuse_other(_read_state(state))
         elif any(folder.is_dir() and any(folder.glob("*.tar")) for folder in self.folders.values()):
             raise WorkbenchError(
                 f"{self.job.output} (or a part of it) holds shards of something else; choose another --output"
@@ -60,13 +97,23 @@ class Workspace:
         return None
 
     def open(self) -> None:
-        """Make the folders, note whose they are, and clear what a killed run left half-written."""
+        """Make the folders, note whose they are, and clear what a killed run left half-written, or damage spoilt."""
         for folder in self.folders.values():
             with explained(folder):
                 folder.mkdir(parents=True, exist_ok=True)
+        for path in self._broken():
+            log.warning("%s is missing or damaged; it is made again", path)
+            path.with_suffix(".index").unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         self._clear()
         with atomic(self.job.output / STATE) as file:
             file.write(json.dumps({"command": self.command, **self.fingerprint}, indent=1).encode())
+
+    def tidy(self) -> None:
+        """Clear what a run left that was killed after its corpus was complete."""
+        if (self.job.output / STATE).exists() or any(self._unlisted()):
+            with alone(self.job.output):
+                self.close()
 
     def abandon(self) -> None:
         """The run failed: where no finished shard has a record, nothing stays, so that other options may be tried."""
@@ -89,21 +136,43 @@ class Workspace:
 
     def close(self) -> None:
         """The corpus is complete: the state file, shards without records and half-written files of a killed run go."""
-        self._clear()
+        for path in list(self._unlisted()):
+            path.unlink()
         (self.job.output / STATE).unlink(missing_ok=True)
         for folder in self.folders.values():
-            place = folder / FILE_NAME
-            listed = parse_manifest(place.read_bytes(), str(place)).shards if place.exists() else []
-            names = {name for shard in listed for name in (shard.name, shard.index)}
-            for path in [*folder.glob("part-*.tar"), *folder.glob("part-*.index")]:
-                if path.name not in names:
-                    path.unlink()
-            if not listed:
+            if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+        for part, manifest in self._manifests().items():
+            if part in self.before and manifest.identity != self.before[part].identity:
+                log.warning(
+                    "%s is not what it was: a shard that was made again came out otherwise (another version of the "
+                    "program?). Runs that were trained on it will not go on with it",
+                    self.folders[part],
+                )
+
+    def _manifests(self) -> dict[str, Manifest]:
+        places = {part: folder / FILE_NAME for part, folder in self.folders.items()}
+        return {part: parse_manifest(p.read_bytes(), str(p)) for part, p in places.items() if p.exists()}
+
+    def _broken(self) -> list[Path]:
+        """The shards that are listed and are not as they were written; each version of a file is hashed once."""
+        paths = [
+            (self.folders[part] / info.name, info) for part, found in self.before.items() for info in found.shards
+        ]
+        return [path for path, info in paths if finished_shard(path) != info or not matches(path, info.sha256)]
+
+    def _unlisted(self) -> Iterator[Path]:
+        """Half-written files, and shards without records."""
+        manifests = self._manifests()
+        for part, folder in self.folders.items():
+            shards = manifests[part].shards if part in manifests else []
+            names = {name for info in shards for name in (info.name, info.index)}
+            yield from folder.glob(DRAFTS)
+            yield from (p for p in folder.glob("part-*") if p.suffix in (".tar", ".index") and p.name not in names)
 
     def _clear(self) -> None:
         for folder in self.folders.values():
-            for rest in folder.glob(".part-*.part"):
+            for rest in folder.glob(DRAFTS):
                 rest.unlink(missing_ok=True)
 
     def _refuse_other(self, stored: Mapping[str, Any]) -> None:
@@ -113,13 +182,25 @@ class Workspace:
             for name in sorted(theirs.keys() | ours.keys())
             if theirs.get(name) != ours.get(name)
         ]
-        if stored.get("inputs") != self.fingerprint["inputs"]:
+        inputs = stored.get("inputs", [])
+        if len(inputs) != len(self.inputs) or not all(map(is_version, self.inputs, inputs)):
             changed.append("the inputs are others or have changed")
         if changed:
             raise WorkbenchError(
                 f"{self.job.output} was begun with other options or inputs: {'; '.join(changed)}. Choose another "
                 "--output, delete the folder, or use the same options again"
             )
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(path.read_bytes())
+        if isinstance(state, dict) and isinstance(state["options"], dict) and isinstance(state["inputs"], list):
+            return state
+        reason = "values of wrong types"
+    except (ValueError, KeyError, RecursionError) as error:
+        reason = str(error)
+    raise WorkbenchError(f"{path} is damaged ({reason}); delete the folder {path.parent} and prepare it again")
 
 
 def _options(job: Job, limits: Limits) -> dict[str, Any]:

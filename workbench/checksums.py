@@ -73,14 +73,19 @@ def _record(path: Path) -> Path:
 
 def _known(record: Path, checksum: str, path: Path) -> bool:
     line = _line(checksum, _version(path), path)
-    if line in _remembered.get(record, ()):
-        return True
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        size = record.stat().st_size
-        if _read.get(record) != size:  # another process has found out more
-            _remembered[record] = set(record.read_text("utf-8").splitlines())
-            _read[record] = size
+    if line not in _remembered.get(record, ()):
+        with contextlib.suppress(OSError):
+            _read_on(record)
     return line in _remembered.get(record, ())
+
+
+def _read_on(record: Path) -> None:
+    """Learn what other processes have written since the record was last read."""
+    with open(record, "rb") as file:
+        file.seek(_read.get(record, 0))
+        whole, end, _ = file.read().rpartition(b"\n")
+    _read[record] = _read.get(record, 0) + len(whole) + len(end)
+    _remembered.setdefault(record, set()).update(whole.decode("utf-8", "replace").splitlines())
 
 
 def _remember(record: Path, line: str) -> None:

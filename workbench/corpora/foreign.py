@@ -19,6 +19,7 @@ from workbench.corpora.record import (
     FOREIGN_TEXTS,
     UNITS,
     BadRecordError,
+    check_places,
     cuts_of,
     decode_foreign,
     lengths_of,
@@ -136,11 +137,13 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo
     fields: Counter[str] = Counter()
     strange: Counter[str] = Counter()
     decoded = FOREIGN_MEMBERS - FOREIGN_IMAGES - {"regions.npz"}
-    for key, members in records(tar):
+    left_out: Counter[str] = Counter()
+    for key, members in records(tar, left_out):
         names = {member.name for member in members}
         sample = _decoded(tar, key, _load(tar, members, decoded), kind)
         _complete(sample, names)
         _require(sample, kind, tar, key, names)
+        _check_texts(sample, tar, key)
         index.add(key, members, lengths_of(sample, kind), cuts_of(sample))
         fields.update(list(sample))
         strange.update(names - FOREIGN_MEMBERS)
@@ -150,6 +153,12 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo
             tar,
             ", ".join(f"{n} x {member}" for member, n in strange.items()),
             _trap(strange),
+        )
+    if left_out:
+        logger.warning(
+            "%s: left out, as they are no files: %s. Repack with what they point at (tar --dereference ...)",
+            tar,
+            ", ".join(f"{n} {what}" for what, n in left_out.items()),
         )
     stored: dict[str, Any] = {
         "name": name,
@@ -186,6 +195,21 @@ def _require(sample: Sample, kind: str, tar: Path, key: str, names: set[str]) ->
         raise BadRecordError(
             str(tar), key, f"a record of kind {kind} without {needed}", f"members {sorted(names)}{_trap(names)}"
         )
+
+
+def _check_texts(sample: Sample, tar: Path, key: str) -> None:
+    """Raises BadRecordError where a text cannot be encoded, or a span does not lie in it."""
+    captions = sample.get("captions", [])
+    texts = [sample.get("text", ""), *captions]
+    if not all(isinstance(text, str) for text in texts):
+        raise BadRecordError(str(tar), key, "a caption is no text", f"captions {str(captions)[:80]}")
+    try:
+        "".join(texts).encode()
+        check_places(sample)
+    except UnicodeEncodeError as error:
+        raise BadRecordError(str(tar), key, "a text is not valid Unicode", error.reason) from error
+    except WorkbenchError as error:
+        raise BadRecordError(str(tar), key, str(error)) from error
 
 
 def _trap(names: Mapping[str, int] | set[str]) -> str:

@@ -119,10 +119,11 @@ def _check(arrays: Arrays, about: dict[str, Any]) -> None:
             raise ValueError(f"a member lies outside of the shard of {size} bytes")
     _check_keys(arrays["keys"], arrays["key_starts"])
     for name, lengths in arrays.items():
-        if name.startswith(LENGTH):
-            # no text has more characters, and no list more elements, than its record has bytes
-            if len(lengths) != records or (lengths < 0).any() or lengths.sum(dtype=np.float64) > size:
-                raise ValueError(f"its {name} does not fit the shard")
+        # no text has more characters, and no list more elements, than its record has bytes
+        if name.startswith(LENGTH) and (
+            len(lengths) != records or (lengths < 0).any() or lengths.sum(dtype=np.float64) > size
+        ):
+            raise ValueError(f"its {name} does not fit the shard")
     _check_cuts(arrays)
 
 

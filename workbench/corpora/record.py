@@ -57,14 +57,7 @@ def encode(sample: Sample, kind: str) -> Encoded:
     _check_fields(sample, kind)
     members: dict[str, bytes] = {}
     plain = {k: v for k, v in sample.items() if k not in (*READING, "image", "regions")}
-    for captions, spans in _linked_texts(sample):
-        check_spans(captions, spans)
-    for stretch in _stretches(sample):
-        if len(stretch) < 2 or not 0 <= stretch[0] < stretch[1] <= len(sample["text"]):
-            raise WorkbenchError(
-                f"{list(stretch)!r} in mask_spans or mention is no stretch [start, end, ...] inside its text of "
-                f"{len(sample['text'])} characters; stretches are half-open and count characters (not bytes)"
-            )
+    check_places(sample)
     try:
         members["json"] = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, ValueError) as error:
@@ -161,8 +154,8 @@ def check_spans(text: str, spans: Sequence[Sequence[Any]]) -> None:
     """Raises WorkbenchError where a span is not [start, end, entity id, score] inside the text, or out of order."""
     previous = (0, 0)
     for span in spans:
-        if len(span) != 4 or not isinstance(span[0], int) or not isinstance(span[1], int):
-            raise WorkbenchError(f"span {list(span)!r} is not [start, end, entity id, score]")
+        if not _is_span(span):
+            raise WorkbenchError(f"span {span!r} is not [start, end, entity id, score]")
         start, end = span[0], span[1]
         if not 0 <= start < end <= len(text):
             raise WorkbenchError(
@@ -172,6 +165,32 @@ def check_spans(text: str, spans: Sequence[Sequence[Any]]) -> None:
         if (start, end) < previous:
             raise WorkbenchError(f"span [{start}, {end}) comes after [{previous[0]}, {previous[1]}); sort the spans")
         previous = (start, end)
+
+
+def check_places(sample: Sample) -> None:
+    """Raises WorkbenchError where a span, a stretch or the mention does not lie inside its text.
+
+    The fields themselves are of the schema's types.
+    """
+    for text, spans in _linked_texts(sample):
+        check_spans(text, spans)
+    if len(sample.get("mention", (0, 0))) != 2:
+        raise WorkbenchError(f"mention {sample['mention']!r} is not [start, end]")
+    for stretch in _stretches(sample):
+        inside = _is_place(stretch) and "text" in sample and 0 <= stretch[0] < stretch[1] <= len(sample["text"])
+        if not inside:
+            raise WorkbenchError(
+                f"{stretch!r} in mask_spans or mention is no stretch [start, end, ...] inside its text of "
+                f"{len(sample.get('text', ''))} characters; stretches are half-open and count characters (not bytes)"
+            )
+
+
+def _is_span(span: Any) -> bool:
+    return _is_place(span) and len(span) == 4 and isinstance(span[2], str) and isinstance(span[3], int | float)
+
+
+def _is_place(span: Any) -> bool:
+    return isinstance(span, list | tuple) and len(span) >= 2 and type(span[0]) is int and type(span[1]) is int
 
 
 def image_kind(data: bytes) -> str:
@@ -209,12 +228,16 @@ def _stretches(sample: Sample) -> list[Any]:
 
 def _linked_texts(sample: Sample) -> list[tuple[str, list[Any]]]:
     if "spans" in sample:
+        if "text" not in sample:
+            raise WorkbenchError("there are spans, but no text that they lie in")
         return [(sample["text"], sample["spans"])]
     if "caption_spans" not in sample:
         return []
     captions, linked = sample.get("captions", []), sample["caption_spans"]
     if len(captions) != len(linked):
         raise WorkbenchError(f"{len(linked)} lists in caption_spans for {len(captions)} captions; give one for each")
+    if not all(isinstance(caption, str) for caption in captions) or not all(isinstance(s, list) for s in linked):
+        raise WorkbenchError("captions must be strings, and caption_spans a list of spans for each")
     return list(zip(captions, linked, strict=True))
 
 
@@ -223,7 +246,7 @@ def _object(data: bytes) -> dict[str, Any]:
         value = parse_json(str(data, "utf-8"))  # of bytes it would also guess UTF-16
     except UnicodeDecodeError as error:
         raise ValueError(f"member json is not UTF-8: {error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"member json is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise ValueError(f"member json holds a {type(value).__name__}, not an object")

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from workbench.errors import WorkbenchError
 
 logger = logging.getLogger(__name__)
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+LONGEST_HEADER = 1 << 20
+_KINDS = {
+    tarfile.SYMTYPE: "symbolic links",
+    tarfile.LNKTYPE: "hard links",
+    tarfile.CHRTYPE: "devices",
+    tarfile.BLKTYPE: "devices",
+    tarfile.FIFOTYPE: "pipes",
+}
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd", b"BZ": "bzip2", b"\xfd7": "xz"}
 
 
@@ -36,17 +46,20 @@ def refuse_compressed(path: Path) -> None:
         )
 
 
-def records(path: Path) -> Iterator[tuple[str, list[Member]]]:
+def records(path: Path, left_out: Counter[str] | None = None) -> Iterator[tuple[str, list[Member]]]:
     """(key, members) of every record of a tar, in order. The key is what stands before the base name's first dot.
 
+    Args:
+        left_out: gets the number of entries that are no files by what they are (symbolic links, devices, ...).
+
     Raises:
-        WorkbenchError: compressed, truncated or damaged tar; a key whose members are not side by side; a member that
-            occurs twice. The message names shard and key.
+        WorkbenchError: compressed, truncated or damaged tar; a name that is not UTF-8, a sparse file; a key whose
+            members are not side by side; a member that occurs twice. The message names shard and key.
     """
     refuse_compressed(path)
     seen: set[str] = set()
     key, members = "", list[Member]()
-    for name, offset, size in _files(path):
+    for name, offset, size in _files(path, Counter() if left_out is None else left_out):
         match = _NAME.fullmatch(name)
         if match is None or (name.startswith("__") and name.endswith("__")):
             continue
@@ -71,23 +84,65 @@ def records(path: Path) -> Iterator[tuple[str, list[Member]]]:
         yield key, members
 
 
-def _files(path: Path) -> Iterator[tuple[str, int, int]]:
+def _files(path: Path, left_out: Counter[str]) -> Iterator[tuple[str, int, int]]:
     last, total = "", path.stat().st_size
     try:
-        with tarfile.open(path, "r:") as tar:
+        with open(path, "rb") as file, tarfile.open(fileobj=_Headers(file), mode="r:") as tar:
             while (entry := tar.next()) is not None:
                 tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry, which grows with the shard
                 last = entry.name
                 if entry.isreg():
+                    _check_entry(path, entry)
                     if entry.offset_data + entry.size > total:
                         raise tarfile.ReadError("unexpected end of data")
                     yield entry.name, entry.offset_data, entry.size
+                elif not entry.isdir():
+                    left_out[_KINDS.get(entry.type, "entries of an unknown type")] += 1
             _check_end(path, tar.offset, last)
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, OverflowError) as error:
         place = f"at or after member {last!r}" if last else "at its start"
         raise WorkbenchError(
             f"{path}: the tar is truncated or damaged {place} ({error}); fetch or make this shard again"
         ) from error
+
+
+def _check_entry(path: Path, entry: tarfile.TarInfo) -> None:
+    if entry.issparse():
+        raise WorkbenchError(
+            f"{path}: the member {entry.name!r} is stored as a sparse file, whose bytes are not side by side. Repack "
+            "without --sparse"
+        )
+    if not _is_text(entry.name):
+        raise WorkbenchError(f"{path}: the name {entry.name!r} is not UTF-8; rename the file and repack")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class _Headers(io.BufferedIOBase):
+    """The tar as tarfile may read it: headers alone, none of which needs more than a mebibyte.
+
+    A damaged length of a name would otherwise make it ask for all memory.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header asks for {size} bytes")
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
 
 
 def _check_end(path: Path, offset: int, last: str) -> None:

@@ -41,11 +41,8 @@ def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iter
         except WorkbenchError as error:
             yield Problem(info.name, "", str(error))
             continue
-        try:
-            yield from _structure(shard, info)
-            yield from _records(corpus, shard, number, seen, graph_entities)
-        except Exception as error:  # whatever it is that damage makes the libraries do, the other shards are checked
-            yield Problem(info.name, "", f"it cannot be checked: {type(error).__name__}: {error}")
+        yield from _structure(shard, info)
+        yield from _records(corpus, shard, number, seen, graph_entities)
 
 
 def check_image(data: bytes) -> str | None:
@@ -69,8 +66,11 @@ def _records(
         key = shard.index.key(record)
         if seen.setdefault(key, shard.name) != shard.name:
             yield Problem(shard.name, key, f"the shard {seen[key]} has the same key")
-        for reason in _record(corpus, shard, number, record, graph_entities):
-            yield Problem(shard.name, key, reason)
+        try:
+            reasons = list(_record(corpus, shard, number, record, graph_entities))
+        except Exception as error:  # whatever a damaged record makes the libraries do, the others are checked
+            reasons = [f"it cannot be checked: {type(error).__name__}: {error}"]
+        yield from (Problem(shard.name, key, reason) for reason in reasons)
 
 
 def _structure(shard: Shard, info: ShardInfo) -> Iterator[Problem]:

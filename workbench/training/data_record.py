@@ -110,7 +110,7 @@ def read_data(run: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
     raise WorkbenchError(
-        f"{path} is damaged ({reason}); remove it to have the data recorded anew, if you are sure that it did not change"
+        f"{path} is damaged ({reason}); if you are sure that the data did not change, remove it: it is written anew"
     )
 
 
