@@ -195,7 +195,8 @@ class Linker:
         meta = open_sealed(
             path,
             META,
-            missing=f"there is no linker at {path} (no {META}); `workbench prepare linker GRAPH --output FOLDER` makes one",
+            missing=f"there is no linker at {path} (no {META}); `workbench prepare linker GRAPH --output FOLDER` makes "
+            "one",
             again="remove the folder and make the linker again",
         )
         note("linker", path, meta["digest"])

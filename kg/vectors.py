@@ -1,8 +1,8 @@
 """Vectors of entities and relations: trained with pykeen, kept in one safetensors file with the ids they belong to.
 
 The file holds `entity` [entities, size] and `relation` [relations, size] float32, `entity_ids` and `relation_ids`
-(lists of strings as JSON, in bytes), and in its metadata how the vectors were made and a checksum of all that. A model with complex vectors
-(RotatE, ComplEx) gives their real and imaginary parts in turn.
+(lists of strings as JSON, in bytes), and in its metadata how the vectors were made and a checksum of all that. A model
+with complex vectors (RotatE, ComplEx) gives their real and imaginary parts in turn.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 STATE = ".prepare.json"
 DRAFTS = ".*.part"
-"""What `workbench.corpora.files.atomic` calls files that are not complete; all of them are left over while none writes."""
+"""What `workbench.corpora.files.atomic` calls files that are not complete; while nobody writes, all are left over."""
 
 
 @contextmanager
@@ -156,9 +156,7 @@ class Workspace:
 
     def _broken(self) -> list[Path]:
         """The shards that are listed and are not as they were written; each version of a file is hashed once."""
-        paths = [
-            (self.folders[part] / info.name, info) for part, found in self.before.items() for info in found.shards
-        ]
+        paths = [(self.folders[part] / info.name, info) for part, found in self.before.items() for info in found.shards]
         return [path for path, info in paths if finished_shard(path) != info or not matches(path, info.sha256)]
 
     def _unlisted(self) -> Iterator[Path]:

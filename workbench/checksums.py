@@ -1,10 +1,10 @@
 """Whether a file still holds the bytes it was written with; each version of a file is hashed once per machine.
 
 A file that was found to have its checksum is remembered by path, size, inode, and times of change, in memory and in
-`verified/` of the cache folder, so that loader workers, ranks and restarts do not hash it again. The time of the inode's
-change counts too, which no program can set back: a file that was written to is hashed again, even where its size and
-its modification time are as before. A file changed less than two seconds before it is hashed is not remembered, as a
-second change might carry the same time.
+`verified/` of the cache folder, so that loader workers, ranks and restarts do not hash it again. The time of the
+inode's change counts too, which no program can set back: a file that was written to is hashed again, even where its
+size and its modification time are as before. A file changed less than two seconds before it is hashed is not
+remembered, as a second change might carry the same time.
 
 What this cannot see are bytes that change without the file system being told (a failing disk): `workbench verify`
 always reads everything.

@@ -149,7 +149,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             f"{where} was changed or damaged after it was written (its digest does not fit). Restore it, or delete the "
             "corpus and prepare it again"
         )
-    if tree["kind"] not in FIELDS:
+    if str(tree["kind"]) not in FIELDS:
         raise unknown("kind of corpus", str(tree["kind"]), FIELDS, where)
     try:
         shards = [parse_shard(shard) for shard in tree["shards"]]
