@@ -45,7 +45,7 @@ def keep_data(run: Path, read: Identities, held_out: Identities, step: int, worl
     if step and before is None:
         logger.warning("%s has no record of its data (%s); it is written now, at step %d", run, DATA, step)
     if world.is_main:
-        record = {"since_step": before["since_step"] if before else step, "read": read, "held_out": held_out}
+        record = {**(before or {"since_step": step, "read": read}), "held_out": held_out}
         with atomic(run / DATA) as file:
             file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
 
@@ -72,16 +72,19 @@ def refuse_other(run: Path, read: Identities) -> None:
 def refuse_changed(run: Path, read: Identities) -> None:
     """Check what a new run reads against the run that its weights come from: what both name must be the same.
 
-    Corpora are left out, as weights may go on to others; so is what lies at another place, which was meant.
+    Corpora are left out, as weights may go on to others; so is what lies at another place (and not in the run's own
+    folder), which was meant.
 
     Raises:
         WorkbenchError: something has changed since; names it.
     """
     before = read_data(run)
-    for kind, places in (before["read"] if before else {}).items():
-        for place, identity in places.items() if kind != "corpus" else ():
-            now = read.get(kind, {}).get(place, identity)
-            if now != identity:
+    known = before["read"] if before else {}
+    for kind, places in read.items():
+        recorded = known.get(kind, {}) if kind != "corpus" else {}
+        for place, identity in places.items():
+            meant = place not in recorded and not Path(place).resolve().is_relative_to(run.resolve())
+            if recorded and not meant and identity not in recorded.values():
                 raise WorkbenchError(
                     f"the {kind} at {place} changed since {run} was trained with it, and the weights of that run are "
                     "to be used here. Restore it, or put the new one at another place and name it in the recipe"
