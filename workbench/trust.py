@@ -74,7 +74,8 @@ def import_named(what: str, name: str) -> Any:
     if not _is_import_path(name):
         raise WorkbenchError(f"{what} {name!r} is no import path; write 'package.module:Class'")
     module_name, _, attribute = name.partition(":")
-    if module_name.partition(".")[0] in sys.stdlib_module_names or "__" in name:
+    special = any(word.startswith("__") for word in (*module_name.split("."), attribute))
+    if special or module_name.partition(".")[0] in sys.stdlib_module_names:
         raise WorkbenchError(f"{what} {name!r}: {module_name!r} holds no parts; name one as 'package.module:Class'")
     own = [file for file in _files(name) if _lies_in(file, (Path.cwd(),)) and not _lies_in(file, _trusted)]
     if own:
