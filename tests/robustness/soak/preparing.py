@@ -1,4 +1,4 @@
-"""Kills of preparing commands at any operation on their files: run again, they write the same bytes and nothing else."""
+"""Kills of preparing commands at any operation on their files: run again, they write the same bytes, and no more."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import torch
 
 from tests.robustness.soak.faults import Fault
 
@@ -59,11 +60,7 @@ class Ended:
 
 
 def warm_up() -> None:
-    """Import what commands import, so that a forked one starts at once. One thread: threads do not survive a fork."""
-    import torch
-
-    os.environ.update(ENVIRONMENT)
-    torch.set_num_threads(1)
+    """Import what commands import, so that a forked one starts at once."""
     for name in MODULES:
         importlib.import_module(name)
     gc.collect()
@@ -179,6 +176,8 @@ def _child(function: Callable[[], object], folder: Path, log: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     faulthandler.register(STACKS, all_threads=True)
+    os.environ.update(ENVIRONMENT)
+    torch.set_num_threads(1)  # the threads of this process's pool are not there in a fork of it
     os.chdir(folder)
     with log.open("w") as file:
         os.dup2(file.fileno(), 1)
