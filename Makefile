@@ -2,16 +2,19 @@
 # make test    install if needed, run the tests
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
+# make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
 
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+HOURS ?= 1
+SEED ?= 0
 PARALLEL := --numprocesses 2 --dist worksteal
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-all test-machines lint clean
+.PHONY: demo soak test test-all test-machines lint clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -31,6 +34,10 @@ test-all: $(INSTALLED)
 
 test-machines: $(INSTALLED)
 	"$(BIN)/python" tests/machines.py $(PARALLEL) -m "not slow"
+
+soak: $(INSTALLED)
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m tests.robustness.soak --seed $(SEED) --output runs/soak \
+		$(if $(AREAS),--areas $(AREAS)) $(if $(SECONDS),--seconds $(SECONDS),--hours $(HOURS))
 
 lint: $(INSTALLED)
 	"$(BIN)/ruff" check .

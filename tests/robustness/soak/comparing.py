@@ -81,12 +81,10 @@ def same_run(found: Path, wanted: Path) -> None:
         FindingError: they differ.
     """
     one, other = metrics(found), metrics(wanted)
-    require(
-        [r["step"] for r in one] == [r["step"] for r in other],
-        f"metrics.jsonl has the steps {[r['step'] for r in one]}",
-    )
-    for mine, theirs in zip(one, other, strict=True):
-        require(mine == theirs, f"metrics.jsonl: {mine}, undisturbed: {theirs}")
+    mine, theirs = [record["step"] for record in one], [record["step"] for record in other]
+    require(mine == theirs, f"metrics.jsonl has the steps {mine}, undisturbed: {theirs}")
+    for record, undisturbed in zip(one, other, strict=True):
+        require(record == undisturbed, f"metrics.jsonl: {record}, undisturbed: {undisturbed}")
     require(steps(found)[-1:] == steps(wanted)[-1:], f"the last checkpoint is {steps(found)[-1:]}")
     last = f"checkpoints/step-{steps(wanted)[-1]}"
     require((found / "best").is_dir() == (wanted / "best").is_dir(), "one of the runs has no best/")

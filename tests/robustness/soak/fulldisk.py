@@ -18,7 +18,7 @@ PAGE = 4096
 ROOM = 64 << 20
 WRITING = {
     "export": "export run --output out/it",
-    "encode": "encode run notes.txt --output out/it.npz",
+    "encode": "encode run notes.txt --output out/it.safetensors",
     "report": "report run --output out/it.html",
 }
 """Commands that read a run and write one thing."""
@@ -26,13 +26,15 @@ WRITING = {
 
 def trial(trial: Trial) -> None:
     """One command, on a disk that it fills at some time, or does not."""
-    (pretraining if trial.rng.random() < 0.5 else writing)(trial)
+    if trial.rng.random() < 0.5:
+        pretraining(trial, Kind.drawn(trial.rng))
+    else:
+        writing(trial, preparing.drawn(trial) if trial.rng.random() < 0.7 else trial.rng.choice(list(WRITING)))
 
 
-def pretraining(trial: Trial) -> None:
+def pretraining(trial: Trial, kind: Kind) -> None:
     """A run folder on a small disk."""
-    kind, workers = Kind.drawn(trial.rng), trial.rng.randint(0, 2)
-    command = kind.command(workers, trial.rng.choice([1, 2, 5]))
+    command = kind.command(trial.rng.randint(0, 2), trial.rng.choice([1, 2, 5]))
     needs = NEEDS[kind.recipe]
     reference = trial.world.reference(kind.command(0, 2), "run", lambda folder: trial.world.copy(folder, *needs))
     folder = trial.world.copy(trial.folder, *needs)
@@ -46,14 +48,11 @@ def pretraining(trial: Trial) -> None:
         same_run(disk, reference.output)
 
 
-def writing(trial: Trial) -> None:
+def writing(trial: Trial, name: str) -> None:
     """The output of another command on a small disk."""
-    if trial.rng.random() < 0.7:
-        name, command = preparing.drawn(trial)
-        needs = preparing.INPUTS
-    else:
-        name = trial.rng.choice(list(WRITING))
-        command, needs = WRITING[name].split(), ("run", "corpora/text")
+    prepares = name in preparing.COMMANDS
+    command = preparing.command_of(trial, name) if prepares else WRITING[name].split()
+    needs = preparing.INPUTS if prepares else ("run", "corpora/text")
 
     def make(folder: Path) -> Path:
         (trial.world.copy(folder, *needs) / "out").mkdir(exist_ok=True)
@@ -68,7 +67,7 @@ def writing(trial: Trial) -> None:
         ended = run(command, folder, folder / "again.log")
         require(ended.code == 0, f"with more room, {name} {ended}")
         no_leftovers(disk)
-        if name not in WRITING:
+        if prepares:
             same_content(disk, reference.output)
 
 

@@ -14,8 +14,13 @@ FRESH = 0.04
 
 
 def trial(trial: Trial) -> None:
-    """One to four kills of one run."""
-    rng, disturbed = trial.rng, Disturbed(trial)
+    """One run."""
+    kill(trial, Disturbed(trial))
+
+
+def kill(trial: Trial, disturbed: Disturbed) -> None:
+    """One to four kills of it."""
+    rng = trial.rng
     for _ in range(rng.randint(1, 4)):
         fault = Fault(
             str(disturbed.run),

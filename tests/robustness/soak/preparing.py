@@ -26,11 +26,15 @@ COMMANDS = {
 }
 
 
-def drawn(trial: Trial) -> tuple[str, list[str]]:
-    """A preparing command of a kind."""
-    kind = trial.rng.choice(list(COMMANDS))
+def drawn(trial: Trial) -> str:
+    """A kind of preparing command."""
+    return trial.rng.choice(list(COMMANDS))
+
+
+def command_of(trial: Trial, kind: str) -> list[str]:
+    """Such a command."""
     sizes = {"size": trial.rng.choice([7, 20, 50]), "workers": trial.rng.randint(1, 2)}
-    return kind, COMMANDS[kind].format(**sizes).split()
+    return COMMANDS[kind].format(**sizes).split()
 
 
 def filled(trial: Trial, folder: Path) -> Path:
@@ -41,8 +45,13 @@ def filled(trial: Trial, folder: Path) -> Path:
 
 
 def trial(trial: Trial) -> None:
-    """One to three kills of one command."""
-    rng, (kind, command) = trial.rng, drawn(trial)
+    """One command."""
+    kill(trial, drawn(trial))
+
+
+def kill(trial: Trial, kind: str) -> None:
+    """One to three kills of it."""
+    rng, command = trial.rng, command_of(trial, kind)
     reference = trial.world.reference(command, "out", lambda folder: filled(trial, folder))
     folder = filled(trial, trial.folder)
     trial.counts[kind] += 1

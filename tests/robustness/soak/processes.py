@@ -61,6 +61,7 @@ class Ended:
 
 def warm_up() -> None:
     """Import what commands import, so that a forked one starts at once."""
+    sys.path.insert(0, str(ROOT))  # commands run in other folders: it is this checkout that they run
     for name in MODULES:
         importlib.import_module(name)
     gc.collect()

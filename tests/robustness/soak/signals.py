@@ -34,12 +34,12 @@ def trial(trial: Trial) -> None:
     )
     kind = trial.rng.choice(kinds)
     trial.counts[kind.__name__.replace("_", " ")] += 1
-    kind(trial)
+    kind(trial, Disturbed(trial, workers=trial.rng.randint(kind is dead_worker, 3)))
 
 
-def stop(trial: Trial) -> None:
+def stop(trial: Trial, disturbed: Disturbed) -> None:
     """A signal, once or twice, to the process or to its group: the finished step is saved, and going on is exact."""
-    rng, disturbed = trial.rng, Disturbed(trial)
+    rng = trial.rng
     number, twice = rng.choice(STOPS), rng.random() < 0.15
     fault = Fault(
         str(disturbed.run),
@@ -69,9 +69,8 @@ def _saved(disturbed: Disturbed, number: int, ended: Ended) -> None:
     )
 
 
-def dead_worker(trial: Trial) -> None:
+def dead_worker(trial: Trial, disturbed: Disturbed) -> None:
     """SIGKILL of a loader worker (out of memory): the run ends soon, with a message and an exit code."""
-    disturbed = Disturbed(trial, workers=trial.rng.randint(1, 3))
     command, lines = disturbed.start(), trial.rng.randint(0, 4)
     begun = command.wait_for(lambda: len(metrics(disturbed.run)) >= lines)
     command.signal(signal.SIGSTOP)  # so that it does not end before its worker is dead
@@ -85,9 +84,8 @@ def dead_worker(trial: Trial) -> None:
     disturbed.finish()
 
 
-def second_start(trial: Trial) -> None:
+def second_start(trial: Trial, disturbed: Disturbed) -> None:
     """Two starts in one folder: the second is refused with one message, the first does not notice."""
-    disturbed = Disturbed(trial)
     first, lines = disturbed.start(), trial.rng.randint(1, 4)
     if first.wait_for(lambda: len(metrics(disturbed.run)) >= lines):
         first.signal(signal.SIGSTOP)
@@ -99,9 +97,8 @@ def second_start(trial: Trial) -> None:
     disturbed.finish(first.wait())
 
 
-def dead_rank(trial: Trial) -> None:
+def dead_rank(trial: Trial, disturbed: Disturbed) -> None:
     """SIGKILL of one of two ranks: the other ends soon, and both can go on."""
-    disturbed = Disturbed(trial)
     victim, lines = trial.rng.randint(0, 1), trial.rng.randint(1, 5)
     ranks = _ranks(disturbed)
     if ranks[0].wait_for(lambda: len(metrics(disturbed.run)) >= lines):
@@ -114,9 +111,8 @@ def dead_rank(trial: Trial) -> None:
     same_run(disturbed.run, _of_two_ranks(disturbed))
 
 
-def dead_rank_of_torchrun(trial: Trial) -> None:
+def dead_rank_of_torchrun(trial: Trial, disturbed: Disturbed) -> None:
     """The same under a real torchrun, which has to end too."""
-    disturbed = Disturbed(trial)
     command, lines = _torchrun(disturbed), trial.rng.randint(1, 5)
     begun = command.wait_for(lambda: len(metrics(disturbed.run)) >= lines)
     ranks = [p for p in command.children() if "-m workbench" in " ".join(p.cmdline())] if begun else []
