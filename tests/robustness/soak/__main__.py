@@ -19,7 +19,8 @@ def main() -> int:
     """Returns 1 where there is a finding."""
     arguments = _parser().parse_args()
     logging.basicConfig(format="%(message)s", level="INFO", stream=sys.stdout)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     names = arguments.areas.split(",")
     unknown = sorted(set(names) - AREAS.keys())
     if unknown:
