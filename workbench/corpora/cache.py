@@ -13,7 +13,7 @@ from workbench.corpora.files import CHUNK, atomic
 from workbench.errors import WorkbenchError, unknown
 
 PROTOCOLS = (
-    *("http", "https", "ftp", "sftp", "ssh", "smb", "hdfs", "webhdfs", "hf", "memory"),
+    *("http", "https", "ftp", "sftp", "ssh", "smb", "hdfs", "webhdfs", "hf", "memory", "local"),
     *("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oci", "oss", "lakefs"),
 )
 """Stores of files. Other protocols of fsspec chain, run servers, or stand for places inside of files."""
