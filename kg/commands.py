@@ -5,32 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from kg.store import GraphStore
+from workbench.bounds import Count, Device, LearningRate, Name, Seed, Size
 from workbench.errors import WorkbenchError
 from workbench.terminal import Terminal
 
 log = logging.getLogger(__name__)
 
 Graph = Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)]
-Device = Literal["auto", "cpu", "cuda"]
 
 
 def vectors(
     graph: Graph,
     output: Annotated[Path, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
-    model: Annotated[str, typer.Option(help="TransE, RotatE, DistMult, ... (pykeen's names).")] = "TransE",
-    dim: Annotated[int, typer.Option(min=1, help="Size of the vectors.")] = 100,
-    epochs: Annotated[int, typer.Option(min=1)] = 50,
-    batch_size: Annotated[int, typer.Option(min=1, help="Triples in a step.")] = 1024,
-    lr: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.01,
-    negatives: Annotated[int, typer.Option(min=1, help="False triples for each true one.")] = 16,
-    loss: Annotated[str, typer.Option(help="nssa, marginranking, softplus, ... (pykeen's names).")] = "nssa",
-    seed: int = 0,
+    model: Annotated[Name, typer.Option(help="TransE, RotatE, DistMult, ... (pykeen's names).")] = "TransE",
+    dim: Annotated[Size, typer.Option(help="Size of the vectors.")] = 100,
+    epochs: Annotated[Count, typer.Option(help="Passes over the triples.")] = 50,
+    batch_size: Annotated[Count, typer.Option(help="Triples in a step.")] = 1024,
+    lr: Annotated[LearningRate, typer.Option(help="Learning rate of Adam.")] = 0.01,
+    negatives: Annotated[Size, typer.Option(help="False triples for each true one.")] = 16,
+    loss: Annotated[Name, typer.Option(help="nssa, marginranking, softplus, ... (pykeen's names).")] = "nssa",
+    seed: Seed = 0,
     held_out: Annotated[
         Path | None, typer.Option(help="Triples to rank afterwards: head, relation, tail in columns parted by tabs.")
     ] = None,
@@ -75,8 +75,8 @@ def vectors(
 
 def graph(
     graph: Graph,
-    entity: Annotated[list[str], typer.Argument(help="Ids of entities to show; none: the counts.")] = [],  # noqa: B006
-    limit: Annotated[int, typer.Option(min=1, help="Triples of an entity to show, in each direction.")] = 20,
+    entity: Annotated[list[Name], typer.Argument(help="Ids of entities to show; none: the counts.")] = [],  # noqa: B006
+    limit: Annotated[Count, typer.Option(help="Triples of an entity to show, in each direction.")] = 20,
 ) -> None:
     """Show the size of a graph, or what it says about some entities.
 

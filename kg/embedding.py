@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from workbench.bounds import Location, Name, Seed, Size
 from workbench.errors import WorkbenchError
 from workbench.keyed import digest
 
@@ -32,11 +33,11 @@ class EntityTable(nn.Module):
 
     def __init__(
         self,
-        path: str | Tensor,
+        path: Location | Tensor,
         trainable: bool = False,
-        hidden_size: int | None = None,
-        control: str | None = None,
-        seed: int = 0,
+        hidden_size: Size | None = None,
+        control: Name | None = None,
+        seed: Seed = 0,
     ) -> None:
         super().__init__()
         vectors = _read(path) if isinstance(path, str) else path

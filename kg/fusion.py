@@ -15,11 +15,13 @@ entity is: removing an entity removes its row, which is the release's `ent_mask`
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import torch.nn.functional as F
+from annotated_types import Len
 from torch import Tensor, nn
 
+from workbench.bounds import Heads, Word
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
@@ -43,19 +45,14 @@ class Aggregator(nn.Module):
 
     def __init__(
         self,
-        streams: list[str],
+        streams: Annotated[list[Word], Len(2, 2)],
         sizes: dict[str, int],
-        num_heads: list[int],
+        num_heads: Annotated[list[Heads], Len(2, 2)],
         entity_attention: bool = True,
         entity_output: bool = True,
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
-        if len(streams) != 2 or len(num_heads) != 2:
-            raise WorkbenchError(
-                f"Aggregator: streams = {streams}, num_heads = {num_heads}; both take two values, the text stream's "
-                "and the entity stream's, for example [text, entity] and [12, 4]"
-            )
         if options.get("activation") == "swiglu":
             raise WorkbenchError(
                 "Aggregator: activation = 'swiglu' has no fused form; allowed: gelu, gelu_tanh, relu, tanh"

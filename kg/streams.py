@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kg.mentions import hidden
+from workbench.bounds import Location, Name, Share
 from workbench.keyed import Draws
 from workbench.sequences import Sequence
 from workbench.text.protocols import Step
@@ -39,10 +40,10 @@ class EntityStream(Step):
 
     def __init__(
         self,
-        table: str | Mapping[str, int],
+        table: Location | Mapping[str, int],
         cls_row: bool = True,
-        min_score: float = 0.0,
-        control: str | None = None,
+        min_score: Share = 0.0,
+        control: Name | None = None,
     ) -> None:
         self.rows = _rows(table) if isinstance(table, str) else table
         self.cls_row = cls_row

@@ -22,12 +22,12 @@ from collections import Counter
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from kg.mentions import hidden
-from workbench.errors import WorkbenchError
+from workbench.bounds import Count, Location, Name, Seed
 from workbench.keyed import Draws
 from workbench.sequences import Fields, Sequence, Span
 from workbench.text.protocols import Step
@@ -36,6 +36,7 @@ from workbench.text.tokenizer import Tokenizer
 CACHED_MENTIONS = 1 << 16
 
 
+@runtime_checkable
 class Graph(Protocol):
     """What the tree needs of a knowledge graph (`kg.store.GraphStore` is one)."""
 
@@ -150,20 +151,16 @@ class SentenceTree(Step):
 
     def __init__(
         self,
-        graph: str | Graph,
+        graph: Location | Graph,
         tokenizer: Tokenizer,
-        max_length: int,
-        max_triples: int = 2,
+        max_length: Count,
+        max_triples: Count = 2,
         use_predicate: bool = True,
         visible_matrix: bool = True,
         overflow: Literal["branches", "cut"] = "branches",
-        control: str | None = None,
-        seed: int = 0,
+        control: Name | None = None,
+        seed: Seed = 0,
     ) -> None:
-        if max_triples < 1:
-            raise WorkbenchError(
-                f"max_triples = {max_triples}; allowed: 1 and more. To train without knowledge set control: no-kg"
-            )
         self.graph = None if control == "no-kg" else _open(graph, control, seed)
         self.tokenizer = tokenizer
         self.max_length = max_length

@@ -12,6 +12,7 @@ from pipelines.regions import regions
 from pipelines.text import text
 from pipelines.tokenizer import tokenizer
 from pipelines.triples import triples
+from workbench.options import command
 
 app = typer.Typer(
     name="prepare",
@@ -20,5 +21,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for command in (text, image_text, triples, tokenizer, graph, vectors, linker, link, regions):
-    app.command()(command)
+for function in (text, image_text, triples, tokenizer, graph, vectors, linker, link, regions):
+    app.command()(command(function))

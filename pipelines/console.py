@@ -13,15 +13,16 @@ from rich.logging import RichHandler
 from rich.markup import escape
 
 from workbench.errors import WorkbenchError
+from workbench.options import command
 from workbench.terminal import Terminal
 
 
-def run(command: Callable[..., Any]) -> None:
+def run(function: Callable[..., Any]) -> None:
     """Parse the command line and run. Exit code 2 for a wrong input, 130 for Ctrl-C."""
     console = Terminal(stderr=True)
     logging.basicConfig(level="INFO", format="%(message)s", handlers=[RichHandler(console=console, show_path=False)])
     app = typer.Typer(add_completion=False)
-    app.command()(command)
+    app.command()(command(function))
     try:
         sys.exit(app(standalone_mode=False) or 0)  # typer returns the code of --help and Ctrl-C
     except WorkbenchError as error:

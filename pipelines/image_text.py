@@ -9,11 +9,11 @@ import typer
 
 from pipelines.console import run
 from pipelines.options import Cleaning, ShardSize
-from pipelines.stages.check_image import CheckImage
+from pipelines.stages.check_image import CheckImage, Quality
 from pipelines.stages.clean_captions import clean_captions
 from pipelines.stages.normalise_text import NormaliseText
-from workbench.errors import WorkbenchError
-from workbench.options import spread
+from workbench.bounds import Count, Location, Side
+from workbench.options import command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +23,16 @@ class ImageCleaning(Cleaning):
     shard_size: ShardSize = 1_000
 
 
-@spread
+@command
 def image_text(
     options: ImageCleaning,
     images: Annotated[
-        list[str], typer.Option(help="Folder or plain tar of the images; default: images* beside the input.")
+        list[Location], typer.Option(help="Folder or plain tar of the images; default: images* beside the input.")
     ] = [],  # noqa: B006  (typer wants a list)
-    resize: Annotated[int | None, typer.Option(help="Make the shorter side that many pixels where longer.")] = None,
-    quality: Annotated[int, typer.Option(help="JPEG quality of images that are encoded anew (1 to 95).")] = 92,
-    max_pixels: Annotated[int, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000,
-    min_side: Annotated[int, typer.Option(help="Images with a shorter side are dropped.")] = 1,
+    resize: Annotated[Side | None, typer.Option(help="Make the shorter side that many pixels where longer.")] = None,
+    quality: Annotated[Quality, typer.Option(help="JPEG quality of images that are encoded anew (1 to 95).")] = 92,
+    max_pixels: Annotated[Count, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000,
+    min_side: Annotated[Side, typer.Option(help="Images with a shorter side are dropped.")] = 1,
 ) -> None:
     """Images with captions or questions (COCO, Flickr token file, JSON lines, VQA v2) -> an image-text corpus.
 
@@ -46,10 +46,6 @@ def image_text(
 
       workbench prepare image-text questions.json annotations.json --images train2014/ -o corpora/vqa --resize 288
     """
-    if not 1 <= quality <= 95:
-        raise WorkbenchError(f"--quality {quality}; it must lie between 1 and 95")
-    if resize is not None and resize < 1:
-        raise WorkbenchError(f"--resize {resize}; it must be at least 1 pixel")
     check = CheckImage(max_pixels, min_side, resize, quality)
     options.read("image-text", [NormaliseText(), clean_captions, check], images=images)
 

@@ -13,20 +13,21 @@ from pipelines.corpus_reader import CorpusReader, open_corpus
 from pipelines.kg_extra import needs_kg
 from pipelines.linker import Case, Context, MinLength, Skip, make_linker
 from pipelines.options import Writing
+from workbench.bounds import Share
 from workbench.errors import WorkbenchError
-from workbench.options import spread
+from workbench.options import command
 
 if TYPE_CHECKING:
     from kg.linker import Linker
 
 
-@spread
+@command
 def link(
     corpus: Annotated[Path, typer.Argument(help="Folder of a text or image-text corpus.", show_default=False)],
     options: Writing,
     graph: Annotated[Path | None, typer.Option(help="Link to this triples corpus or graph store.")] = None,
     linker: Annotated[Path | None, typer.Option(help="A linker made by `prepare linker`, instead of --graph.")] = None,
-    min_score: Annotated[float, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
+    min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
     case: Case = "ignore",
     min_length: MinLength = 2,
     skip: Skip = None,
@@ -47,8 +48,6 @@ def link(
     linkable = {"text": "text", "image-text": "captions"}.get(opened.kind)
     if linkable not in opened.manifest.fields:
         raise WorkbenchError(f"{corpus} (kind {opened.kind}) has neither texts nor captions to link")
-    if not 0 <= min_score <= 1:
-        raise WorkbenchError(f"--min-score {min_score}; it must lie between 0 and 1")
     if graph is not None and linker is None:
         chosen = make_linker(graph, case=case, min_length=min_length, skip=skip, context=context)
     elif linker is not None and graph is None:

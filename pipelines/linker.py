@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from pipelines.console import run
 from pipelines.files import read_text
 from pipelines.kg_extra import needs_kg
-from workbench.errors import WorkbenchError
+from workbench.bounds import Count
 
 if TYPE_CHECKING:
     from kg.linker import Linker
 
 log = logging.getLogger(__name__)
 
-Case = Annotated[str, typer.Option(help="ignore or exact.")]
-MinLength = Annotated[int, typer.Option(help="Names with fewer characters are left out.")]
+Case = Annotated[Literal["ignore", "exact"], typer.Option(help="ignore or exact.")]
+MinLength = Annotated[Count, typer.Option(help="Names with fewer characters are left out.")]
 Skip = Annotated[Path | None, typer.Option(help="File with names to leave out, one per line (common words).")]
 Context = Annotated[bool, typer.Option(help="Compare the words around ambiguous names with the graph.")]
 
@@ -45,22 +45,20 @@ def linker(
     log.info("%s: %s spellings", output, f"{made.num_names:,}")
 
 
-def make_linker(graph: Path, *, case: str, min_length: int, skip: Path | None, context: bool) -> Linker:
+def make_linker(
+    graph: Path, *, case: Literal["ignore", "exact"], min_length: int, skip: Path | None, context: bool
+) -> Linker:
     """The linker of a triples corpus's graph or of a graph store.
 
     Raises:
-        WorkbenchError: no graph there, an unknown case, or no name left.
+        WorkbenchError: no graph there, or no name left.
     """
-    if case not in ("ignore", "exact"):
-        raise WorkbenchError(f"--case {case!r}; allowed: ignore, exact")
     with needs_kg():
         from kg.linker import Linker
         from kg.store import GraphStore
     store = GraphStore.open(graph / "graph" if (graph / "graph").is_dir() else graph)
     unwanted = read_text(skip).splitlines() if skip is not None else []
-    return Linker.from_store(
-        store, case="exact" if case == "exact" else "ignore", min_length=min_length, skip=unwanted, context=context
-    )
+    return Linker.from_store(store, case=case, min_length=min_length, skip=unwanted, context=context)
 
 
 if __name__ == "__main__":

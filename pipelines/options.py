@@ -1,4 +1,4 @@
-"""Options that the preparing commands share, and what they make of them: see `workbench.options.spread`."""
+"""Options that the preparing commands share, and what they make of them: see `workbench.options.command`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from pipelines.readers.reader import Reader
 from pipelines.runner import Limits, prepare
 from pipelines.splits import parse_splits
 from pipelines.stages import Stage
+from workbench.bounds import Assignment, Count, Location, Name, Processes, Title
 from workbench.errors import WorkbenchError, unknown
+from workbench.values import is_text
 
 
 class OnError(StrEnum):
@@ -32,10 +34,10 @@ class OnError(StrEnum):
     skip = "skip"
 
 
-ShardSize = Annotated[int, typer.Option(help="Records per shard, at most.")]
+ShardSize = Annotated[Count, typer.Option(help="Records per shard, at most.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)]
-Limit = Annotated[int | None, typer.Option(help="Only the first records of the input.", show_default=False)]
-Workers = Annotated[int, typer.Option(help="Processes; 0 = one per core.")]
+Limit = Annotated[Count | None, typer.Option(help="Only the first records of the input.", show_default=False)]
+Workers = Annotated[Processes, typer.Option(help="Processes; 0 = one per core.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class Writing:
     output: Output
     workers: Workers = 0
     shard_size: ShardSize = 5_000
-    shard_bytes: Annotated[int, typer.Option(help="Bytes of raw input per shard, about.")] = 128 << 20
+    shard_bytes: Annotated[Count, typer.Option(help="Bytes of raw input per shard, about.")] = 128 << 20
     limit: Limit = None
 
     def prepare(self, job: Job, inputs: Sequence[Path]) -> None:
@@ -59,20 +61,20 @@ class Writing:
 class Reading(Writing):
     """Raw files, their format, and what is noted of them."""
 
-    inputs: Annotated[list[str], typer.Argument(help="Files, folders or glob patterns.", show_default=False)]
-    format: Annotated[str | None, typer.Option(help="Raw format; default: as the input looks.", show_default=False)] = (
-        None
-    )
+    inputs: Annotated[list[Location], typer.Argument(help="Files, folders or glob patterns.", show_default=False)]
+    format: Annotated[
+        Name | None, typer.Option(help="Raw format; default: as the input looks.", show_default=False)
+    ] = None
     option: Annotated[
-        list[str], typer.Option(help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
+        list[Assignment], typer.Option(help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
     ] = field(default_factory=list)
     split: Annotated[
-        list[str],
+        list[Assignment],
         typer.Option(help="NAME=SHARE: held-out documents go to OUTPUT-NAME, for example held-out=0.05. Repeatable."),
     ] = field(default_factory=list)
-    licence: Annotated[str | None, typer.Option(help="Licence, noted with every record.", show_default=False)] = None
+    licence: Annotated[Title | None, typer.Option(help="Licence, noted with every record.", show_default=False)] = None
     url: Annotated[
-        str | None, typer.Option(help="Where the data is from, noted with every record.", show_default=False)
+        Title | None, typer.Option(help="Where the data is from, noted with every record.", show_default=False)
     ] = None
 
     def read(self, kind: str, stages: Sequence[Stage] = (), **lists: Sequence[str]) -> None:
@@ -124,13 +126,13 @@ def chosen_reader(
     name = name or detect(kind, paths)
     if name not in formats(kind):
         raise unknown(f"{kind} format", name, formats(kind))
-    hints = typing.get_type_hints(formats(kind)[name])
+    hints = typing.get_type_hints(formats(kind)[name], include_extras=True)
     values: dict[str, Any] = {field: list(value) for field, value in lists.items() if value}
     for option in options:
         field, equals, value = option.partition("=")
         if not equals:
             raise WorkbenchError(f"--option {option!r} is not NAME=VALUE")
-        values[field] = value if hints.get(field) is str else _value(value, option)
+        values[field] = value if is_text(hints.get(field)) else _value(value, option)
     return make_reader(kind, name, paths, values)
 
 

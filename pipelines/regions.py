@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,8 +12,9 @@ from pipelines.chunks import Job
 from pipelines.console import run
 from pipelines.corpus_reader import CorpusReader, open_corpus
 from pipelines.options import ShardSize, Workers, Writing
+from workbench.bounds import Cells, Count, CountOrZero, Device, Location, Name, Share, Side, Size
 from workbench.errors import WorkbenchError
-from workbench.options import spread
+from workbench.options import command
 
 if TYPE_CHECKING:
     from pipelines.stages.region_features import RegionFeatures
@@ -31,22 +32,24 @@ class FeatureWriting(Writing):
 class Features:
     """A backbone and what it sees and keeps."""
 
-    backbone: Annotated[str, typer.Option(help="A timm network (grid) or a torchvision detector.", show_default=False)]
-    weights: Annotated[str | None, typer.Option(help="Weights file, or an installed package of weights.")] = None
-    size: Annotated[int, typer.Option(help="Side of the square image that a network sees.")] = 224
-    grid: Annotated[int, typer.Option(help="Cells per side of a network's grid.")] = 7
+    backbone: Annotated[Name, typer.Option(help="A timm network (grid) or a torchvision detector.", show_default=False)]
+    weights: Annotated[Location | None, typer.Option(help="Weights file, or an installed package of weights.")] = None
+    size: Annotated[Side, typer.Option(help="Side of the square image that a network sees.")] = 224
+    grid: Annotated[Cells, typer.Option(help="Cells per side of a network's grid.")] = 7
     stage: Annotated[
-        int | None, typer.Option(help="Features of an earlier stage of a network, from 0; default: the last.")
+        CountOrZero | None, typer.Option(help="Features of an earlier stage of a network, from 0; default: the last.")
     ] = None
-    threshold: Annotated[float, typer.Option(help="Least confidence of a detector's regions.")] = 0.2
-    min_regions: Annotated[int, typer.Option(help="Regions kept even below the threshold.")] = 10
-    max_regions: Annotated[int, typer.Option(help="Regions kept at most.")] = 100
-    num_classes: Annotated[int, typer.Option(help="Classes of a detector's weights, background included.")] = 91
-    dtype: Annotated[str, typer.Option(help="Stored numbers: float16 or float32.")] = "float16"
-    device: Annotated[str, typer.Option(help="Where the backbone runs: auto, cpu, cuda.")] = "auto"
+    threshold: Annotated[Share, typer.Option(help="Least confidence of a detector's regions.")] = 0.2
+    min_regions: Annotated[CountOrZero, typer.Option(help="Regions kept even below the threshold.")] = 10
+    max_regions: Annotated[Count, typer.Option(help="Regions kept at most.")] = 100
+    num_classes: Annotated[Size, typer.Option(help="Classes of a detector's weights, background included.")] = 91
+    dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Stored numbers: float16 or float32.")] = (
+        "float16"
+    )
+    device: Annotated[Device, typer.Option(help="Where the backbone runs.")] = "auto"
 
 
-@spread
+@command
 def regions(
     corpus: Annotated[Path, typer.Argument(help="Folder of an image-text corpus.", show_default=False)],
     options: FeatureWriting,
@@ -63,8 +66,6 @@ def regions(
 
       workbench prepare regions corpora/coco --backbone fasterrcnn_resnet50_fpn_v2 --weights frcnn.pth -o corpora/boxes
     """
-    if features.dtype not in ("float16", "float32"):
-        raise WorkbenchError(f"--dtype {features.dtype!r}; allowed: float16, float32")
     opened = open_corpus(str(corpus))
     if opened.kind != "image-text":
         raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; regions need images (kind image-text)")

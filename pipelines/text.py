@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,19 +11,19 @@ from pipelines.options import Cleaning
 from pipelines.stages import Stage
 from pipelines.stages.normalise_text import NormaliseText
 from pipelines.stages.text_filters import LetterShare, MinimumLength, RepeatedLines
-from workbench.errors import WorkbenchError
-from workbench.options import spread
-
-FORMS = ("NFC", "NFKC", "none")
+from workbench.bounds import CountOrZero, Share
+from workbench.options import command
 
 
-@spread
+@command
 def text(
     options: Cleaning,
-    normalise: Annotated[str, typer.Option(help="Unicode form: NFC, NFKC or none.")] = "NFC",
-    min_length: Annotated[int, typer.Option(help="Least characters of a document (white space not counted).")] = 1,
-    min_letters: Annotated[float | None, typer.Option(help="Least share of letters (0 to 1).")] = None,
-    max_repeated: Annotated[float | None, typer.Option(help="Largest share of repeated lines (Gopher: 0.3).")] = None,
+    normalise: Annotated[Literal["NFC", "NFKC", "none"], typer.Option(help="Unicode form: NFC, NFKC or none.")] = "NFC",
+    min_length: Annotated[
+        CountOrZero, typer.Option(help="Least characters of a document (white space not counted).")
+    ] = 1,
+    min_letters: Annotated[Share | None, typer.Option(help="Least share of letters (0 to 1).")] = None,
+    max_repeated: Annotated[Share | None, typer.Option(help="Largest share of repeated lines (Gopher: 0.3).")] = None,
 ) -> None:
     """Documents (plain text, JSON lines, WikiText, linked text, typing sets; also .gz, .zst) -> a text corpus.
 
@@ -42,15 +42,10 @@ def text(
 
 def text_stages(normalise: str, min_length: int, min_letters: float | None, max_repeated: float | None) -> list[Stage]:
     """The stages of a document, in order."""
-    if normalise not in FORMS:
-        raise WorkbenchError(f"--normalise {normalise!r}; allowed: {', '.join(FORMS)}")
     stages: list[Stage] = []
     if normalise != "none":
         stages.append(NormaliseText("NFKC" if normalise == "NFKC" else "NFC"))
     stages.append(MinimumLength(min_length))
-    for name, share in (("--min-letters", min_letters), ("--max-repeated", max_repeated)):
-        if share is not None and not 0 <= share <= 1:
-            raise WorkbenchError(f"{name} {share} is a share: it must lie between 0 and 1")
     if min_letters is not None:
         stages.append(LetterShare(min_letters))
     if max_repeated is not None:

@@ -6,28 +6,26 @@ import logging
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import typer
 
 from pipelines import options
 from pipelines.console import run
 from pipelines.corpus_reader import all_samples
+from workbench.bounds import Location, Size
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 from workbench.sequences import Sample
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 log = logging.getLogger(__name__)
 
-KINDS = ("wordpiece", "bpe", "unigram")
-
 
 def tokenizer(
-    corpora: Annotated[list[str], typer.Argument(help="Folders of corpora.", show_default=False)],
+    corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="The tokenizer's file (.json).", show_default=False)],
-    kind: Annotated[str, typer.Option(help="wordpiece, bpe or unigram.")] = "wordpiece",
-    vocab_size: Annotated[int, typer.Option(help="Tokens, special ones included.")] = 30522,
+    kind: Annotated[Literal["wordpiece", "bpe", "unigram"], typer.Option(help="How words are cut.")] = "wordpiece",
+    vocab_size: Annotated[Size, typer.Option(help="Tokens, special ones included.")] = 30522,
     lowercase: Annotated[bool, typer.Option(help="Fold case before cutting words.")] = True,
     limit: options.Limit = None,
 ) -> None:
@@ -39,13 +37,9 @@ def tokenizer(
 
       workbench prepare tokenizer corpora/wiki corpora/coco -o tokenizer.json --kind bpe --no-lowercase
     """
-    if kind not in KINDS:
-        raise WorkbenchError(f"--kind {kind!r}; allowed: {', '.join(KINDS)}")
     opened = [Corpus.open(place) for place in corpora]
     texts = Texts(opened, limit)
-    trained = Tokenizer(
-        train_tokenizer(texts, cast(Literal["wordpiece", "bpe", "unigram"], kind), vocab_size, lowercase=lowercase)
-    )
+    trained = Tokenizer(train_tokenizer(texts, kind, vocab_size, lowercase=lowercase))
     written = trained.save(output)
     log.info("%d tokens from %s: %s", trained.vocab_size, ", ".join(corpora), written)
 

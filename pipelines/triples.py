@@ -15,8 +15,9 @@ from pipelines.corpus_reader import all_samples
 from pipelines.kg_extra import needs_kg
 from pipelines.options import Reading, ShardSize
 from pipelines.workspace import alone
+from workbench.bounds import Location
 from workbench.corpora.corpus import Corpus
-from workbench.options import spread
+from workbench.options import command
 
 log = logging.getLogger(__name__)
 
@@ -28,13 +29,15 @@ class TripleReading(Reading):
     shard_size: ShardSize = 20_000
 
 
-@spread
+@command
 def triples(
     options: TripleReading,
-    entities: Annotated[list[str], typer.Option(help="File with labels, aliases, descriptions by entity id.")] = [],  # noqa: B006
-    relations: Annotated[list[str], typer.Option(help="File with labels by relation id.")] = [],  # noqa: B006
-    types: Annotated[list[str], typer.Option(help="File with the list of types by entity id.")] = [],  # noqa: B006
-    type_names: Annotated[list[str], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
+    entities: Annotated[
+        list[Location], typer.Option(help="File with labels, aliases, descriptions by entity id.")
+    ] = [],  # noqa: B006
+    relations: Annotated[list[Location], typer.Option(help="File with labels by relation id.")] = [],  # noqa: B006
+    types: Annotated[list[Location], typer.Option(help="File with the list of types by entity id.")] = [],  # noqa: B006
+    type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
 ) -> None:
     """A knowledge graph (TSV, the CoDEx layout, N-Triples, .spo) -> a triples corpus: one record per entity.

@@ -54,8 +54,8 @@ def test_what_is_written_reads_back_equal(file: Path) -> None:
     ("override", "message"),
     [
         ("train.max_step=3", r"unknown key 'max_step'.*Did you mean 'max_steps'"),
-        ("train.lr=fast", r"train\.lr = 'fast'.*allowed: float"),
-        ("train.max_steps=2.5", r"train\.max_steps = 2\.5.*allowed: int"),
+        ("train.lr=fast", r"train\.lr = 'fast'.*allowed: a number above 0"),
+        ("train.max_steps=2.5", r"train\.max_steps = 2\.5.*allowed: a whole number from 1"),
         ("train.lr_schedule=step", r"allowed: linear, cosine, constant"),
         ("train.micro_batch_size=3", r"not a multiple"),
         ("control=no-kgs", r"unknown control 'no-kgs'.*'no-kg'"),

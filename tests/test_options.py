@@ -6,26 +6,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
-from workbench.options import spread
+from workbench.bounds import Positive
+from workbench.errors import WorkbenchError
+from workbench.options import command
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
     corpus: Annotated[Path, typer.Argument()]
-    lr: Annotated[float, typer.Option(help="Peak.")] = 0.5
+    lr: Annotated[Positive, typer.Option(help="Peak.")] = 0.5
     tags: Annotated[list[str], typer.Option("--tag")] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slower(Shared):
-    lr: Annotated[float, typer.Option(help="Peak.")] = 0.25
+    lr: Annotated[Positive, typer.Option(help="Peak.")] = 0.25
 
 
-@spread
-def command(shared: Slower, own: Annotated[int, typer.Option(help="Its own.")] = 3) -> tuple[Slower, int]:
+@command
+def example(shared: Slower, own: Annotated[int, typer.Option(help="Its own.")] = 3) -> tuple[Slower, int]:
     """What it does."""
     typer.echo(f"{shared.corpus} {shared.lr} {shared.tags} {own}")
     return shared, own
@@ -33,7 +36,7 @@ def command(shared: Slower, own: Annotated[int, typer.Option(help="Its own.")] =
 
 def call(*arguments: str) -> str:
     app = typer.Typer()
-    app.command()(command)
+    app.command()(example)
     result = CliRunner().invoke(app, arguments)
     return result.output
 
@@ -52,7 +55,12 @@ def test_help_shows_both_and_required_fields_are_required() -> None:
 
 
 def test_from_python_by_keyword_each_call_with_lists_of_its_own() -> None:
-    first, _ = command(corpus=Path("a"))
-    second, own = command(corpus=Path("b"), own=7)
+    first, _ = example(corpus=Path("a"))
+    second, own = example(corpus=Path("b"), own=7)
     assert (first.corpus, first.lr, own) == (Path("a"), 0.25, 7)
     assert first.tags is not second.tags
+
+
+def test_a_value_out_of_bounds_is_refused_by_the_name_that_the_user_typed() -> None:
+    with pytest.raises(WorkbenchError, match=r"^--lr = nan; allowed: a number above 0, at most 1e\+06$"):
+        example(corpus=Path("a"), lr=float("nan"))

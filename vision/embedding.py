@@ -6,16 +6,19 @@ output to it), and replace the features of rows whose `masked` is set before pro
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from vision.backbones import load
 from vision.boxes import WHOLE, box_numbers
+from workbench.bounds import Cells, Dropout, Epsilon, Location, Name, Side, Size
 from workbench.errors import WorkbenchError
 
 Positions = Literal["1d", "2d"]
+PatchGrid = Annotated[int, Ge(2), Le(1024)]  # a single cell would be the whole image, whose box is the class token's
 
 
 class PatchEmbedding(nn.Module):
@@ -33,18 +36,16 @@ class PatchEmbedding(nn.Module):
 
     def __init__(
         self,
-        hidden_size: int,
-        grid: int,
-        patch: int,
+        hidden_size: Size,
+        grid: PatchGrid,
+        patch: Side,
         *,
         positions: Positions = "1d",
         norm: bool = False,
-        norm_eps: float = 1e-5,
-        dropout: float = 0.0,
+        norm_eps: Epsilon = 1e-5,
+        dropout: Dropout = 0.0,
     ) -> None:
         super().__init__()
-        if grid < 2:
-            raise WorkbenchError(f"PatchEmbedding: grid = {grid}; allowed: 2 or more patches per side")
         self.hidden_size = hidden_size
         self.project = nn.Linear(3 * patch * patch, hidden_size)
         self.positions = GridPositions(hidden_size, grid, positions)
@@ -79,21 +80,19 @@ class RegionEmbedding(nn.Module):
 
     def __init__(
         self,
-        hidden_size: int,
-        feature_size: int,
+        hidden_size: Size,
+        feature_size: Size,
         *,
-        box_size: int = 7,
+        box_size: Literal[0, 4, 5, 7] = 7,
         norm_parts: bool = True,
         average: bool = False,
         norm_sum: bool = True,
         type_vector: bool = True,
         mask_vector: bool = True,
-        norm_eps: float = 1e-12,
-        dropout: float = 0.1,
+        norm_eps: Epsilon = 1e-12,
+        dropout: Dropout = 0.1,
     ) -> None:
         super().__init__()
-        if box_size not in (0, 4, 5, 7):
-            raise WorkbenchError(f"RegionEmbedding: box_size = {box_size}; allowed: 0 (no boxes), 4, 5, 7")
         self.hidden_size = hidden_size
         self.box_size = box_size
         self.scale = 0.5 if average else 1.0
@@ -143,16 +142,16 @@ class GridEmbedding(nn.Module):
 
     def __init__(
         self,
-        hidden_size: int,
-        backbone: str,
-        size: int,
-        grid: int,
+        hidden_size: Size,
+        backbone: Name,
+        size: Side,
+        grid: Cells,
         *,
-        weights: str | None = None,
+        weights: Location | None = None,
         trainable: bool = False,
         positions: Positions = "2d",
-        norm_eps: float = 1e-12,
-        dropout: float = 0.1,
+        norm_eps: Epsilon = 1e-12,
+        dropout: Dropout = 0.1,
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size

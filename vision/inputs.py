@@ -14,7 +14,8 @@ from torch import Tensor
 
 from vision.boxes import WHOLE, check_boxes, grid_boxes
 from vision.images import place, sample_image
-from vision.transforms import Resize, Square, normalise, speaks_of_sides
+from vision.transforms import Normalisation, Resize, Square, normalise, speaks_of_sides
+from workbench.bounds import Cells, Count, Name, Share, Side, SomeShare
 from workbench.errors import BadValueError, WorkbenchError
 from workbench.sequences import Fields, Sample
 from workbench.text.protocols import Image
@@ -29,13 +30,13 @@ class Patches(Image):
 
     def __init__(
         self,
-        size: int,
-        patch: int,
+        size: Side,
+        patch: Side,
         *,
         resize: Resize = "squash",
-        crop_scale: float = 1.0,
-        flip: float = 0.0,
-        normalisation: str = "half",
+        crop_scale: SomeShare = 1.0,
+        flip: Share = 0.0,
+        normalisation: Normalisation = "half",
         class_row: bool = False,
     ) -> None:
         if size % patch:
@@ -65,7 +66,7 @@ class Pixels(Image):
     """The image itself, for a backbone in the model that gives grid x grid rows and normalises by itself."""
 
     def __init__(
-        self, size: int, grid: int, *, resize: Resize = "squash", crop_scale: float = 1.0, flip: float = 0.0
+        self, size: Side, grid: Cells, *, resize: Resize = "squash", crop_scale: SomeShare = 1.0, flip: Share = 0.0
     ) -> None:
         self.square = Square(size, resize=resize, crop_scale=crop_scale, flip=flip)
         self.boxes = grid_boxes(grid)
@@ -82,7 +83,7 @@ class Regions(Image):
     tell, so `backbone` is compared with what the corpus recorded (`meta.backbone`).
     """
 
-    def __init__(self, backbone: str, max_regions: int = 100) -> None:
+    def __init__(self, backbone: Name, max_regions: Count = 100) -> None:
         self.backbone = backbone
         self.max_regions = max_regions
 

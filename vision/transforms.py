@@ -11,24 +11,22 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import InterpolationMode, v2
 
-from workbench.errors import unknown
 from workbench.sequences import Sample
 
 Resize = Literal["squash", "crop"]
+Normalisation = Literal["imagenet", "clip", "half"]
 SIDES = re.compile(r"\b(left|right)(most|hand)?\b", re.IGNORECASE)
 
 # mean and standard deviation of each channel of pixels in 0..1
-NORMALISATIONS: dict[str, tuple[tuple[float, float, float], tuple[float, float, float]]] = {
+NORMALISATIONS: dict[Normalisation, tuple[tuple[float, float, float], tuple[float, float, float]]] = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "clip": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }
 
 
-def normalise(pixels: Tensor, normalisation: str) -> Tensor:
+def normalise(pixels: Tensor, normalisation: Normalisation) -> Tensor:
     """uint8 pixels [..., 3, height, width] as float32 with the named mean and deviation."""
-    if normalisation not in NORMALISATIONS:
-        raise unknown("normalisation", normalisation, NORMALISATIONS)
     mean, std = NORMALISATIONS[normalisation]
     return standardise(
         pixels, pixels.new_tensor(mean, dtype=torch.float32), pixels.new_tensor(std, dtype=torch.float32)
@@ -49,8 +47,6 @@ class Square:
     """
 
     def __init__(self, size: int, *, resize: Resize = "squash", crop_scale: float = 1.0, flip: float = 0.0) -> None:
-        if not 0 < crop_scale <= 1:
-            raise ValueError(f"crop_scale = {crop_scale}; allowed: above 0, up to 1 (1 = the whole image)")
         self.size = size
         self.crop_scale = crop_scale
         self.flip = flip

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.options import command
 from workbench.terminal import PlainFormatter, Terminal
 
 
@@ -80,7 +81,7 @@ class Commands:
         if isinstance(target, Commands | typer.Typer):
             return target
         app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        app.command()(target)
+        app.command()(command(target))
         return app
 
     def _explain(self, called: str) -> None:
@@ -97,7 +98,7 @@ HELP = """Pretrain knowledge-enhanced and vision-language Transformers.
 
 Examples:
   workbench prepare text notes.txt --output corpora/notes
-  workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000
+  workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000 train.warmup_steps=100
   workbench report runs/bert"""
 app = Commands(COMMANDS, HELP)
 

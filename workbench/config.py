@@ -7,32 +7,52 @@ mapping until `workbench.parts.build` checks it against the part's own signature
 from __future__ import annotations
 
 import dataclasses
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
+from annotated_types import Len, MinLen
 from omegaconf import OmegaConf
 
+from workbench.bounds import (
+    Count,
+    CountOrZero,
+    Epsilon,
+    FileName,
+    LearningRate,
+    Location,
+    Momentum,
+    Name,
+    NotNegative,
+    PartName,
+    PartSpec,
+    Positive,
+    Processes,
+    Seed,
+    SomeShare,
+    Title,
+    Word,
+)
 from workbench.errors import WorkbenchError, unknown
 from workbench.trust import allow, import_paths
+from workbench.values import check
 from workbench.yaml_values import changed, read_yaml
 
 Spec = dict[str, Any]
-CONTROLS = ("no-kg", "shuffled-kg", "random-entities", "question-only", "shuffled-captions")
+Control = Literal["no-kg", "shuffled-kg", "random-entities", "question-only", "shuffled-captions"]
+CONTROLS: tuple[str, ...] = get_args(Control)
 
 
 @dataclass
 class Paper:
     """Where a recipe comes from, what the paper reports, and what it leaves open."""
 
-    title: str
-    url: str = ""
-    reports: dict[str, Any] = field(default_factory=dict)
-    not_stated: list[str] = field(default_factory=list)
+    title: Title
+    url: Title = ""
+    reports: dict[Name, Any] = field(default_factory=dict)
+    not_stated: list[Title] = field(default_factory=list)
 
 
 @dataclass
@@ -43,62 +63,88 @@ class NetworkSpec:
     or one for each of some streams: `{text: folder}`.
     """
 
-    streams: dict[str, Spec]
-    layers: list[Spec] = field(default_factory=list)
-    poolers: list[str] = field(default_factory=list)
-    init_from: str | dict[str, str] | None = None
-    init_range: float = 0.02
+    streams: Annotated[dict[Word, PartSpec], MinLen(1)]
+    layers: Annotated[list[PartSpec], MinLen(1)]
+    poolers: list[Word] = field(default_factory=list)
+    init_from: Location | dict[Word, Location] | None = None
+    init_range: SomeShare = 0.02
 
 
 @dataclass
 class SequenceSpec:
     """How a sample becomes sequences: a builder, then steps on its sequences (knowledge injection, ...)."""
 
-    builder: str | Spec
-    steps: list[Spec] = field(default_factory=list)
+    builder: PartName | PartSpec
+    steps: list[PartSpec] = field(default_factory=list)
+
+    @staticmethod
+    def spelt_out(value: Any) -> Any:
+        """`document`, or `{builder: document, max_length: 128, steps: [...]}` with the options beside the name."""
+        if isinstance(value, str):
+            return {"builder": value}
+        if not isinstance(value, Mapping) or not isinstance(value.get("builder"), str):
+            return value
+        options = {k: v for k, v in value.items() if k not in ("builder", "steps")}
+        builder = {"builder": value["builder"], **options} if options else value["builder"]
+        return {"builder": builder, "steps": value.get("steps", [])}
 
 
 @dataclass
 class TaskSpec:
     """A task = corpora + sequence builder + objectives. `corpora` maps a corpus (path or URL) to its weight."""
 
-    corpora: dict[str, float]
+    corpora: Annotated[dict[Location, Positive], MinLen(1)]
     sequence: SequenceSpec
-    objectives: list[Spec]
-    weight: float = 1.0
-    held_out: list[str] = field(default_factory=list)
-    start_step: int = 0
+    objectives: list[PartSpec]
+    weight: Positive = 1.0
+    held_out: list[Location] = field(default_factory=list)
+    start_step: CountOrZero = 0
+
+    @staticmethod
+    def spelt_out(value: Any) -> Any:
+        """Corpora in a list have the weight 1."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("corpora"), list):
+            return value
+        places = value["corpora"]
+        if not all(isinstance(place, str) for place in places):
+            return value
+        return {**value, "corpora": dict.fromkeys(places, 1.0)}
 
 
 @dataclass
 class TrainSpec:
     """The loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimiser steps."""
 
-    max_steps: int
-    global_batch_size: int
-    micro_batch_size: int
-    lr: float
-    warmup_steps: int = 0
+    max_steps: Count
+    global_batch_size: Count
+    micro_batch_size: Count
+    lr: LearningRate
+    warmup_steps: CountOrZero = 0
     lr_schedule: Literal["linear", "cosine", "constant"] = "linear"
-    weight_decay: float = 0.01
-    betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
-    eps: float = 1e-8
-    clip_norm: float | None = 1.0
+    weight_decay: NotNegative = 0.01
+    betas: Annotated[list[Momentum], Len(2, 2)] = field(default_factory=lambda: [0.9, 0.999])
+    eps: Epsilon = 1e-8
+    clip_norm: Positive | None = 1.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
     activation_checkpointing: bool = False
-    num_workers: int = 1
-    log_every: int = 10
-    evaluate_every: int = 0
-    evaluate_steps: int = 20
-    save_every: int = 1000
-    keep_last: int = 2
-    best: str | None = None
+    num_workers: Processes = 1
+    log_every: Count = 10
+    evaluate_every: CountOrZero = 0
+    evaluate_steps: Count = 20
+    save_every: CountOrZero = 1000
+    keep_last: Count = 2
+    best: Name | None = None
     on_error: Literal["stop", "skip"] = "stop"
     verify: bool = True
-    freeze: list[str] = field(default_factory=list)
+    freeze: list[Name] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if self.warmup_steps >= self.max_steps:
+            raise WorkbenchError(
+                f"train: warmup_steps = {self.warmup_steps} does not end before max_steps = {self.max_steps}; allowed: "
+                f"0 to {self.max_steps - 1}. For a short trial set both, for example train.warmup_steps=0"
+            )
         if self.global_batch_size % self.micro_batch_size:
             raise WorkbenchError(
                 f"train: global_batch_size = {self.global_batch_size} is not a multiple of micro_batch_size = "
@@ -115,22 +161,26 @@ class TrainSpec:
 class Recipe:
     """Everything that decides a run."""
 
-    model: NetworkSpec | dict[str, NetworkSpec]
-    tasks: dict[str, TaskSpec]
+    model: NetworkSpec | dict[Word, NetworkSpec]
+    tasks: dict[Word, TaskSpec]
     train: TrainSpec
-    name: str = ""
-    description: str = ""
-    kind: str = "text"
+    name: FileName = "run"
+    description: Title = ""
+    kind: Literal["text", "knowledge", "vision-language"] = "text"
     paper: Paper | None = None
-    tokenizer: str | None = None
+    tokenizer: Location | None = None
     schedule: Literal["together", "sampled", "staged"] = "together"
-    seed: int = 0
-    control: str | None = None
-    vars: dict[str, Any] = field(default_factory=dict)
+    seed: Seed = 0
+    control: Name | None = None
+    vars: dict[Name, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.control is not None and self.control not in CONTROLS:
             raise unknown("control", self.control, CONTROLS)
+        if not self.tasks:
+            raise WorkbenchError("the recipe names no task; give at least one under `tasks`")
+        if not self.networks:
+            raise WorkbenchError("the recipe names no network; give its streams and layers under `model`")
 
     @property
     def networks(self) -> dict[str, NetworkSpec]:
@@ -182,7 +232,7 @@ def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = ()) -> Reci
     if not isinstance(plain, dict):
         raise WorkbenchError(f"{path}: a recipe is a mapping with model, tasks and train; found {type(plain).__name__}")
     plain.setdefault("name", path.stem)
-    return parse(Recipe, plain, str(path))
+    return check(Recipe, plain, str(path))
 
 
 def with_overrides(recipe: Recipe, overrides: list[str] | tuple[str, ...]) -> Recipe:
@@ -192,7 +242,7 @@ def with_overrides(recipe: Recipe, overrides: list[str] | tuple[str, ...]) -> Re
 
 def recipe_from_dict(tree: Mapping[str, Any], where: str = "recipe") -> Recipe:
     """A recipe from plain values (what `dataclasses.asdict` gave)."""
-    return parse(Recipe, dict(tree), where)
+    return check(Recipe, dict(tree), where)
 
 
 def as_tree(recipe: Recipe) -> Spec:
@@ -208,92 +258,3 @@ def as_tree(recipe: Recipe) -> Spec:
 def dump_recipe(recipe: Recipe) -> str:
     """The resolved recipe as YAML."""
     return OmegaConf.to_yaml(OmegaConf.create(as_tree(recipe)))
-
-
-def parse(kind: Any, value: Any, where: str) -> Any:
-    """`value` as an instance of the annotation `kind`, recursively.
-
-    Raises:
-        WorkbenchError: an unknown or missing key or a wrong type, with the dotted place.
-    """
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, value, where)
-    if kind is Any:
-        return value
-    if origin in (typing.Union, types.UnionType):
-        return _union(arguments, value, where)
-    if origin is Literal:
-        if value not in arguments:
-            raise WorkbenchError(f"{where} = {value!r}; allowed: {', '.join(map(str, arguments))}")
-        return value
-    if origin is dict:
-        if not isinstance(value, Mapping):
-            raise _wrong(value, "a mapping", where)
-        return {k: parse(arguments[1], v, f"{where}.{k}") for k, v in value.items()}
-    if origin is list:
-        if not isinstance(value, list):
-            raise _wrong(value, "a list", where)
-        return [parse(arguments[0], v, f"{where}[{i}]") for i, v in enumerate(value)]
-    return _scalar(kind, value, where)
-
-
-def _dataclass(kind: Any, value: Any, where: str) -> Any:
-    if kind is SequenceSpec and isinstance(value, str):
-        value = {"builder": value}
-    if not isinstance(value, Mapping):
-        raise _wrong(value, f"a mapping with {', '.join(f.name for f in dataclasses.fields(kind))}", where)
-    if kind is TaskSpec and isinstance(value.get("corpora"), list):
-        value = {**value, "corpora": {str(c): 1.0 for c in value["corpora"]}}
-    if kind is SequenceSpec:
-        value = _inline_builder(value)
-    hints = typing.get_type_hints(kind)
-    names = {f.name: f for f in dataclasses.fields(kind)}
-    for key in value:
-        if key not in names:
-            raise unknown("key", str(key), names, where)
-    for name, f in names.items():
-        required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        if required and name not in value:
-            raise WorkbenchError(f"{where}: the key {name!r} is missing; keys: {', '.join(names)}")
-    return kind(**{key: parse(hints[key], v, f"{where}.{key}") for key, v in value.items()})
-
-
-def _inline_builder(value: Mapping[str, Any]) -> dict[str, Any]:
-    """`{builder: document, max_length: 128, steps: [...]}` -> the builder's options move beside its name."""
-    options = {k: v for k, v in value.items() if k not in ("builder", "steps")}
-    if not options or not isinstance(value.get("builder"), str):
-        return dict(value)
-    return {"builder": {"builder": value["builder"], **options}, "steps": value.get("steps", [])}
-
-
-def _union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and type(None) in arguments:
-        return None
-    choices = [a for a in arguments if a is not type(None)]
-    if NetworkSpec in choices:
-        single = isinstance(value, Mapping) and "streams" in value
-        return parse(NetworkSpec if single else dict[str, NetworkSpec], value, where)
-    if str in choices and isinstance(value, str):
-        return value
-    for choice in choices:
-        if len(choices) == 1 or choice is not str:
-            return parse(choice, value, where)
-    raise _wrong(value, " or ".join(map(str, choices)), where)
-
-
-def _scalar(kind: Any, value: Any, where: str) -> Any:
-    if kind is float and isinstance(value, str):  # YAML 1.1 reads 1e-4 as text
-        try:
-            return float(value)
-        except ValueError:
-            raise _wrong(value, "float", where) from None
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool):
-        return value
-    raise _wrong(value, kind.__name__, where)
-
-
-def _wrong(value: Any, wanted: str, where: str) -> WorkbenchError:
-    return WorkbenchError(f"{where} = {value!r} is of type {type(value).__name__}; allowed: {wanted}")

@@ -11,13 +11,13 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
-import types
 import typing
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.trust import import_named
+from workbench.values import check_all
 
 
 class Protocol(NamedTuple):
@@ -96,7 +96,7 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     that the recipe does not state itself.
 
     Raises:
-        WorkbenchError: unknown name or option, missing option, or a value of the wrong type.
+        WorkbenchError: unknown name or option, missing option, or a value that the option's annotation does not allow.
     """
     options = {kind: spec} if isinstance(spec, str) else dict(spec)
     if kind not in options:
@@ -118,14 +118,11 @@ def checked(
         WorkbenchError: as for `build`.
     """
     names, hints, open_ended = _accepted(part)
-    for option, value in options.items():
+    for option in options:
         if option not in names and not open_ended:
             raise unknown("option", option, names, where)
-        if option in hints and not _fits(value, hints[option]):
-            raise WorkbenchError(
-                f"{where}: {option} = {value!r} is of type {type(value).__name__}; allowed: {_readable(hints[option])}"
-            )
-    complete = {n: v for n, v in (given or {}).items() if n in names and n not in options} | dict(options)
+    stated = check_all(hints, options, where)
+    complete = {n: v for n, v in (given or {}).items() if n in names and n not in options} | stated
     missing = [
         n
         for n, p in _parameters(part).items()
@@ -150,7 +147,7 @@ def _member(package: str, name: str) -> Any:
 def _hints(part: Any) -> dict[str, Any]:
     target = part.__init__ if inspect.isclass(part) else part
     try:
-        return typing.get_type_hints(target)
+        return typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError):
         return {}
 
@@ -184,32 +181,4 @@ def _unpacked(hint: Any) -> dict[str, Any] | None:
     """The options of `**options: Unpack[SomeTypedDict]`; None where keywords are open."""
     if typing.get_origin(hint) is not typing.Unpack:
         return None
-    return typing.get_type_hints(typing.get_args(hint)[0])
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a YAML value may stand for the annotation; unusual annotations accept anything."""
-    origin = typing.get_origin(hint)
-    if hint is Any or isinstance(hint, str | typing.TypeVar):
-        return True
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, h) for h in typing.get_args(hint))
-    if origin is typing.Literal:
-        return value in typing.get_args(hint)
-    if origin is not None:
-        if origin in (list, tuple) or getattr(origin, "__name__", "") in ("Sequence", "Iterable", "Collection"):
-            return isinstance(value, list | tuple)
-        return not isinstance(origin, type) or isinstance(value, origin)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if hint in (str, bool, dict, list):
-        return isinstance(value, hint)
-    if hint is type(None) or hint is None:
-        return value is None
-    return True
-
-
-def _readable(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+    return typing.get_type_hints(typing.get_args(hint)[0], include_extras=True)

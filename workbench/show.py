@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workbench.batch import Batch, Stream
+from workbench.bounds import Assignment, CountOrZero, Location, Seed
 from workbench.config import find_recipe, load_recipe, recipe_names
 from workbench.options import Trust
 from workbench.terminal import Terminal
@@ -39,11 +40,13 @@ def recipes() -> None:
 
 
 def show(
-    target: Annotated[str, typer.Argument(help="A corpus (folder or URL), or with --batch a recipe.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="With --batch: key=value.", metavar="KEY=VALUE")] = None,
+    target: Annotated[Location, typer.Argument(help="A corpus (folder or URL), or with --batch a recipe.")],
+    overrides: Annotated[
+        list[Assignment] | None, typer.Argument(help="With --batch: key=value.", metavar="KEY=VALUE")
+    ] = None,
     batch: Annotated[bool, typer.Option("--batch", help="The first micro-batch as the model will see it.")] = False,
-    samples: Annotated[int, typer.Option(help="How many records or sequences to print.")] = 3,
-    seed: Annotated[int, typer.Option(help="Which records of a corpus.")] = 0,
+    samples: Annotated[CountOrZero, typer.Option(help="How many records or sequences to print.")] = 3,
+    seed: Annotated[Seed, typer.Option(help="Which records of a corpus.")] = 0,
     trust: Trust = False,
 ) -> None:
     """Show a corpus (counts, fields, previews), or the first micro-batch of a recipe.

@@ -15,6 +15,8 @@ from kg.evaluation.facts import Cloze, FactScores, Normalisation, rank_objects
 from kg.evaluation.inventory import records
 from kg.evaluation.pictures import draw_subject
 from kg.evaluation.slots import SlotPredictor
+from workbench.bounds import Count, Location, Word
+from workbench.config import Control
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, open_run, result_path
@@ -46,13 +48,15 @@ class Facts:
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run with an MLM objective.")],
-    corpus: Annotated[str, typer.Argument(help="Cloze sentences: texts with one stretch in mask_spans each.")],
+    corpus: Annotated[Location, typer.Argument(help="Cloze sentences: texts with one stretch in mask_spans each.")],
     candidates: Annotated[Path, typer.Option(help="JSON: relation -> [{id, label}], what an object is ranked among.")],
-    task: Annotated[str | None, typer.Option(help="Whose builder and steps; default: the first that masks.")] = None,
+    task: Annotated[Word | None, typer.Option(help="Whose builder and steps; default: the first that masks.")] = None,
     normalisation: Annotated[Normalisation, typer.Option(help="Of a candidate of several tokens.")] = "sum",
-    control: Annotated[str | None, typer.Option(help="no-kg, shuffled-kg or random-entities, at test time.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Sentences at once.")] = 128,
-    limit: Annotated[int | None, typer.Option(help="Only the first sentences.")] = None,
+    control: Annotated[
+        Control | None, typer.Option(help="no-kg, shuffled-kg or random-entities, at test time.")
+    ] = None,
+    batch_size: Annotated[Count, typer.Option(help="Sentences at once.")] = 128,
+    limit: Annotated[Count | None, typer.Option(help="Only the first sentences.")] = None,
     trust: Trust = False,
 ) -> None:
     """Rank the object of each fact among all candidates, from a sentence with a slot where the object was.

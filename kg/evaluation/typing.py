@@ -19,14 +19,15 @@ from kg.evaluation.probe import Typed, fit_best
 from kg.evaluation.typing_metrics import Macro, Rule, TypingScores, predicted_types, typing_scores
 from kg.objectives.types import Types, TypesHead
 from kg.streams import EntityStream
-from workbench.config import SequenceSpec, Spec
+from workbench.bounds import Count, Location, Name
+from workbench.config import Control, SequenceSpec, Spec
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import BatchSize, Epochs, LearningRate, Tuning
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result, identity
-from workbench.options import Trust, spread
+from workbench.options import Trust, command
 from workbench.sequences import Sample
 from workbench.text.builders.mention import Mention
 from workbench.text.tokenizer import Tokenizer
@@ -45,15 +46,15 @@ class TypingTuning(Tuning):
     lr: LearningRate = 2e-5
 
 
-@spread
+@command
 def finetune(
     tuning: TypingTuning,
     types: Annotated[
-        str | None, typer.Option(help="open-entity, a file, or names with commas; default: all types of CORPUS.")
+        Name | None, typer.Option(help="open-entity, a file, or names with commas; default: all types of CORPUS.")
     ] = None,
-    max_length: Annotated[int, typer.Option(help="Tokens of the text; at most the model's positions.")] = 128,
+    max_length: Annotated[Count, typer.Option(help="Tokens of the text; at most the model's positions.")] = 128,
     marker: Annotated[
-        str | None, typer.Option(help="Text around the mention; default: the first of 。 @ # * | / in the vocabulary.")
+        Name | None, typer.Option(help="Text around the mention; default: the first of 。 @ # * | / in the vocabulary.")
     ] = None,
     pooled: Annotated[bool, typer.Option(help="Read the pooler, or else [CLS] itself.")] = True,
 ) -> None:
@@ -86,15 +87,17 @@ def finetune(
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run that `finetune entity-typing` made.")],
-    corpus: Annotated[str, typer.Argument(help="Test set: texts with `mention` and `types`.")],
+    corpus: Annotated[Location, typer.Argument(help="Test set: texts with `mention` and `types`.")],
     rule: Annotated[
         Rule, typer.Option(help="positive: logit > 0 (Open Entity); positive_or_top: at least one type (FIGER).")
     ] = "positive",
     macro: Annotated[Macro, typer.Option(help="Macro average: open_type (the data set's), ernie.")] = "open_type",
-    control: Annotated[str | None, typer.Option(help="no-kg, shuffled-kg or random-entities, at test time.")] = None,
+    control: Annotated[
+        Control | None, typer.Option(help="no-kg, shuffled-kg or random-entities, at test time.")
+    ] = None,
     probe: Annotated[bool, typer.Option(help="Beside an entity stream: a linear probe on its vectors alone.")] = True,
-    batch_size: Annotated[int, typer.Option(help="Mentions at once.")] = 64,
-    limit: Annotated[int | None, typer.Option(help="Only the first mentions.")] = None,
+    batch_size: Annotated[Count, typer.Option(help="Mentions at once.")] = 64,
+    limit: Annotated[Count | None, typer.Option(help="Only the first mentions.")] = None,
     trust: Trust = False,
 ) -> None:
     """Strict accuracy, loose macro and loose micro scores of a typing run.

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workbench.batch import Batch, Targets
+from workbench.bounds import Share, Word
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.blocks import make_norm
@@ -65,8 +66,8 @@ class Dea(Objective):
         stream: the stream of the entities.
     """
 
-    def __init__(self, replaced: float = 0.05, removed: float = 0.15, stream: str = "entity") -> None:
-        if min(replaced, removed) < 0 or replaced + removed > 1:
+    def __init__(self, replaced: Share = 0.05, removed: Share = 0.15, stream: Word = "entity") -> None:
+        if replaced + removed > 1:
             raise WorkbenchError(
                 f"dea: replaced = {replaced}, removed = {removed}; allowed: shares that together are at most 1"
             )

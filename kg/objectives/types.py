@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workbench.batch import Batch, Targets
+from workbench.bounds import Dropout, Size
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
@@ -32,9 +33,7 @@ class Types(Objective):
         dropout: of what is read.
     """
 
-    def __init__(self, num_types: int, pooled: bool = True, dropout: float = 0.1) -> None:
-        if num_types < 1:
-            raise WorkbenchError(f"types: num_types = {num_types}; allowed: the number of types, at least 1")
+    def __init__(self, num_types: Size, pooled: bool = True, dropout: Dropout = 0.1) -> None:
         self.num_types = num_types
         self.pooled = pooled
         self.dropout = dropout

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pipelines.readers.images import ImageReader
 from pipelines.readers.json_lines import SUFFIXES, row_records
 from pipelines.readers.reader import MalformedError, Peek, parse_row, require
+from workbench.bounds import Name
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class CaptionsJsonl(ImageReader):
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
-    image_field: str = "image"
-    captions_field: str = "captions"
+    image_field: Name = "image"
+    captions_field: Name = "captions"
 
     @classmethod
     def detect(cls, source: Peek) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pipelines.readers.graph import GraphReader, Texts, Triple, read_texts
 from pipelines.readers.reader import Peek
 from pipelines.readers.triples_tsv import tab_separated
+from workbench.bounds import Word
 from workbench.errors import WorkbenchError
 
 ENTITIES = ("entity_text*.jsonl", "entities.jsonl", "entities.json")
@@ -25,7 +26,7 @@ class Codex(GraphReader):
     options that name files go first.
     """
 
-    part: str = "train"
+    part: Word = "train"
 
     @classmethod
     def detect(cls, source: Peek) -> bool:

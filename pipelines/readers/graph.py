@@ -18,6 +18,7 @@ import numpy as np
 from pipelines.files import files, lines, plain_suffix, record_key
 from pipelines.readers.json_file import read_json
 from pipelines.readers.reader import Reader, Record, parse_row
+from workbench.bounds import Location
 from workbench.errors import WorkbenchError
 from workbench.sequences import Sample
 
@@ -54,10 +55,10 @@ class GraphReader(Reader):
 
     kind: ClassVar[str] = "triples"
 
-    entities: list[str] = field(default_factory=list)
-    relations: list[str] = field(default_factory=list)
-    types: list[str] = field(default_factory=list)
-    type_names: list[str] = field(default_factory=list)
+    entities: list[Location] = field(default_factory=list)
+    relations: list[Location] = field(default_factory=list)
+    types: list[Location] = field(default_factory=list)
+    type_names: list[Location] = field(default_factory=list)
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Triple]:
         """All triples (head id, relation id, tail id), in the order of the input."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from pipelines.files import files, record_key
 from pipelines.image_store import ImageRef, open_store
 from pipelines.readers.reader import Drop, Reader, Record
+from workbench.bounds import Location
 from workbench.errors import WorkbenchError
 from workbench.sequences import Sample
 
@@ -21,7 +22,7 @@ class ImageReader(Reader):
 
     kind: ClassVar[str] = "image-text"
 
-    images: list[str] = field(default_factory=list)
+    images: list[Location] = field(default_factory=list)
 
     def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         """(image name, the sample's fields, place in the file) for every image; each image once."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.files import files, lines, record_key, stem
 from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row, require
+from workbench.bounds import Name
 from workbench.sequences import Sample
 
 SUFFIXES = (".jsonl", ".json", ".ndjson")
@@ -34,9 +35,9 @@ class JsonLines(Reader):
     kind: ClassVar[str] = "text"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
-    text_field: str = "text"
-    id_field: str = "id"
-    meta_fields: list[str] | None = None
+    text_field: Name = "text"
+    id_field: Name = "id"
+    meta_fields: list[Name] | None = None
 
     @classmethod
     def detect(cls, source: Peek) -> bool:

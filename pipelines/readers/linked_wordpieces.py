@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from pipelines.files import record_key
 from pipelines.readers.json_lines import SUFFIXES, row_records
 from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row, require
+from workbench.bounds import Name
 from workbench.sequences import Sample
 
 Span = list[Any]
@@ -28,8 +29,8 @@ class LinkedWordpieces(Reader):
     kind: ClassVar[str] = "text"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
-    linker: str = "wikipedia-links"
-    linker_version: str = "as published"
+    linker: Name = "wikipedia-links"
+    linker_version: Name = "as published"
 
     @classmethod
     def detect(cls, source: Peek) -> bool:

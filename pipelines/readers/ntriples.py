@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from pipelines.files import decode, files, lines
 from pipelines.readers.graph import GraphReader, Texts, Triple
 from pipelines.readers.reader import MalformedError, Peek
+from workbench.bounds import Name
 
 NODE = r"<[^<>\"{}|^`\\\x00-\x20]*>|_:[^\s<>\"]+"
 LITERAL = r'"(?P<text>(?:[^"\\\n\r]|\\.)*)"(?:@(?P<language>[A-Za-z0-9-]+)|\^\^<[^>]*>)?'
@@ -37,8 +38,8 @@ class Ntriples(GraphReader):
 
     suffixes: ClassVar[tuple[str, ...]] = (".nt",)
 
-    language: str = "en"
-    prefixes: list[str] = field(default_factory=lambda: list(WIKIDATA))
+    language: Name = "en"
+    prefixes: list[Name] = field(default_factory=lambda: list(WIKIDATA))
 
     @classmethod
     def detect(cls, source: Peek) -> bool:

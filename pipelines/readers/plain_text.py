@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from pipelines.files import files, lines, record_key, stem
 from pipelines.readers.reader import MalformedError, Peek, Reader, Record
+from workbench.bounds import Pattern
 from workbench.errors import WorkbenchError
 from workbench.sequences import Sample
 
@@ -28,7 +29,7 @@ class PlainText(Reader):
     suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text", ".tokens")
 
     document: Literal["blank-line", "line", "file", "heading"] = "blank-line"
-    heading: str = WIKITEXT_HEADING
+    heading: Pattern = WIKITEXT_HEADING
 
     def __post_init__(self) -> None:
         try:

@@ -12,6 +12,7 @@ from pipelines.readers.images import ImageReader
 from pipelines.readers.json_file import read_json, rows_of
 from pipelines.readers.reader import Peek, require
 from pipelines.readers.vqa_jsonl import question_of
+from workbench.bounds import FileTemplate
 from workbench.errors import WorkbenchError
 
 
@@ -21,7 +22,7 @@ class VqaOfficial(ImageReader):
 
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
 
-    image_name: str = "COCO_{subset}_{id:012d}.jpg"
+    image_name: FileTemplate = "COCO_{subset}_{id:012d}.jpg"
 
     @classmethod
     def detect(cls, source: Peek) -> bool:

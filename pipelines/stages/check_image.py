@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import io
 from dataclasses import dataclass
+from typing import Annotated
 
+from annotated_types import Ge, Le
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from pipelines.readers.reader import Drop
+from workbench.bounds import Count, Side
 from workbench.images import FAILURES, TooManyPixelsError, open_image
 from workbench.sequences import Sample
 
 STORED = ("JPEG", "PNG")
+
+Quality = Annotated[int, Ge(1), Le(95)]  # of a JPEG; above 95 Pillow only makes files larger
 
 
 @dataclass(frozen=True)
@@ -24,10 +29,10 @@ class CheckImage:
     stored bytes; `meta.source_sha256` that of the original where they differ.
     """
 
-    max_pixels: int = 50_000_000
-    min_side: int = 1
-    resize: int | None = None
-    quality: int = 92
+    max_pixels: Count = 50_000_000
+    min_side: Side = 1
+    resize: Side | None = None
+    quality: Quality = 92
 
     def __call__(self, sample: Sample) -> Sample | Drop:
         data: bytes = sample["image"]

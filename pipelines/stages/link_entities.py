@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kg.linker import Linker
+from workbench.bounds import Name, Share
 from workbench.sequences import Sample
 
 
@@ -16,9 +17,9 @@ class LinkEntities:
     Spans that were there before are replaced. `name` and `version` are the linker's.
     """
 
-    name: str
-    version: str
-    min_score: float = 0.0
+    name: Name
+    version: Name
+    min_score: Share = 0.0
     linker: Linker = field(kw_only=True, compare=False, repr=False)
 
     @classmethod

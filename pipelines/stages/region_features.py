@@ -13,6 +13,7 @@ import torch
 from pipelines.readers.reader import Drop
 from vision import backbones
 from vision.regions import DETECTORS, Grid, RegionSource, extract, load_detector
+from workbench.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
 from workbench.sequences import Sample
 
 BATCH = 16
@@ -26,18 +27,18 @@ class RegionFeatures:
     `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`.
     """
 
-    backbone: str
-    weights: str | None = None
-    size: int = 224
-    grid: int = 7
-    stage: int | None = None
-    threshold: float = 0.2
-    min_regions: int = 10
-    max_regions: int = 100
-    num_classes: int = 91
+    backbone: Name
+    weights: Location | None = None
+    size: Side = 224
+    grid: Cells = 7
+    stage: CountOrZero | None = None
+    threshold: Share = 0.2
+    min_regions: CountOrZero = 10
+    max_regions: Count = 100
+    num_classes: Size = 91
     dtype: Literal["float16", "float32"] = "float16"
-    device: str = "cpu"
-    seed: int = 0
+    device: Name = "cpu"
+    seed: Seed = 0
 
     @property
     def source(self) -> RegionSource:

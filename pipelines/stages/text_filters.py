@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pipelines.readers.reader import Drop
+from workbench.bounds import CountOrZero, Share
 from workbench.sequences import Sample
 
 
@@ -13,7 +14,7 @@ from workbench.sequences import Sample
 class MinimumLength:
     """Drops documents with fewer than `characters` characters that are not white space."""
 
-    characters: int = 1
+    characters: CountOrZero = 1
 
     def __call__(self, sample: Sample) -> Sample | Drop:
         found = sum(map(len, sample["text"].split()))
@@ -29,7 +30,7 @@ class LetterShare:
     Letters of any script count (tables, code dumps and number lists go).
     """
 
-    minimum: float
+    minimum: Share
 
     def __call__(self, sample: Sample) -> Sample | Drop:
         visible = "".join(sample["text"].split())
@@ -44,7 +45,7 @@ class RepeatedLines:
     Source: Rae et al. 2021 (Gopher), table A1, which uses 0.3.
     """
 
-    maximum: float
+    maximum: Share
 
     def __call__(self, sample: Sample) -> Sample | Drop:
         counts = Counter(line.strip() for line in sample["text"].split("\n") if line.strip())

@@ -10,6 +10,7 @@ from kg import commands
 from kg.store import GraphStore
 from kg.vectors import load_vectors
 from workbench.errors import WorkbenchError
+from workbench.options import command
 
 
 @pytest.fixture
@@ -27,8 +28,8 @@ def corpus(tmp_path):
 @pytest.fixture
 def invoke():
     app = typer.Typer()
-    app.command()(commands.vectors)
-    app.command()(commands.graph)
+    app.command()(command(commands.vectors))
+    app.command()(command(commands.graph))
 
     def run(*arguments):
         return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False, env={"COLUMNS": "160"})

@@ -131,7 +131,7 @@ def test_loss_is_a_plain_sum_of_cross_entropies_with_finite_gradients() -> None:
 
 def build(table: torch.Tensor) -> Network:
     text = {"embedding": "token", "vocab_size": 30, "hidden_size": 8, "max_positions": 32}
-    return Network(NetworkSpec({"text": text, "entity": {"embedding": "kg.embedding:EntityTable", "path": table}}))
+    return Network(NetworkSpec({"text": text, "entity": {"embedding": "kg.embedding:EntityTable", "path": table}}, []))
 
 
 def forward(objective: Dea, batch):
@@ -144,7 +144,7 @@ def test_refuses_wrong_rates_and_a_model_without_entities() -> None:
         Dea(replaced=0.7, removed=0.5)
     text = {"embedding": "token", "vocab_size": 30, "hidden_size": 8}
     with pytest.raises(WorkbenchError, match="stream 'entity'"):
-        dea().head(Network(NetworkSpec({"text": text})))
+        dea().head(Network(NetworkSpec({"text": text}, [])))
 
 
 def test_table_rows_controls_and_training() -> None:

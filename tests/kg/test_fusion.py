@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kg.fusion import Aggregator
+from workbench import parts
 from workbench.batch import collate
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
@@ -123,7 +124,7 @@ def test_last_layer_ends_the_entity_stream() -> None:
 
 
 def test_refuses_wrong_streams_and_activation() -> None:
-    with pytest.raises(WorkbenchError, match="two values"):
-        Aggregator(["text"], SIZES, [3])
+    with pytest.raises(WorkbenchError, match="a list of exactly 2"):
+        parts.build("layer", {"layer": "kg.fusion:Aggregator", "streams": ["text"], "num_heads": [3]}, sizes=SIZES)
     with pytest.raises(WorkbenchError, match="swiglu"):
         Aggregator(["text", "entity"], SIZES, [3, 2], activation="swiglu")

@@ -7,11 +7,12 @@ import tokenizers
 import torch
 from tokenizers import models, pre_tokenizers
 
-from workbench.config import CONTROLS, NetworkSpec, TaskSpec, load_recipe, parse
+from workbench.config import CONTROLS, NetworkSpec, TaskSpec, load_recipe
 from workbench.models.network import Network
 from workbench.models.root import Place, Root
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.task import Task
+from workbench.values import check
 
 NAMES = ["lyon", "paris", "rome", "turin", "france", "italy"]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, "is", "in", "near", "country", "."]
@@ -66,7 +67,7 @@ def task(tokenizer: Tokenizer, control: str | None = None) -> Task:
             {"objective": "kg.objectives.dea:Dea"},
         ],
     }
-    parsed = parse(TaskSpec, spec, "test")
+    parsed = check(TaskSpec, spec, "test")
     return Task("wiki", parsed, seed=0, resources={"tokenizer": tokenizer, "control": control})
 
 

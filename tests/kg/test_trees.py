@@ -13,6 +13,7 @@ import torch
 from safetensors.numpy import load_file
 
 from kg.trees import Mention, SentenceTree, fit, grow
+from workbench import parts
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.visibility import visible
@@ -209,5 +210,6 @@ def test_step_survives_pickling_and_refuses_nonsense() -> None:
     assert tree.length("text") == 7
     with pytest.raises(ValueError, match="branches already"):
         grown(step, tree)
-    with pytest.raises(WorkbenchError, match="no-kg"):
-        SentenceTree(Graph(), Words(), 64, max_triples=0)
+    spec = {"step": "kg.trees:SentenceTree", "graph": Graph(), "max_length": 64, "max_triples": 0}
+    with pytest.raises(WorkbenchError, match="max_triples = 0; allowed: a whole number from 1"):
+        parts.build("step", spec, tokenizer=Words())

@@ -121,10 +121,10 @@ def test_wrong_specs() -> None:
     with pytest.raises(WorkbenchError, match="not a multiple of num_heads = 3"):
         Network(NetworkSpec({"text": TEXT}, [{"layer": "self", "stream": "text", "num_heads": 3}]))
     with pytest.raises(WorkbenchError, match="unknown stream 'txt'"):
-        Network(NetworkSpec({"text": TEXT}, poolers=["txt"]))
+        Network(NetworkSpec({"text": TEXT}, [], poolers=["txt"]))
     with pytest.raises(WorkbenchError, match="max_positions = 32"):
-        Network(NetworkSpec({"text": TEXT}))(text_batch([40]))
-    network, batch = Network(NetworkSpec({"text": TEXT})), text_batch([3])
+        Network(NetworkSpec({"text": TEXT}, []))(text_batch([40]))
+    network, batch = Network(NetworkSpec({"text": TEXT}, [])), text_batch([3])
     states = network(batch)
     with pytest.raises(WorkbenchError, match=r"add it to model\.poolers"):
         network.pool(states, batch)

@@ -107,7 +107,7 @@ def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
 )
 def test_options_are_checked(tokenizer, options, message):
     with pytest.raises(WorkbenchError, match=message):
-        Mlm(tokenizer, **options)
+        parts.build("objective", {"objective": "mlm", **options}, tokenizer=tokenizer)
 
 
 def test_head_equals_hugging_face_bert(shared, make_network, tokenizer):

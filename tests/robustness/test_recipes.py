@@ -35,8 +35,8 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
     ("override", "words"),
     [
         ("train.max_step=3", ["max_step", "'max_steps'", "recipe.yaml.train"]),
-        ("train.max_steps=many", ["train.max_steps = 'many'", "int"]),
-        ("train.lr=fast", ["train.lr = 'fast'", "float"]),
+        ("train.max_steps=many", ["train.max_steps = 'many'", "whole number"]),
+        ("train.lr=fast", ["train.lr = 'fast'", "a number"]),
         ("train.micro_batch_size=3", ["global_batch_size = 8 is not a multiple of micro_batch_size = 3"]),
         ("train.lr_schedule=wavy", ["wavy", "linear, cosine, constant"]),
         ("train.num_workers=[1]", ["train.num_workers"]),
@@ -47,7 +47,7 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ("train.lr=[1", ["train.lr=[1"]),
         ("model.layers=[{layer: selff, stream: text, num_heads: 2}]", ["unknown layer 'selff'", "'self'"]),
         ("model.layers=[{layer: self, stream: text, num_head: 2}]", ["num_head", "'num_heads'"]),
-        ("model.layers=[{layer: self, stream: text, num_heads: two}]", ["num_heads = 'two'", "int"]),
+        ("model.layers=[{layer: self, stream: text, num_heads: two}]", ["num_heads = 'two'", "whole number"]),
         ("model.layers=[{layer: self, stream: txt, num_heads: 2}]", ["txt", "text"]),
         ("model.layers=[{layer: self, stream: text, num_heads: 3}]", ["16", "3"]),
         ("model.layers=[{layer: own_layer:Mine, stream: text}]", ["no module 'own_layer'", "beside the recipe"]),
@@ -79,7 +79,7 @@ def test_wrong_overrides(world: Path, refused: Refused, override: str, words: li
         ("model: [", ["recipe.yaml"]),
         ("- a\n- b\n", ["a recipe is a mapping"]),
         ("", ["recipe.yaml"]),
-        ("model: {streams: {}}\ntasks: {}\n", ["the key 'train' is missing"]),
+        ("model: {streams: {}, layers: []}\ntasks: {}\n", ["the key 'train' is missing"]),
         ("model: !!python/object/apply:os.system ['touch hacked']\n", ["recipe.yaml"]),
     ],
 )

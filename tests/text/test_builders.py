@@ -92,7 +92,7 @@ def test_window_comes_from_the_tokenizer_or_the_option(tokenizer):
     assert build("document", tokenizer, 34, chars_per_token=4.0).window == 128
     automatic = build("document", tokenizer, 34).window
     assert automatic == int(32 * tokenizer.characters_per_token)
-    with pytest.raises(WorkbenchError, match=r"chars_per_token = -1.0; allowed: a positive"):
+    with pytest.raises(WorkbenchError, match=r"chars_per_token = -1.0; allowed: a number above 0"):
         build("document", tokenizer, 34, chars_per_token=-1.0)
 
 

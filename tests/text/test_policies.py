@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from workbench import parts
 from workbench.errors import WorkbenchError
 from workbench.keyed import generator
 from workbench.sequences import Sequence, Span, text_fields
@@ -169,10 +170,10 @@ def test_the_budget_is_the_rate_on_average():
 
 
 def test_options_are_checked():
-    with pytest.raises(WorkbenchError, match="0 < p < 1"):
-        SpanPolicy(p=1.5)
+    with pytest.raises(WorkbenchError, match=r"p = 1\.5; allowed: a number above 0, below 1"):
+        parts.build("policy", {"policy": "span", "p": 1.5})
     with pytest.raises(WorkbenchError, match="probability = 2"):
-        Field(2)
+        parts.build("policy", {"policy": "field", "probability": 2})
 
 
 def test_selected_groups_do_not_overlap_for_spans():

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from vision.boxes import grid_boxes
 from vision.embedding import GridEmbedding, PatchEmbedding, RegionEmbedding
+from workbench import parts
 from workbench.errors import WorkbenchError
 from workbench.models.network import initialise
 
@@ -117,8 +118,8 @@ def test_errors_name_both_sides() -> None:
         RegionEmbedding(8, 5)(fields_for(RegionEmbedding(8, 5)))
     with pytest.raises(WorkbenchError, match="RegionEmbedding needs 'features', the batch has boxes, patches"):
         RegionEmbedding(8, 5)(fields_for(PatchEmbedding(8, 2, 4)))
-    with pytest.raises(WorkbenchError, match="box_size = 6; allowed"):
-        RegionEmbedding(8, 5, box_size=6)
+    with pytest.raises(WorkbenchError, match="box_size = 6; allowed: 0, 4, 5, 7"):
+        parts.build("embedding", {"embedding": "vision.embedding:RegionEmbedding", "box_size": 6})
     grid = GridEmbedding(8, **BACKBONE)
     with pytest.raises(WorkbenchError, match="gives 2 x 2 rows an image, 8 in all, the batch has 18"):
         grid({**fields_for(grid), "boxes": torch.from_numpy(grid_boxes(3)).repeat(2, 1)})

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from vision.boxes import box_numbers, grid_boxes
 from vision.inputs import Patches, Pixels, Regions, cut
 from vision.transforms import NORMALISATIONS, Square, normalise, speaks_of_sides
+from workbench import parts
 from workbench.batch import collate
 from workbench.errors import WorkbenchError
 from workbench.keyed import generator
@@ -101,8 +102,8 @@ def test_normalisation(name: str) -> None:
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(WorkbenchError, match="not a multiple of patch = 12"):
         Patches(32, 12)
-    with pytest.raises(WorkbenchError, match=r"Did you mean 'imagenet'"):
-        normalise(torch.zeros(3, 2, 2, dtype=torch.uint8), "imagnet")
+    with pytest.raises(WorkbenchError, match="normalisation = 'imagnet'; allowed: imagenet, clip, half"):
+        parts.build("image", {"image": "vision.inputs:Patches", "size": 8, "patch": 4, "normalisation": "imagnet"})
 
 
 def test_regions_are_the_most_confident(samples: list[Sample]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -16,11 +16,12 @@ import typer
 
 from vision.evaluation.examples import keep_image
 from vision.evaluation.pairs import Matcher, all_pairs, dual_scores
-from vision.evaluation.retrieval_metric import Scores, chance, rerank, retrieval_metrics
+from vision.evaluation.retrieval_metric import Scores, Ties, chance, rerank, retrieval_metrics
 from vision.evaluation.sequence import image_sequence
 from vision.objectives.itc import Itc
 from vision.objectives.itm import Itm
-from workbench.config import Recipe, Spec
+from workbench.bounds import Count, CountOrZero, Location
+from workbench.config import Control, Recipe, Spec
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.finetuning import BatchSize, Epochs, Tuning
@@ -28,7 +29,7 @@ from workbench.evaluation.opening import Evaluated, find_objective, result_path
 from workbench.evaluation.ranks import count_rivals
 from workbench.evaluation.result import Result, identity
 from workbench.keyed import generator
-from workbench.options import Trust, spread
+from workbench.options import Trust, command
 from workbench.text.image import SHUFFLED_CAPTIONS
 from workbench.training.run import Loaded, load
 from workbench.training.run_folder import read_recipe
@@ -46,13 +47,14 @@ class RetrievalTuning(Tuning):
     batch_size: BatchSize = 64
 
 
-@spread
+@command
 def finetune(
     tuning: RetrievalTuning,
     objective: Annotated[
-        str | None, typer.Option(help="itc (dual encoder) or itm (matching); default: what the run was trained with.")
+        Literal["itc", "itm"] | None,
+        typer.Option(help="Dual encoder or matching; default: what the run was trained with."),
     ] = None,
-    max_length: Annotated[int | None, typer.Option(help="Tokens of a caption; default: the run's.")] = None,
+    max_length: Annotated[Count | None, typer.Option(help="Tokens of a caption; default: the run's.")] = None,
 ) -> None:
     """Fine-tune a pretrained run to tell which captions belong to which images.
 
@@ -91,17 +93,19 @@ def objective_spec(recipe: Recipe, name: str | None) -> Spec:
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run with itc or itm among its objectives.")],
-    corpus: Annotated[str, typer.Argument(help="Test set: images with one or more `captions`.")],
-    rerank: Annotated[int, typer.Option(help="Re-rank so many candidates of itc by itm; 0: do not.")] = 0,
+    corpus: Annotated[Location, typer.Argument(help="Test set: images with one or more `captions`.")],
+    rerank: Annotated[CountOrZero, typer.Option(help="Re-rank so many candidates of itc by itm; 0: do not.")] = 0,
     first_stage: Annotated[
         Path | None, typer.Option(help="With --rerank: the run whose itc finds the candidates; default: RUN.")
     ] = None,
-    ties: Annotated[str, typer.Option(help="Equal scores: realistic (half a place each) or pessimistic.")] = (
+    ties: Annotated[Ties, typer.Option(help="Equal scores: realistic (half a place each) or pessimistic.")] = (
         "realistic"
     ),
-    control: Annotated[str | None, typer.Option(help="shuffled-captions: every image with another's captions.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Images, or pairs of an image and a caption, at once.")] = 128,
-    limit: Annotated[int | None, typer.Option(help="Only the first images.")] = None,
+    control: Annotated[
+        Control | None, typer.Option(help="shuffled-captions: every image with another's captions.")
+    ] = None,
+    batch_size: Annotated[Count, typer.Option(help="Images, or pairs of an image and a caption, at once.")] = 128,
+    limit: Annotated[Count | None, typer.Option(help="Only the first images.")] = None,
     trust: Trust = False,
 ) -> None:
     """Recall at 1, 5 and 10 and median rank of image and text retrieval, beside chance.

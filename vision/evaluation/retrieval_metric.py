@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -23,7 +23,8 @@ from torch import Tensor
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.ranks import ROUNDING, count_rivals, rounding
 
-TIES = ("realistic", "pessimistic")
+Ties = Literal["realistic", "pessimistic"]
+TIES: tuple[str, ...] = get_args(Ties)
 RECALLS = (1, 5, 10)
 
 

@@ -20,15 +20,17 @@ from vision.evaluation.answers import AnswerVocabulary
 from vision.evaluation.examples import keep_image
 from vision.evaluation.pictures import draw_question
 from vision.evaluation.sequence import image_sequence
-from vision.evaluation.vqa_metric import VqaResult, evaluate_vqa, majority_baseline
+from vision.evaluation.vqa_metric import Variant, VqaResult, evaluate_vqa, majority_baseline
 from vision.objectives.answers import Answers, AnswersHead
+from workbench.bounds import Count, Location
+from workbench.config import Control
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import Tuning
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result, identity
-from workbench.options import Trust, spread
+from workbench.options import Trust, command
 from workbench.sequences import Sample, Sequence
 from workbench.text.builders.question_image import QuestionImage
 from workbench.training.run_folder import read_recipe
@@ -40,14 +42,16 @@ EXAMPLES = 12
 _CANDIDATES = 96  # questions that examples are chosen from; their images are kept in memory
 
 
-@spread
+@command
 def finetune(
     tuning: Tuning,
     answers: Annotated[
         Path | None, typer.Option(help="Vocabulary (a JSON list of answers); default: the answers of CORPUS.")
     ] = None,
-    min_count: Annotated[int, typer.Option(help="How many questions of CORPUS an answer must be the main one of.")] = 9,
-    max_length: Annotated[int | None, typer.Option(help="Tokens of a question; default: the run's.")] = None,
+    min_count: Annotated[
+        Count, typer.Option(help="How many questions of CORPUS an answer must be the main one of.")
+    ] = 9,
+    max_length: Annotated[Count | None, typer.Option(help="Tokens of a question; default: the run's.")] = None,
 ) -> None:
     """Fine-tune a pretrained run to answer questions about images.
 
@@ -73,14 +77,14 @@ def finetune(
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run that `finetune vqa` made.")],
-    corpus: Annotated[str, typer.Argument(help="Test set: images with `questions` and their answers.")],
+    corpus: Annotated[Location, typer.Argument(help="Test set: images with `questions` and their answers.")],
     variant: Annotated[
-        str | None,
-        typer.Option(help="official_2015, always_normalise or single_answer; default: official, or single_answer."),
+        Variant | None,
+        typer.Option(help="Default: official_2015, or single_answer where every question has one."),
     ] = None,
-    control: Annotated[str | None, typer.Option(help="question-only: without the image, at test time.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Images at once, with all their questions.")] = 32,
-    limit: Annotated[int | None, typer.Option(help="Only the first images.")] = None,
+    control: Annotated[Control | None, typer.Option(help="question-only: without the image, at test time.")] = None,
+    batch_size: Annotated[Count, typer.Option(help="Images at once, with all their questions.")] = 32,
+    limit: Annotated[Count | None, typer.Option(help="Only the first images.")] = None,
     trust: Trust = False,
 ) -> None:
     """VQA accuracy by the official rules, per answer type, beside the majority answer.

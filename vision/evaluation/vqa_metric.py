@@ -17,11 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Literal, get_args
 
 from workbench.errors import WorkbenchError, unknown
 
-VARIANTS = ("official_2015", "always_normalise", "single_answer")
+Variant = Literal["official_2015", "always_normalise", "single_answer"]
+VARIANTS: tuple[str, ...] = get_args(Variant)
 Answer = str | Mapping[str, Any]
 
 _MARKS = ';/[]"{}()=+\\_-><@`,?!'

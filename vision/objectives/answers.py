@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from vision.evaluation.answers import AnswerVocabulary
 from workbench.batch import Batch, Targets
+from workbench.bounds import Name
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
@@ -36,7 +37,7 @@ class Answers(Objective):
         loss: see above.
     """
 
-    def __init__(self, answers: list[str], loss: Loss = "bce") -> None:
+    def __init__(self, answers: list[Name], loss: Loss = "bce") -> None:
         if len(answers) < 2 or len(set(answers)) != len(answers):
             raise WorkbenchError(
                 f"objective Answers: answers has {len(answers)} entries, {len(set(answers))} of them different; give "

@@ -13,15 +13,17 @@ weights. Give the objective a view of its own then, and others use the same netw
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.pairs import IMAGE, MATCHED, image_id, labelled
 from workbench.batch import Batch, Targets
+from workbench.bounds import Number, Size
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objective import BatchTargets, LossOutput, Objective, States, StepHead
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from workbench.models.network import Network
 
 Pool = Literal["first", "mean", "last"]
+Temperature = Annotated[Number, Ge(0.01), Le(100)]  # 1 / MAX_SCALE and above: the scale is clipped there
 MAX_SCALE = 100.0
 
 
@@ -49,11 +52,11 @@ class Itc(Objective):
 
     def __init__(
         self,
-        size: int = 256,
+        size: Size = 256,
         pool_text: Pool = "first",
         pool_image: Pool = "first",
         norm: bool = False,
-        temperature: float = 0.07,
+        temperature: Temperature = 0.07,
         negatives: Literal["step", "micro-batch"] = "step",
         same_image: Literal["ignored", "negative"] = "ignored",
         apart: bool = False,

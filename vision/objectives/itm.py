@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from vision.pairs import MATCHED, image_id, labelled
 from workbench.batch import Batch, Targets
+from workbench.bounds import Share, Word
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
@@ -39,7 +40,7 @@ class Itm(Objective):
     """
 
     def __init__(
-        self, rate: float = 0.5, exchange: Literal["caption", "image"] = "caption", pool: list[str] | None = None
+        self, rate: Share = 0.5, exchange: Literal["caption", "image"] = "caption", pool: list[Word] | None = None
     ) -> None:
         self.rate = rate
         self.exchange = exchange

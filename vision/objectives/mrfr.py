@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from vision.pairs import MATCHED
 from workbench.batch import Batch, Targets
+from workbench.bounds import Share, SomeShare
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
@@ -39,17 +40,15 @@ class Mrfr(Objective):
 
     def __init__(
         self,
-        rate: float = 0.15,
-        zero: float = 1.0,
-        random: float = 0.0,
+        rate: SomeShare = 0.15,
+        zero: Share = 1.0,
+        random: Share = 0.0,
         loss: Literal["mse", "smooth_l1"] = "mse",
         tied: bool = True,
         matched_only: bool = True,
     ) -> None:
-        if not (0 < rate <= 1 and zero >= 0 and random >= 0 and zero + random <= 1):
-            raise WorkbenchError(
-                f"mrfr: rate = {rate}, zero = {zero}, random = {random}; allowed: 0 < rate <= 1, zero + random <= 1"
-            )
+        if zero + random > 1 + 1e-9:
+            raise WorkbenchError(f"mrfr: zero = {zero}, random = {random}; allowed: shares of at most 1 together")
         self.rate, self.zero, self.random = rate, zero, random
         self.loss = loss
         self.tied = tied

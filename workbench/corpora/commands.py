@@ -7,11 +7,12 @@ import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
 
+from workbench.bounds import CountOrZero, Location, Seed
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.corpora.manifest import FILE_NAME
@@ -30,7 +31,7 @@ def index(
         Path | None, typer.Option(help="Where corpus.json and the index files go; by default beside the tars.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="text, image-text or triples; by default told from the first record.")
+        Literal["text", "image-text", "triples"] | None, typer.Option(help="Default: as the first record looks.")
     ] = None,
 ) -> None:
     """Index a foreign WebDataset, so that it can be used as a corpus. The tars are read, never rewritten.
@@ -49,7 +50,7 @@ def index(
 
 
 def verify(
-    corpus: Annotated[str, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
+    corpus: Annotated[Location, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
     graph: Annotated[
         Path | None,
         typer.Option(help="Check entities against this graph: a triples corpus, or a file with one entity id a line."),
@@ -80,9 +81,9 @@ def verify(
 
 
 def show(
-    corpus: Annotated[str, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
-    samples: Annotated[int, typer.Option(help="How many records to preview.")] = 3,
-    seed: Annotated[int, typer.Option(help="Which ones.")] = 0,
+    corpus: Annotated[Location, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
+    samples: Annotated[CountOrZero, typer.Option(help="How many records to preview.")] = 3,
+    seed: Annotated[Seed, typer.Option(help="Which ones.")] = 0,
 ) -> None:
     """Show a corpus: counts, fields, where it comes from, and a few samples.
 

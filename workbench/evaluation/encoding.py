@@ -14,6 +14,7 @@ from rich.markup import escape
 from safetensors.torch import save
 from torch import Tensor
 
+from workbench.bounds import Count, Word
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.files import atomic
 from workbench.corpora.manifest import FILE_NAME
@@ -135,10 +136,10 @@ def encode(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file (a line each) or a corpus.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="File, .safetensors.")],
-    stream: Annotated[str, typer.Option(help="Whose vectors: text or image.")] = "text",
-    pool: Annotated[str, typer.Option(help="mean, first, pooled, or an objective with vectors (itc).")] = "mean",
-    batch_size: Annotated[int, typer.Option(help="Samples at once.")] = 64,
-    limit: Annotated[int | None, typer.Option(help="Only the first samples.")] = None,
+    stream: Annotated[Word, typer.Option(help="Whose vectors: text or image.")] = "text",
+    pool: Annotated[Word, typer.Option(help="mean, first, pooled, or an objective with vectors (itc).")] = "mean",
+    batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64,
+    limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None,
     trust: Trust = False,
 ) -> None:
     """Vectors of texts or images from a trained run: `vectors` [samples, size], the keys in the file's metadata.

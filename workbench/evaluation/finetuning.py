@@ -11,7 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from workbench.config import NetworkSpec, Recipe, SequenceSpec, TaskSpec, TrainSpec, with_overrides
+from workbench import bounds
+from workbench.bounds import Assignment, Count, Location, Positive
+from workbench.config import Control, NetworkSpec, Recipe, SequenceSpec, TaskSpec, TrainSpec, with_overrides
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.options import Trust
@@ -20,9 +22,9 @@ from workbench.training.run_folder import TOKENIZER, read_recipe, trust_run
 
 logger = logging.getLogger(__name__)
 
-Epochs = Annotated[float, typer.Option(help="Passes over the training set.")]
-BatchSize = Annotated[int, typer.Option(help="Examples per step.")]
-LearningRate = Annotated[float, typer.Option(help="Peak learning rate.")]
+Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
+BatchSize = Annotated[Count, typer.Option(help="Examples per step.")]
+LearningRate = Annotated[bounds.LearningRate, typer.Option(help="Peak learning rate.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +37,18 @@ class Tuning:
     """
 
     run: Annotated[Path, typer.Argument(help="The pretrained run.")]
-    corpus: Annotated[str, typer.Argument(help="Training set.")]
+    corpus: Annotated[Location, typer.Argument(help="Training set.")]
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
+        list[Assignment] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
     ] = None
     output: Annotated[Path | None, typer.Option("--output", "-o", help="New run; default: RUN-TASK.")] = None
-    held_out: Annotated[str | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")] = None
+    held_out: Annotated[
+        Location | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")
+    ] = None
     epochs: Epochs = 4.0
     batch_size: BatchSize = 32
     lr: LearningRate = 5e-5
-    control: Annotated[str | None, typer.Option(help="Train without what the control takes away.")] = None
+    control: Annotated[Control | None, typer.Option(help="Train without what the control takes away.")] = None
     trust: Trust = False
 
     def train(self, recipe: Recipe) -> Path:

@@ -18,6 +18,7 @@ from workbench.errors import WorkbenchError
 from workbench.interop.names import Fuse, Rename, Rule, convert, restore
 from workbench.json_values import parse_json
 from workbench.models.blocks import ACTIVATIONS as FUNCTIONS
+from workbench.models.blocks import Activation
 from workbench.models.embeddings.token import Token
 from workbench.models.layers.self import Self
 from workbench.models.network import Network
@@ -58,7 +59,12 @@ HEADS: list[Rule] = [
     ),
 ]
 IGNORED = ("bert.embeddings.position_ids", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
 
 
 def spec_from_config(config: dict[str, Any]) -> NetworkSpec:

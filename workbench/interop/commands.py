@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from workbench.bounds import Word
 from workbench.interop.bert import write_folder
 from workbench.options import Trust
 from workbench.terminal import Terminal
@@ -16,7 +17,7 @@ from workbench.terminal import Terminal
 def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     output: Annotated[Path, typer.Option(help="The folder to write.")],
-    network: Annotated[str, typer.Option(help="Which network of the run.")] = "main",
+    network: Annotated[Word, typer.Option(help="Which network of the run.")] = "main",
     trust: Trust = False,
 ) -> None:
     """Write a run's network as a Hugging Face folder (config.json, model.safetensors, tokenizer.json).

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError
 from workbench.models.attention import attend
 from workbench.models.context import Context, Layout
 from workbench.models.dropout import dropout
 from workbench.models.rotary import rotate
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+Activation = Literal["gelu", "gelu_tanh", "relu", "tanh", "swiglu"]
+NormKind = Literal["layer", "rms", "unbiased"]
+NormPlace = Literal["post", "pre"]
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "relu": F.relu,
@@ -37,27 +42,23 @@ class UnbiasedNorm(nn.Module):
         return self.weight * (x - mean) / (x.std(-1, keepdim=True) + self.eps) + self.bias
 
 
-NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "unbiased": UnbiasedNorm}
+NORMS: dict[NormKind, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "unbiased": UnbiasedNorm}
 
 
-def make_norm(kind: str, size: int, eps: float) -> nn.Module:
+def make_norm(kind: NormKind, size: int, eps: float) -> nn.Module:
     """A norm over the last dimension: `layer`, `rms`, or `unbiased` (K-BERT's)."""
-    if kind not in NORMS:
-        raise unknown("norm", kind, NORMS)
     return NORMS[kind](size, eps=eps)
 
 
-def activation(name: str) -> Callable[[Tensor], Tensor]:
+def activation(name: Activation) -> Callable[[Tensor], Tensor]:
     """The activation function of this name."""
-    if name not in ACTIVATIONS:
-        raise unknown("activation", name, ACTIVATIONS)
     return ACTIVATIONS[name]
 
 
 class FeedForward(nn.Module):
     """outer(act(inner(x))); with `swiglu` outer(silu(gate) * inner), both from one matrix (arXiv:2002.05202)."""
 
-    def __init__(self, hidden_size: int, intermediate_size: int, activation_name: str = "gelu") -> None:
+    def __init__(self, hidden_size: int, intermediate_size: int, activation_name: Activation = "gelu") -> None:
         super().__init__()
         self.activation = activation(activation_name)
         self.gated = activation_name == "swiglu"
@@ -156,10 +157,8 @@ def _positions(context: Context, streams: tuple[str, ...]) -> Tensor:
 class Sublayer(nn.Module):
     """Residual connection, dropout and norm around a function: post-norm as BERT, or pre-norm."""
 
-    def __init__(self, size: int, *, dropout: float, norm: str, norm_place: str, norm_eps: float) -> None:
+    def __init__(self, size: int, *, dropout: float, norm: NormKind, norm_place: NormPlace, norm_eps: float) -> None:
         super().__init__()
-        if norm_place not in ("post", "pre"):
-            raise unknown("norm_place", norm_place, ("post", "pre"))
         self.norm = make_norm(norm, size, norm_eps)
         self.dropout = dropout
         self.pre = norm_place == "pre"

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import MinLen
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from workbench import parts
 from workbench.batch import Batch
+from workbench.bounds import PartSpec, Repeats
 from workbench.config import NetworkSpec, Spec
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
+from workbench.values import check
 
 States = dict[str, Tensor]
-SHARES = ("all", "attention", "feed_forward")
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What a layer or a group of layers says of itself beside its options: how often, and what the copies share."""
+
+    repeat: Repeats = 1
+    share: Literal["all", "attention", "feed_forward"] | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers that are repeated together."""
+
+    group: Annotated[list[PartSpec], MinLen(1)]
 
 
 class Sizes(dict[str, int]):
@@ -106,14 +124,11 @@ def _layers(specs: list[Spec], where: str, given: dict[str, Any]) -> list[nn.Mod
     for i, spec in enumerate(specs):
         place = f"{where}[{i}]"
         options = dict(spec)
-        repeat, share = options.pop("repeat", 1), options.pop("share", None)
-        if not isinstance(repeat, int) or repeat < 1:
-            raise WorkbenchError(f"{place}.repeat = {repeat!r}; allowed: a whole number from 1")
-        if share is not None and share not in SHARES:
-            raise unknown("share", str(share), SHARES, place)
+        stated = {name: options.pop(name) for name in ("repeat", "share") if name in options}
+        repeated = check(Repetition, stated, place)
         first: list[nn.Module] = []
-        for _ in range(repeat):
-            block = _block(options, place, given, first, share)
+        for _ in range(repeated.repeat):
+            block = _block(options, place, given, first, repeated.share)
             first = first or block
             layers.extend(block)
     return layers
@@ -126,6 +141,7 @@ def _block(
     if share == "all" and first:
         return first
     if "group" in options:
+        options = parts.checked(Group, options, f"{place}: a group")
         block = _layers(options["group"], f"{place}.group", given)
     else:
         block = [parts.build("layer", options, place, **given)]

@@ -7,7 +7,16 @@ from typing import TypedDict
 
 from torch import Tensor, nn
 
-from workbench.models.blocks import FeedForward, MultiHeadAttention, Sublayer, make_norm
+from workbench.bounds import Dropout, Epsilon, Positive, Size
+from workbench.models.blocks import (
+    Activation,
+    FeedForward,
+    MultiHeadAttention,
+    NormKind,
+    NormPlace,
+    Sublayer,
+    make_norm,
+)
 from workbench.models.context import Context
 
 
@@ -18,14 +27,14 @@ class BlockOptions(TypedDict, total=False):
     layer, rms, unbiased; `norm_place`: post (BERT) or pre; `rotary`: base of rotary positions.
     """
 
-    intermediate_size: int | None
-    dropout: float
-    attention_dropout: float
-    activation: str
-    norm: str
-    norm_place: str
-    norm_eps: float
-    rotary: float | None
+    intermediate_size: Size | None
+    dropout: Dropout
+    attention_dropout: Dropout
+    activation: Activation
+    norm: NormKind
+    norm_place: NormPlace
+    norm_eps: Epsilon
+    rotary: Positive | None
 
 
 @dataclass(frozen=True)
@@ -36,9 +45,9 @@ class Options:
     intermediate_size: int | None = None
     dropout: float = 0.1
     attention_dropout: float = 0.1
-    activation: str = "gelu"
-    norm: str = "layer"
-    norm_place: str = "post"
+    activation: Activation = "gelu"
+    norm: NormKind = "layer"
+    norm_place: NormPlace = "post"
     norm_eps: float = 1e-12
     rotary: float | None = None
 

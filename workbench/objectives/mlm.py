@@ -8,7 +8,7 @@ stay; the draw is per token (BERT) or per group (SpanBERT's paper: per span).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from workbench import parts
 from workbench.batch import Batch, Targets
+from workbench.bounds import Count, PartName, PartSpec, Share, SomeShare
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
@@ -43,22 +44,18 @@ class Mlm(Objective):
     def __init__(
         self,
         tokenizer: Tokenizer,
-        rate: float = 0.15,
-        policy: str | dict[str, Any] = "token",
-        mask: float = 0.8,
-        random: float = 0.1,
-        replace: str = "token",
-        max_predictions: int | None = None,
+        rate: SomeShare = 0.15,
+        policy: PartName | PartSpec = "token",
+        mask: Share = 0.8,
+        random: Share = 0.1,
+        replace: Literal["token", "group"] = "token",
+        max_predictions: Count | None = None,
     ) -> None:
-        if not 0 < rate <= 1 or mask < 0 or random < 0 or mask + random > 1 + 1e-9:
+        if mask + random > 1 + 1e-9:
             raise WorkbenchError(
-                f"mlm: rate = {rate}, mask = {mask}, random = {random}; allowed: 0 < rate <= 1 and shares of at most 1 "
-                "together (the rest of the selected tokens stays as it is)"
+                f"mlm: mask = {mask}, random = {random}; allowed: shares of at most 1 together (the rest of the "
+                "selected tokens stays as it is)"
             )
-        if replace not in ("token", "group"):
-            raise WorkbenchError(f"mlm: replace = {replace!r}; allowed: token, group")
-        if max_predictions is not None and max_predictions < 1:
-            raise WorkbenchError(f"mlm: max_predictions = {max_predictions}; allowed: a number from 1, or leave it out")
         self.rate, self.mask, self.random = rate, mask, random
         self.per_group = replace == "group"
         self.max_predictions = max_predictions

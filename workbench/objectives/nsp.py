@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.bounds import Share
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective
 from workbench.sequences import Sample
@@ -28,7 +29,7 @@ class Nsp(PairObjective):
 
     name = "nsp"
 
-    def __init__(self, random: float = 0.5) -> None:
+    def __init__(self, random: Share = 0.5) -> None:
         self.random = random
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from workbench.bounds import Share
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective
 from workbench.sequences import Sample
@@ -22,7 +23,7 @@ class Sop(PairObjective):
 
     name = "sop"
 
-    def __init__(self, swap: float = 0.5) -> None:
+    def __init__(self, swap: Share = 0.5) -> None:
         self.swap = swap
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:

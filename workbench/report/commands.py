@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from workbench.bounds import Title
 from workbench.options import Trust
 from workbench.report.page import write_report
 from workbench.report.panels import panel_names
@@ -19,7 +20,7 @@ from workbench.trust import allow
 def report(
     runs: Annotated[list[Path], typer.Argument(help="run folders; their results stand side by side")],
     output: Annotated[Path | None, typer.Option(help="the page (default: report.html in the first run)")] = None,
-    title: Annotated[str, typer.Option(help="the page's title (default: the runs' names)")] = "",
+    title: Annotated[Title, typer.Option(help="the page's title (default: the runs' names)")] = "",
     trust: Trust = False,
 ) -> None:
     """Write one self-contained HTML page about runs: curves, results beside baselines and controls, pictures.

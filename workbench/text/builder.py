@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence as Listing
 from typing import Any
 
+from workbench.bounds import Count, Role
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences import Sample, Sequence, Span
@@ -42,9 +43,9 @@ class Builder:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        max_length: int,
-        begin: str | None = "cls",
-        end: str | None = "sep",
+        max_length: Count,
+        begin: Role | None = "cls",
+        end: Role | None = "sep",
         partial: Partial = "cover",
         segments: int = 1,
     ) -> None:

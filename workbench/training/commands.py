@@ -6,17 +6,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from annotated_types import Ge, Le
 
+from workbench.bounds import Assignment, Location
 from workbench.config import Recipe, load_recipe
 from workbench.options import Trust
 from workbench.terminal import Terminal
 from workbench.training import run as runs
 from workbench.training import verify
 
-RecipeName = Annotated[str, typer.Argument(help="A recipe's name (see `workbench recipes`) or a YAML file.")]
+RecipeName = Annotated[Location, typer.Argument(help="A recipe's name (see `workbench recipes`) or a YAML file.")]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
+    list[Assignment] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
 ]
+
+Steps = Annotated[int, Ge(2), Le(10**9)]
 
 
 def pretrain(
@@ -32,7 +36,7 @@ def pretrain(
 
     Examples:
 
-      workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000 --output runs/notes
+      workbench pretrain tiny-text tasks.text.corpora=[corpora/notes] train.max_steps=1000 --output runs/notes
 
       torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes] --output runs/notes
     """
@@ -46,7 +50,7 @@ def verify_resume(
     run: Annotated[
         Path | None, typer.Option("--output", "--run", "-o", help="A new folder for the two runs that are compared.")
     ] = None,
-    steps: Annotated[int, typer.Option(help="Steps to train; the interruption is in the middle.")] = 6,
+    steps: Annotated[Steps, typer.Option(help="Steps to train; the interruption is in the middle.")] = 6,
     trust: Trust = False,
 ) -> None:
     """Train twice, once with a stop and a restart in the middle, and compare every loss bit for bit.

@@ -6,16 +6,18 @@ import copy
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from workbench import parts
 from workbench.batch import Batch, MicroBatch, collate
+from workbench.bounds import NotNegative, Word
 from workbench.config import Spec, TaskSpec
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draw, Draws
 from workbench.objective import Objective
 from workbench.sequences import Sample, Sequence
+from workbench.values import check
 
 logger = logging.getLogger(__name__)
 
@@ -23,13 +25,23 @@ DEFAULT_VIEW = "main"
 DEFAULT_NETWORK = "main"
 
 
-@dataclass
-class TaskObjective:
-    """An objective in its place: what the recipe says of it beside the objective's own options.
+@dataclass(frozen=True)
+class Placement:
+    """What a recipe says of an objective beside the objective's own options.
 
     `view` names the variant of the batch its hooks act on, `network` the network whose states its head reads,
     `weight` the factor of its loss.
     """
+
+    name: Word | None = None
+    weight: NotNegative = 1.0
+    view: Word = DEFAULT_VIEW
+    network: Word = DEFAULT_NETWORK
+
+
+@dataclass
+class TaskObjective:
+    """An objective in its place; see `Placement`."""
 
     objective: Objective
     name: str
@@ -147,18 +159,11 @@ def labels(tasks: Mapping[str, Task]) -> dict[tuple[str, str], str]:
 
 def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
     options = dict(spec)
-    name = options.pop("name", None) or str(options.get("objective", "")).rpartition(":")[2].lower()
-    weight = options.pop("weight", 1.0)
-    view = options.pop("view", DEFAULT_VIEW)
-    network = options.pop("network", DEFAULT_NETWORK)
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
-        raise WorkbenchError(f"{where}: weight = {weight!r}; allowed: a number that is not negative")
-    for key, value in (("name", name), ("view", view), ("network", network)):
-        if not isinstance(value, str) or "." in value or "/" in value:
-            raise WorkbenchError(f"{where}: {key} = {value!r}; allowed: a word without '.' and '/'")
+    names = [field.name for field in fields(Placement)]
+    place = check(Placement, {name: options.pop(name) for name in names if name in options}, where)
     objective = parts.build("objective", options, where, **given)
-    objective.name = name
-    return TaskObjective(objective, name, float(weight), view, network)
+    objective.name = place.name or str(options["objective"]).rpartition(":")[2].lower()
+    return TaskObjective(objective, objective.name, place.weight, place.view, place.network)
 
 
 def _check_names(objectives: list[TaskObjective], where: str) -> None:

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from kg.objectives.types import Types, TypesHead
+from workbench import parts
 from workbench.batch import collate
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
@@ -74,5 +75,5 @@ def test_refuses_other_inventories() -> None:
     made[0].meta.clear()
     with pytest.raises(WorkbenchError, match="labels of none"):
         Types(3).corrupt(made, Draws(0, number=(0,)))
-    with pytest.raises(WorkbenchError, match="at least 1"):
-        Types(0)
+    with pytest.raises(WorkbenchError, match="num_types = 0; allowed: a whole number from 1"):
+        parts.build("objective", {"objective": "kg.objectives.types:Types", "num_types": 0})

@@ -114,7 +114,7 @@ def test_a_backbone_inside_the_model_is_refused(samples: list[Sample], corrupted
 
 
 def test_wrong_shares_are_refused() -> None:
-    with pytest.raises(WorkbenchError, match=r"zero \+ random <= 1"):
+    with pytest.raises(WorkbenchError, match="shares of at most 1 together"):
         Mrfr(zero=0.9, random=0.2)
 
 

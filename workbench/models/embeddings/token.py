@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from workbench.bounds import Count, CountOrZero, Dropout, Epsilon, Size, SizeOrZero
 from workbench.errors import WorkbenchError
-from workbench.models.blocks import make_norm
+from workbench.models.blocks import NormKind, make_norm
 from workbench.models.dropout import dropout
 
 
@@ -22,14 +23,14 @@ class Token(nn.Module):
 
     def __init__(
         self,
-        hidden_size: int,
-        vocab_size: int,
-        max_positions: int = 512,
-        token_types: int = 2,
-        dropout: float = 0.1,
+        hidden_size: Size,
+        vocab_size: Count,
+        max_positions: CountOrZero = 512,
+        token_types: SizeOrZero = 2,
+        dropout: Dropout = 0.1,
         embedding_norm: bool = True,
-        norm: str = "layer",
-        norm_eps: float = 1e-12,
+        norm: NormKind = "layer",
+        norm_eps: Epsilon = 1e-12,
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Annotated, Unpack
 
+from annotated_types import Len
 from torch import Tensor, nn
 
+from workbench.bounds import Heads, Size, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 
@@ -24,13 +26,13 @@ class Co(nn.Module):
 
     def __init__(
         self,
-        streams: list[str],
+        streams: Annotated[list[Word], Len(2, 2)],
         sizes: dict[str, int],
-        num_heads: int,
+        num_heads: Heads,
         shared: bool = False,
-        inner_size: int | None = None,
+        inner_size: Size | None = None,
         feed_forward: bool = True,
-        intermediate_sizes: dict[str, int] | None = None,
+        intermediate_sizes: dict[Word, Size] | None = None,
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()

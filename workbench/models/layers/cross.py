@@ -6,6 +6,7 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
+from workbench.bounds import Heads, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 
@@ -18,10 +19,10 @@ class Cross(nn.Module):
 
     def __init__(
         self,
-        stream: str,
-        to: str,
+        stream: Word,
+        to: Word,
         sizes: dict[str, int],
-        num_heads: int,
+        num_heads: Heads,
         self_attention: bool = True,
         **options: Unpack[BlockOptions],
     ) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import torch
+from annotated_types import MinLen
 from torch import Tensor, nn
 
+from workbench.bounds import Heads, Word
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
@@ -20,9 +22,9 @@ class Joint(nn.Module):
 
     def __init__(
         self,
-        streams: list[str],
+        streams: Annotated[list[Word], MinLen(1)],
         sizes: dict[str, int],
-        num_heads: int,
+        num_heads: Heads,
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()

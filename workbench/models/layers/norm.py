@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from workbench.models.blocks import make_norm
+from workbench.bounds import Epsilon, Word
+from workbench.models.blocks import NormKind, make_norm
 from workbench.models.context import Context
 
 
@@ -17,7 +18,9 @@ class Norm(nn.Module):
         norm: layer, rms or unbiased.
     """
 
-    def __init__(self, stream: str, sizes: dict[str, int], norm: str = "layer", norm_eps: float = 1e-12) -> None:
+    def __init__(
+        self, stream: Word, sizes: dict[str, int], norm: NormKind = "layer", norm_eps: Epsilon = 1e-12
+    ) -> None:
         super().__init__()
         self.stream = stream
         self.norm = make_norm(norm, sizes[stream], norm_eps)

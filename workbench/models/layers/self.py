@@ -6,6 +6,7 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
+from workbench.bounds import Heads, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 
@@ -21,9 +22,9 @@ class Self(nn.Module):
 
     def __init__(
         self,
-        stream: str,
+        stream: Word,
         sizes: dict[str, int],
-        num_heads: int,
+        num_heads: Heads,
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()

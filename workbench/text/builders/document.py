@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workbench.bounds import Count, Positive, Role
 from workbench.keyed import Draws
 from workbench.sequences import Sample, Sequence
 from workbench.text.alignment import Partial
@@ -24,10 +25,10 @@ class Document(Builder):
     def __init__(
         self,
         tokenizer: Tokenizer,
-        max_length: int,
-        begin: str | None = "cls",
-        end: str | None = "sep",
-        chars_per_token: float | None = None,
+        max_length: Count,
+        begin: Role | None = "cls",
+        end: Role | None = "sep",
+        chars_per_token: Positive | None = None,
         partial: Partial = "cover",
     ) -> None:
         super().__init__(tokenizer, max_length, begin, end, partial)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from workbench.bounds import Count, Name, PartName, PartSpec
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences import Sample, Sequence
@@ -31,11 +32,11 @@ class ImageCaption(Builder):
     def __init__(
         self,
         tokenizer: Tokenizer,
-        max_length: int,
-        image: dict[str, Any] | str | None,
+        max_length: Count,
+        image: PartSpec | PartName | None,
         captions: Literal["each", "one"] = "each",
         partial: Partial = "cover",
-        control: str | None = None,
+        control: Name | None = None,
     ) -> None:
         super().__init__(tokenizer, max_length, partial=partial)
         self.image = ImageStream(image, control)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from workbench.bounds import Count, Name
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences import Sample, Sequence
@@ -39,9 +40,9 @@ class Mention(Builder):
     def __init__(
         self,
         tokenizer: Tokenizer,
-        max_length: int,
-        marker: str = "。",
-        types: list[str] | None = None,
+        max_length: Count,
+        marker: Name = "。",
+        types: list[Name] | None = None,
         partial: Partial = "cover",
     ) -> None:
         super().__init__(tokenizer, max_length, partial=partial)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.bounds import Count, Name, PartName, PartSpec
 from workbench.keyed import Draws
 from workbench.sequences import Sample, Sequence
 from workbench.text.builder import Builder, missing, sequence_of
@@ -27,7 +28,11 @@ class QuestionImage(Builder):
     controls = (QUESTION_ONLY,)
 
     def __init__(
-        self, tokenizer: Tokenizer, max_length: int, image: dict[str, Any] | str | None, control: str | None = None
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        image: PartSpec | PartName | None,
+        control: Name | None = None,
     ) -> None:
         super().__init__(tokenizer, max_length)
         self.image = ImageStream(image, control)

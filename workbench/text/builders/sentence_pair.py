@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.bounds import Count, Positive
 from workbench.keyed import Draws
 from workbench.sequences import Sample, Sequence
 from workbench.text.alignment import Partial
@@ -28,7 +29,11 @@ class SentencePair(Builder):
     unit = "text"
 
     def __init__(
-        self, tokenizer: Tokenizer, max_length: int, chars_per_token: float | None = None, partial: Partial = "cover"
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        chars_per_token: Positive | None = None,
+        partial: Partial = "cover",
     ) -> None:
         super().__init__(tokenizer, max_length, partial=partial, segments=2)
         self.window = max(1, int(0.9 * self.characters(chars_per_token)))

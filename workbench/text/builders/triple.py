@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from workbench.bounds import Count
 from workbench.keyed import Draws
 from workbench.sequences import Sample, Sequence, Span
 from workbench.text.builder import CUT_SPAN, TRUNCATED, Builder, missing, sequence_of
@@ -24,7 +25,9 @@ class Triple(Builder):
 
     unit = "triples"
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int, head: Literal["label", "description"] = "label") -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, max_length: Count, head: Literal["label", "description"] = "label"
+    ) -> None:
         super().__init__(tokenizer, max_length, segments=3)
         self.head = head
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.bounds import Share
 from workbench.sequences import Sequence
 from workbench.text.protocols import Policy
 from workbench.text.selection import Selection, shuffled_spans
@@ -17,9 +17,7 @@ class Field(Policy):
         probability: of each stretch to be selected.
     """
 
-    def __init__(self, probability: float = 1.0) -> None:
-        if not 0 <= probability <= 1:
-            raise WorkbenchError(f"policy field: probability = {probability}; allowed: 0 to 1")
+    def __init__(self, probability: Share = 1.0) -> None:
         self.probability = probability
 
     def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:

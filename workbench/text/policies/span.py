@@ -9,13 +9,17 @@ default is 0.3).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Le
 
-from workbench.errors import WorkbenchError
+from workbench.bounds import PartShare
 from workbench.sequences import Sequence
 from workbench.text.protocols import Policy
 from workbench.text.selection import Selection
+
+Longest = Annotated[int, Ge(1), Le(1000)]
 
 
 def length_distribution(p: float, longest: int) -> np.ndarray:
@@ -32,9 +36,7 @@ class Span(Policy):
         longest: greatest length in words.
     """
 
-    def __init__(self, p: float = 0.2, longest: int = 10) -> None:
-        if not 0 < p < 1 or longest < 1:
-            raise WorkbenchError(f"policy span: p = {p}, longest = {longest}; allowed: 0 < p < 1 and longest from 1")
+    def __init__(self, p: PartShare = 0.2, longest: Longest = 10) -> None:
         self.cumulative = np.cumsum(length_distribution(p, longest))
 
     def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
