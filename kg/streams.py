@@ -37,6 +37,7 @@ class EntityStream(Step):
     """
 
     controls = ("no-kg",)
+    reads_spans = True
 
     def __init__(
         self,

@@ -148,6 +148,7 @@ class SentenceTree(Step):
     """
 
     controls = ("no-kg", "shuffled-kg")
+    reads_spans = True
 
     def __init__(
         self,

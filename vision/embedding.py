@@ -47,6 +47,7 @@ class PatchEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
+        self.shape = {"patch": patch, "grid": grid}
         self.project = nn.Linear(3 * patch * patch, hidden_size)
         self.positions = GridPositions(hidden_size, grid, positions)
         self.whole = vector(hidden_size)
@@ -155,6 +156,7 @@ class GridEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
+        self.shape = {"size": size, "grid": grid}
         self.backbone = load(backbone, weights, size=size, grid=grid, trainable=trainable)
         self.project = nn.Linear(self.backbone.width, hidden_size)
         self.positions = GridPositions(hidden_size, grid, positions)

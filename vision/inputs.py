@@ -48,6 +48,7 @@ class Patches(Image):
         self.normalisation = normalisation
         self.class_row = class_row
         self.boxes = grid_boxes(size // patch)
+        self.shape = {"patch": patch, "grid": size // patch}
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
         pixels = _pixels(sample, self.square, rng)
@@ -70,6 +71,7 @@ class Pixels(Image):
     ) -> None:
         self.square = Square(size, resize=resize, crop_scale=crop_scale, flip=flip)
         self.boxes = grid_boxes(grid)
+        self.shape = {"size": size, "grid": grid}
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
         pixels = _pixels(sample, self.square, rng)

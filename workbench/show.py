@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workbench.batch import Batch, Stream
-from workbench.bounds import Assignment, CountOrZero, Location, Seed
+from workbench.bounds import Assignment, Count, Location, Seed
 from workbench.config import find_recipe, load_recipe, recipe_names
 from workbench.options import Trust
 from workbench.terminal import Terminal
@@ -45,7 +45,7 @@ def show(
         list[Assignment] | None, typer.Argument(help="With --batch: key=value.", metavar="KEY=VALUE")
     ] = None,
     batch: Annotated[bool, typer.Option("--batch", help="The first micro-batch as the model will see it.")] = False,
-    samples: Annotated[CountOrZero, typer.Option(help="How many records or sequences to print.")] = 3,
+    samples: Annotated[Count, typer.Option(help="How many records or sequences to print.")] = 3,
     seed: Annotated[Seed, typer.Option(help="Which records of a corpus.")] = 0,
     trust: Trust = False,
 ) -> None:

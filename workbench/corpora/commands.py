@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 from rich.markup import escape
 
-from workbench.bounds import CountOrZero, Location, Seed
+from workbench.bounds import Count, Location, Seed
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.corpora.manifest import FILE_NAME
@@ -82,7 +82,7 @@ def verify(
 
 def show(
     corpus: Annotated[Location, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
-    samples: Annotated[CountOrZero, typer.Option(help="How many records to preview.")] = 3,
+    samples: Annotated[Count, typer.Option(help="How many records to preview.")] = 3,
     seed: Annotated[Seed, typer.Option(help="Which ones.")] = 0,
 ) -> None:
     """Show a corpus: counts, fields, where it comes from, and a few samples.

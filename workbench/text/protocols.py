@@ -11,7 +11,8 @@ from workbench.sequences import Fields, Sample, Sequence
 class Step:
     """Changes the sequences that the builder made: injects knowledge, adds a stream, narrows who sees whom.
 
-    It may have `take_dropped() -> dict[str, int]`: what it left out since the last call, by reason.
+    It may have `take_dropped() -> dict[str, int]`: what it left out since the last call, by reason; and `reads_spans`,
+    where it reads the entities that are linked to the text: a corpus without any is then refused.
     """
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:

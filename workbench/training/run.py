@@ -29,10 +29,12 @@ from workbench.models.root import Place, Root, build_root
 from workbench.objective import Objective
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
+from workbench.training.capacity import check_memory
 from workbench.training.checkpoint import MODEL, Checkpoints
 from workbench.training.control import check_training
 from workbench.training.data_record import keep_data, refuse_changed, refuse_other
 from workbench.training.distributed import World, distributed
+from workbench.training.fitting import check_fit, check_links
 from workbench.training.initial import initialise, sources_of
 from workbench.training.memory import keep_freed_memory
 from workbench.training.metrics import read_metrics
@@ -125,7 +127,7 @@ def make_root(recipe: Recipe, tasks: dict[str, Task], tokenizer: Tokenizer | Non
     Objectives of one name in several tasks share a head.
 
     Raises:
-        WorkbenchError: such objectives differ in class, network or view.
+        WorkbenchError: such objectives differ in class, network or view, or sequences do not fit the networks.
     """
     objectives: dict[str, Objective] = {}
     places: dict[str, Place] = {}
@@ -140,7 +142,9 @@ def make_root(recipe: Recipe, tasks: dict[str, Task], tokenizer: Tokenizer | Non
             objectives.setdefault(placed.name, placed.objective)
             places[placed.name] = place
     torch.manual_seed(digest(recipe.seed, "weights") % 2**63)
-    return build_root(recipe, objectives, places, **_resources(recipe, tokenizer))
+    root = build_root(recipe, objectives, places, **_resources(recipe, tokenizer))
+    check_fit(tasks.values(), root)
+    return root
 
 
 def _resources(recipe: Recipe, tokenizer: Tokenizer | None) -> dict[str, Any]:
@@ -181,6 +185,8 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Train
             tokenizer = _tokenizer(recipe, run, world)
             tasks = _tasks(recipe, tokenizer)
             readers = {name: _reader(recipe, task) for name, task in tasks.items()}
+            check_links(tasks.values(), recipe.control)
+            check_memory(lambda: make_root(recipe, tasks, tokenizer), recipe.train.freeze, world.device)
             root = make_root(recipe, tasks, tokenizer)
         passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
     steps = Checkpoints(run).steps()
@@ -207,8 +213,6 @@ def _tokenizer(recipe: Recipe, run: Path, world: World) -> Tokenizer | None:
 
 
 def _reader(recipe: Recipe, task: Task) -> Reader:
-    if not task.spec.corpora:
-        raise WorkbenchError(f"tasks.{task.name}.corpora names no corpus; name at least one")
     verify = recipe.train.verify
     corpora = [(Corpus.open(place, verify=verify), weight) for place, weight in task.spec.corpora.items()]
     return Reader(

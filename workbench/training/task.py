@@ -71,6 +71,7 @@ class Task:
         self.name = name
         self.spec = spec
         self.seed = seed
+        self.positions: int | None = None  # of the networks' text streams, once these are made
         where = f"tasks.{name}"
         given = {"seed": seed, **resources}
         self.builder = parts.build("builder", spec.sequence.builder, f"{where}.sequence", **given)
@@ -120,6 +121,8 @@ class Task:
         sequences: list[Sequence] = self.builder(samples, self._draws("builder", "build", number))
         for i, step in enumerate(self.steps):
             sequences = step(sequences, self._draws(f"step-{i}", "build", number))
+        if self.positions is not None:
+            _check_positions(sequences, self.positions, self.name)
         return sequences
 
     def with_builder(self, builder: Any) -> Task:
@@ -164,6 +167,17 @@ def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
     objective = parts.build("objective", options, where, **given)
     objective.name = place.name or str(options["objective"]).rpartition(":")[2].lower()
     return TaskObjective(objective, objective.name, place.weight, place.view, place.network)
+
+
+def _check_positions(sequences: list[Sequence], positions: int, task: str) -> None:
+    """On a GPU an index beyond the table is no message; so it is found here, where the positions are on the CPU."""
+    for sequence in sequences:
+        found = sequence.streams.get("text", {}).get("position_ids")
+        if found is not None and len(found) and int(found.max()) >= positions:
+            raise WorkbenchError(
+                f"tasks.{task}: sequence {sequence.key!r} has position {int(found.max())}, but the network has "
+                f"max_positions = {positions}: shorten the max_length of the builder or of the steps, or enlarge it"
+            )
 
 
 def _check_names(objectives: list[TaskObjective], where: str) -> None:

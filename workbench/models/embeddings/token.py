@@ -16,7 +16,7 @@ class Token(nn.Module):
     Args:
         vocab_size: rows of the table (given: the tokenizer's size).
         hidden_size: width.
-        max_positions: rows of the learned position table; 0 leaves it out (rotary positions).
+        max_positions: rows of the learned position table; null leaves it out (rotary positions).
         token_types: rows of the segment table; 0 leaves it out.
         embedding_norm: whether a norm follows (pre-norm stacks often have none).
     """
@@ -25,7 +25,7 @@ class Token(nn.Module):
         self,
         hidden_size: Size,
         vocab_size: Count,
-        max_positions: CountOrZero = 512,
+        max_positions: Count | None = 512,
         token_types: SizeOrZero = 2,
         dropout: Dropout = 0.1,
         embedding_norm: bool = True,
@@ -44,7 +44,7 @@ class Token(nn.Module):
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """Fields input_ids, position_ids, token_type_ids, each [rows] -> [rows, hidden_size]."""
         states = self.token(fields["input_ids"])
-        if self.position is not None:
+        if self.position is not None and self.max_positions is not None:
             positions = fields["position_ids"]
             if not positions.is_cuda and positions.numel() and int(positions.max()) >= self.max_positions:
                 raise WorkbenchError(

@@ -1,0 +1,67 @@
+"""Whether a model has room in memory, reckoned before it is built."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import torch
+from torch import nn
+
+from workbench.errors import WorkbenchError
+from workbench.training.optimizer import freeze
+
+logger = logging.getLogger(__name__)
+MOMENTS = 2  # AdamW keeps two numbers for every parameter
+GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+GIB = 2**30
+
+
+def check_memory(make: Callable[[], nn.Module], frozen: list[str], device: torch.device) -> None:
+    """Lay the model out without memory (on torch's meta device) and compare what training it takes with what is free.
+
+    Counted are the weights, and of what is trained the gradients and AdamW's moments; not the activations.
+
+    Args:
+        make: builds the model.
+        frozen: `train.freeze`.
+
+    Raises:
+        WorkbenchError: it does not fit; says its size, what it takes and what there is.
+    """
+    try:
+        with torch.device("meta"):
+            model = make()
+        freeze(model, frozen)
+    except Exception as error:  # a part that needs real numbers to be made; what else is wrong is told when it is built
+        logger.debug("the model's size is not known before it is built: %s", error)
+        return
+    parameters = list(model.parameters())
+    held = sum(tensor.nbytes for tensor in (*parameters, *model.buffers()))
+    trained = sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
+    needed, free = held + (1 + MOMENTS) * trained, free_memory(device)
+    if needed > free:
+        raise WorkbenchError(
+            f"the model has {sum(p.numel() for p in parameters):,} parameters: weights, gradients and AdamW's moments "
+            f"take {needed / GIB:,.1f} GiB, and {free / GIB:,.1f} GiB are free on {device.type}. Make it smaller "
+            "(hidden_size, layers, vocab_size), freeze parts of it (train.freeze), or use a larger machine"
+        )
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that this process may still take: of the GPU, or its share of the machine's (or container's) memory."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    limits = [int(text) for path in GROUP_LIMITS if (text := _read(path)).isdigit()]
+    free = min([psutil.virtual_memory().available, *limits])
+    return free // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

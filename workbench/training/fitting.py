@@ -1,0 +1,89 @@
+"""Whether the parts of a recipe fit each other and its data, found before the first step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from torch import nn
+
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.models.network import Network
+from workbench.models.root import Root
+from workbench.training.task import Task
+
+logger = logging.getLogger(__name__)
+SPANS = {"text": "spans", "image-text": "caption_spans"}  # the field that holds linked entities, by kind of corpus
+OWN_SPANS = ("triples", "questions")  # units of builders that don't read that field
+
+
+def check_fit(tasks: Iterable[Task], root: Root) -> None:
+    """Sequences must fit the networks that read them; every task is told how many positions it has.
+
+    Raises:
+        WorkbenchError: a sequence may be longer than the network has positions, or the images' patches or grid are not
+            those of the embedding.
+    """
+    for task in tasks:
+        for network in {placed.network: root.network(placed.network) for placed in task.objectives}.values():
+            _check_positions(task, network)
+            _check_images(task, network)
+
+
+def _check_positions(task: Task, network: Network) -> None:
+    positions = getattr(_embedding(network, "text"), "max_positions", None)
+    if not positions:
+        return
+    longest = getattr(task.builder, "max_length", 0)
+    if longest > positions:
+        raise WorkbenchError(
+            f"tasks.{task.name}.sequence.max_length = {longest} is more than the {positions} positions of the network "
+            f"(max_positions of its text stream): shorten max_length or enlarge max_positions"
+        )
+    task.positions = positions if task.positions is None else min(positions, task.positions)
+
+
+def _check_images(task: Task, network: Network) -> None:
+    """What an image part says of its rows (`shape`: patch, grid, size), its embedding must say too."""
+    image = getattr(getattr(task.builder, "image", None), "part", None)
+    given: Mapping[str, int] = getattr(image, "shape", {})
+    taken: Mapping[str, int] = getattr(_embedding(network, "image"), "shape", {})
+    for name in given.keys() & taken.keys():
+        if given[name] != taken[name]:
+            raise WorkbenchError(
+                f"tasks.{task.name}.sequence.image: {name} = {given[name]}, but the network's image stream says "
+                f"{name} = {taken[name]} (found {_listed(given)}, expected {_listed(taken)}); let them agree"
+            )
+
+
+def _embedding(network: Network, stream: str) -> nn.Module | None:
+    return dict(network.embeddings.items()).get(stream)
+
+
+def _listed(shape: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {size}" for name, size in shape.items())
+
+
+def check_links(tasks: Iterable[Task], control: str | None) -> None:
+    """A step that brings in knowledge needs texts with linked entities; one corpus of several may be without.
+
+    Raises:
+        WorkbenchError: no corpus of a task has any.
+    """
+    for task in tasks:
+        steps = [type(step).__name__ for step in task.steps if getattr(step, "reads_spans", False)]
+        if not steps or control == "no-kg" or task.builder.unit in OWN_SPANS:
+            continue
+        without = [place for place in task.spec.corpora if not _is_linked(Corpus.open(place))]
+        if len(without) == len(task.spec.corpora):
+            raise WorkbenchError(
+                f"tasks.{task.name}: the step {steps[0]} reads linked entities, and {', '.join(without)} has none; "
+                "link it first (workbench prepare link), or leave the step out"
+            )
+        for place in without:
+            logger.warning("tasks.%s: %s has no linked entities; its texts get no knowledge", task.name, place)
+
+
+def _is_linked(corpus: Corpus) -> bool:
+    return corpus.manifest.fields.get(SPANS.get(corpus.kind, "spans"), 0) > 0
