@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from kg.mentions import hidden
-from workbench.bounds import Location, Name, Share
+from workbench.bounds import CountOrZero, Location, Name, Share
 from workbench.keyed import Draws
 from workbench.sequences import Sequence
 from workbench.text.protocols import Step
@@ -41,7 +41,7 @@ class EntityStream(Step):
 
     def __init__(
         self,
-        table: Location | Mapping[str, int],
+        table: Location | Mapping[Name, CountOrZero],
         cls_row: bool = True,
         min_score: Share = 0.0,
         control: Name | None = None,

@@ -95,7 +95,7 @@ class TaskSpec:
 
     corpora: Annotated[dict[Location, Positive], MinLen(1)]
     sequence: SequenceSpec
-    objectives: list[PartSpec]
+    objectives: Annotated[list[PartSpec], MinLen(1)]
     weight: Positive = 1.0
     held_out: list[Location] = field(default_factory=list)
     start_step: CountOrZero = 0

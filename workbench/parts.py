@@ -104,7 +104,10 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     name = options.pop(kind)
     if not isinstance(name, str):
         raise WorkbenchError(f"{where or kind}: {kind} = {name!r}; allowed: a name, or 'package.module:Class'")
-    part = find(kind, name)
+    try:
+        part = find(kind, name)
+    except WorkbenchError as error:
+        raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
     place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
     return part(**checked(part, options, place, given))
 
@@ -155,6 +158,11 @@ def _hints(part: Any) -> dict[str, Any]:
 def option_names(part: Any) -> list[str]:
     """The options that a part takes, those of `**options: Unpack[...]` included."""
     return _accepted(part)[0]
+
+
+def option_types(part: Any) -> dict[str, Any]:
+    """The annotations of the options that a part takes."""
+    return {name: hint for name, hint in _accepted(part)[1].items() if name != "return"}
 
 
 def _parameters(part: Any) -> dict[str, inspect.Parameter]:

@@ -54,7 +54,7 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ("model.layers=[{layer: kg.fusion:Aggregater, streams: [text]}]", ["Aggregater", "'Aggregator'"]),
         ("tasks.text.objectives=[{objective: mlmm}]", ["unknown objective 'mlmm'", "'mlm'"]),
         ("tasks.text.objectives=[{objective: mlm, rates: 0.1}]", ["rates", "'rate'"]),
-        ("tasks.text.objectives=[]", ["tasks.text", "at least one objective"]),
+        ("tasks.text.objectives=[]", ["tasks.text.objectives", "at least 1"]),
         ("tasks.text.objectives=[{objective: mlm},{objective: mlm}]", ["several objectives", "'mlm'"]),
         ("tasks.text.sequence.builder=documents", ["documents", "'document'"]),
         ("tasks.text.corpora=[corpora/gone]", ["corpora/gone"]),

@@ -1,0 +1,191 @@
+"""Values that make no sense, for every command, key of a recipe and option of a part, made of what these declare."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import types
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Annotated, Any, Literal
+
+import typer
+from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
+from pydantic import StringConstraints
+from typer.models import ArgumentInfo, ParameterInfo
+
+from workbench.cli import COMMANDS, Commands
+from workbench.config import NetworkSpec, Recipe, TaskSpec, TrainSpec
+from workbench.models.embeddings.token import Token
+from workbench.models.layers.self import Self
+from workbench.objectives.mlm import Mlm
+from workbench.options import COMMAND, options_of
+from workbench.parts import option_types
+from workbench.text.builders.document import Document
+
+NOT_A_NUMBER: tuple[Any, ...] = ("abc", True, float("nan"), float("inf"), -float("inf"))
+WHERE: dict[str, dict[str, Any]] = {
+    "": typing.get_type_hints(Recipe, include_extras=True),
+    "train.": typing.get_type_hints(TrainSpec, include_extras=True),
+    "tasks.text.": typing.get_type_hints(TaskSpec, include_extras=True),
+    "model.": typing.get_type_hints(NetworkSpec, include_extras=True),
+    "model.streams.text.": option_types(Token),
+    "model.layers.0.": option_types(Self),
+    "tasks.text.sequence.": option_types(Document),
+    "tasks.text.objectives.0.": option_types(Mlm),
+}
+"""Places in a recipe of one text stream, and what is declared there."""
+GIVEN = ("sizes", "tokenizer", "vocab_size", "vars")  # what the caller has, and what is read before keys are checked
+HAND = {
+    "train.betas": ["[2,3]", "[-1,0.9]", "[0.9]", "[0.9,1.0]", "0.9", "[a,b]", "[0.9,0.99,0.999]"],
+    "train.warmup_steps": ["200", "1000000"],
+    "train.num_workers": ["1000000"],
+    "train.micro_batch_size": ["3"],
+    "train.nonsense": ["1"],
+    "train.max_step": ["1"],
+    "name": ["a/b", "..", ".hidden", "' '", "/tmp/x"],
+    "model.streams": ["{}"],
+    "model.layers": ["[{}]", "[3]", "[{layer: nonsense}]", "[{group: []}]", "[{layer: self, stream: text}]"],
+    "model.layers.0.num_heads": ["5", "64"],
+    "model.layers.0.repeat": ["0", "-1", "1.5", "abc", ".nan", "100000"],
+    "model.layers.0.share": ["nonsense", "3"],
+    "model.layers.0.layer": ["nonsense", "3"],
+    "model.layers.0.stream": ["nonsense"],
+    "model.layers.0.nonsense": ["1"],
+    "model.streams.text.hidden_size": ["100000000", "-32", "1e8", "1048576"],
+    "model.streams.text.max_positions": ["16"],
+    "model.streams.text.embedding": ["nonsense", "3"],
+    "model.poolers": ["[nonsense]"],
+    "tasks": ["{}"],
+    "tasks.text.corpora": ["[]", "{corpora/text: -1}", "{corpora/text: 0}", "{corpora/text: .nan}", "['']"],
+    "tasks.text.sequence.max_length": ["1", "100000"],
+    "tasks.text.sequence.builder": ["nonsense", "3"],
+    "tasks.text.sequence.nonsense": ["1"],
+    "tasks.text.objectives": ["[]", "[3]", "[{}]", "[{objective: nonsense}]"],
+    "tasks.text.objectives.0.mask": ["0.95"],
+    "tasks.text.objectives.0.policy": ["nonsense", "{policy: span, p: 2}", "{policy: field, probability: -1}"],
+    "tasks.text.objectives.0.weight": ["-1", ".nan", ".inf", "abc"],
+    "tasks.text.objectives.0.name": ["a.b", "a/b", "''"],
+    "tasks.text.objectives.0.network": ["nonsense"],
+    "seed": ["99999999999"],
+}
+"""What no single type says: unknown names, values that do not fit others."""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A command line with one value that makes no sense, and the key or option that the message must name."""
+
+    key: str
+    command: str
+
+    @property
+    def named(self) -> str:
+        """The key's last part: what stands in any message about it."""
+        return self.key.lstrip("-").rsplit(".", 1)[-1]
+
+
+def of_recipes(recipe: str) -> Iterator[Bad]:
+    """`pretrain RECIPE KEY=VALUE --output out`, for a recipe whose task `text` is a document with mlm."""
+    for place, hints in WHERE.items():
+        for name, hint in hints.items():
+            values = () if name in GIVEN else map(_as_yaml, bad_values(hint))
+            for value in dict.fromkeys((*values, *HAND.get(f"{place}{name}", ()))):
+                yield _override(recipe, f"{place}{name}", value)
+    for key, values in HAND.items():
+        place, _, name = key.rpartition(".")
+        if name not in WHERE.get(f"{place}." if place else "", {}):
+            yield from (_override(recipe, key, value) for value in values)
+
+
+def _override(recipe: str, key: str, value: str) -> Bad:
+    return Bad(key, f"pretrain {recipe} {shlex.quote(f'{key}={value}')} --output out")
+
+
+def of_commands() -> Iterator[Bad]:
+    """Every option of every command with values that its type does not allow; the other arguments name nothing."""
+    for name, function in all_commands():
+        options = list(options_of(function))
+        for option in options:
+            info = _info(option)
+            if isinstance(info, ArgumentInfo):
+                continue
+            declared = [d for d in (getattr(info, "param_decls", None) or ()) if d.startswith("--")]
+            flag = declared[0] if declared else f"--{option.name.replace('_', '-')}"
+            needed = " ".join(_needed(other) for other in options if other.name != option.name)
+            for value in bad_values(option.annotation):
+                if value is True or isinstance(value, list | dict):
+                    continue
+                yield Bad(flag, f"{name} {needed} {shlex.quote(f'{flag}={value}')}")
+
+
+def all_commands() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Name and function of every command, those of groups included."""
+    yield from _commands(Commands(COMMANDS, ""), "")
+
+
+def _commands(group: Commands, before: str) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name in group.entries:
+        target = group._load("workbench", name)
+        if isinstance(target, Commands):
+            yield from _commands(target, f"{before}{name} ")
+            continue
+        found: typer.Typer = target
+        single = len(found.registered_commands) == 1
+        for registered in found.registered_commands:
+            assert registered.callback is not None
+            function = getattr(registered.callback, COMMAND)
+            own = "" if single else f" {function.__name__.replace('_', '-')}"
+            yield f"{before}{name}{own}", function
+
+
+def _info(option: Parameter) -> ParameterInfo | None:
+    metadata = typing.get_args(option.annotation)[1:] if typing.get_origin(option.annotation) is Annotated else ()
+    return next((m for m in metadata if isinstance(m, ParameterInfo)), None)
+
+
+def _needed(option: Parameter) -> str:
+    if option.default is not Parameter.empty:
+        return ""
+    return "x" if isinstance(_info(option), ArgumentInfo) else f"--{option.name.replace('_', '-')} x"
+
+
+def bad_values(hint: Any) -> list[Any]:
+    """Values that an annotation does not allow."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return [*_outside(arguments[0], arguments[1:]), *bad_values(arguments[0])]
+    if origin in (typing.Union, types.UnionType):
+        members = [member for member in arguments if member is not type(None)]
+        return bad_values(members[0]) if len(members) == 1 else []
+    if origin is Literal:
+        return ["nonsense"]
+    if dataclasses.is_dataclass(hint) or origin in (dict, list):
+        return [{"a": 1}] if origin is list else [[3]]
+    return {int: [1.5, *NOT_A_NUMBER], float: [*NOT_A_NUMBER], bool: ["maybe"]}.get(hint, [])
+
+
+def _outside(kind: Any, metadata: tuple[Any, ...]) -> Iterator[Any]:
+    whole = kind is int
+    for bound in metadata:
+        match bound:
+            case Ge(ge=limit):
+                yield from (limit - 1, -7) if whole else (limit - 0.1, -50.0)  # type: ignore[operator]
+            case Gt(gt=limit):
+                yield from (limit, limit - 1)  # type: ignore[operator]
+            case Le(le=limit):
+                yield limit + 1  # type: ignore[operator]
+            case Lt(lt=limit):
+                yield from (limit, limit + 1)  # type: ignore[operator]
+            case MinLen() | Len():
+                yield {list: [], dict: {}, str: ""}.get(typing.get_origin(kind) or kind)
+            case StringConstraints(pattern=pattern) if pattern is not None:
+                yield ""
+
+
+def _as_yaml(value: Any) -> str:
+    if isinstance(value, float):
+        return {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}.get(str(value), str(value))
+    return "''" if value == "" else str(value).lower() if isinstance(value, bool) else str(value)
