@@ -1,0 +1,89 @@
+"""What does not fit is found before the first step: positions, images, and corpora without what a step reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recipes.test_recipes import small_recipe, small_root
+from workbench.config import Recipe, recipe_from_dict
+from workbench.corpora.manifest import finish_corpus
+from workbench.corpora.writer import ShardWriter
+from workbench.errors import WorkbenchError
+from workbench.text.tokenizer import Tokenizer
+from workbench.training.fitting import check_links
+from workbench.training.run import make_root
+from workbench.training.task import build_tasks
+
+
+def changed(recipe: Recipe, change: Any) -> Recipe:
+    tree = dataclasses.asdict(recipe)
+    change(tree)
+    return recipe_from_dict(tree)
+
+
+def tasks_of(recipe: Recipe, world: Any) -> dict[str, Any]:
+    given = {"tokenizer": Tokenizer.load(world.tokenizer), "control": recipe.control}
+    return build_tasks(recipe.tasks, seed=0, resources=given)
+
+
+def test_a_builder_with_more_tokens_than_positions_is_named_with_the_limit(world: Any) -> None:
+    recipe = changed(
+        small_recipe("bert", world), lambda tree: tree["model"]["streams"]["text"].update(max_positions=500)
+    )
+    with pytest.raises(
+        WorkbenchError, match=r"tasks\.text\.sequence\.max_length = 512 .* 500 positions .*max_positions"
+    ):
+        small_root(recipe)
+
+
+def test_positions_beyond_the_table_are_found_on_the_cpu(world: Any) -> None:
+    recipe = small_recipe("tiny-knowledge", world)
+    tasks = tasks_of(recipe, world)
+    make_root(recipe, tasks, Tokenizer.load(world.tokenizer))
+    task = tasks["text"]
+    sample = {"key": "a", "draw": (0, 0, 0), "text": "Oslo lies in Norway.", "spans": [[0, 4, "T0", 1.0]]}
+    assert task.positions == 128
+    assert task.sequences([sample], (0, 0, 0))
+    task.positions = 5
+    with pytest.raises(WorkbenchError, match=r"tasks\.text: sequence 'a' has position \d+, .* max_positions = 5"):
+        task.sequences([sample], (0, 0, 0))
+
+
+@pytest.mark.parametrize(("option", "value"), [("patch", 16), ("size", 64)])
+def test_patches_are_those_of_the_embedding(world: Any, option: str, value: int) -> None:
+    def change(tree: Any) -> None:
+        tree["tasks"]["pairs"]["sequence"]["builder"]["image"][option] = value
+
+    recipe = changed(small_recipe("clip", world), change)
+    with pytest.raises(WorkbenchError, match=r"tasks\.pairs\.sequence\.image: (patch|grid) = \d+, but the network's"):
+        small_root(recipe)
+
+
+def corpus_without_links(folder: Path) -> str:
+    with ShardWriter(folder / "part-000000.tar", kind="text") as writer:
+        writer.add("r0", {"text": "Oslo lies in Norway.", "meta": {}})
+    assert writer.info is not None
+    finish_corpus(folder, kind="text", shards=[writer.info], provenance={"command": "test"})
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", ["tiny-knowledge", "demo-ernie-thu"])
+def test_knowledge_needs_linked_entities(
+    world: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    recipe, plain = small_recipe(name, world), corpus_without_links(tmp_path / "plain")
+    tasks = list(tasks_of(recipe, world).values())
+    check_links(tasks, None)
+    for task in tasks:
+        task.spec.corpora = {plain: 1.0, str(world.text): 1.0}
+    check_links(tasks, None)
+    assert f"{plain} has no linked entities" in caplog.text
+    for task in tasks:
+        task.spec.corpora = {plain: 1.0}
+    with pytest.raises(WorkbenchError, match=r"reads linked entities, and .*plain has none; link it first"):
+        check_links(tasks, None)
+    check_links(tasks, "no-kg")

@@ -1,0 +1,46 @@
+"""A model without room in memory is refused before it is built, with its size."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from workbench.errors import WorkbenchError
+from workbench.training import capacity
+from workbench.training.capacity import check_memory, free_memory
+
+CPU = torch.device("cpu")
+
+
+def test_a_model_of_terabytes_is_laid_out_and_refused() -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(*(nn.Linear(2**20, 2**20, bias=False) for _ in range(2)))
+
+    with pytest.raises(
+        WorkbenchError, match=r"2,199,023,255,552 parameters: .* take 32,768\.0 GiB, and .* GiB are free"
+    ):
+        check_memory(make, [], CPU)
+
+
+def test_what_is_frozen_has_neither_gradients_nor_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> nn.Module:
+        return nn.ModuleDict({"large": nn.Linear(100, 100, bias=False), "small": nn.Linear(10, 10, bias=False)})
+
+    monkeypatch.setattr(capacity, "free_memory", lambda device: 45_000)
+    check_memory(make, ["large"], CPU)
+    with pytest.raises(WorkbenchError, match="10,100 parameters"):
+        check_memory(make, [], CPU)
+
+
+def test_a_part_that_needs_real_numbers_is_left_to_the_building() -> None:
+    def make() -> nn.Module:
+        return nn.Linear(int(torch.tensor(3).item()), 1)
+
+    check_memory(make, [], CPU)
+
+
+def test_processes_of_one_machine_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = free_memory(CPU)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert 0 < free_memory(CPU) < alone / 2
