@@ -12,6 +12,7 @@ from pipelines.console import run
 from pipelines.files import read_text
 from pipelines.kg_extra import needs_kg
 from workbench.bounds import Count
+from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
     from kg.linker import Linker
@@ -57,6 +58,8 @@ def make_linker(
         from kg.linker import Linker
         from kg.store import GraphStore
     store = GraphStore.open(graph / "graph" if (graph / "graph").is_dir() else graph)
+    if skip is not None and not skip.is_file():
+        raise WorkbenchError(f"--skip {skip}: there is no such file")
     unwanted = read_text(skip).splitlines() if skip is not None else []
     return Linker.from_store(store, case=case, min_length=min_length, skip=unwanted, context=context)
 

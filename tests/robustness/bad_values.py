@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 import types
 import typing
@@ -81,10 +82,16 @@ class Bad:
     key: str
     command: str
 
-    @property
-    def named(self) -> str:
-        """The key's last part: what stands in any message about it."""
-        return self.key.lstrip("-").rsplit(".", 1)[-1]
+
+def flaw(key: str, code: int, said: str) -> str:
+    """What is wrong with the answer to a bad value of this key or option; empty where it is as it should be."""
+    said = " ".join(said.split())
+    if code != 2:
+        return f"exit code {code}: {said[-300:]}"
+    if "Traceback" in said or len(re.findall(r"(?:^|\s)error: |─ Error ─", said)) != 1:
+        return f"not one message: {said[-300:]}"
+    named = key.lstrip("-").rsplit(".", 1)[-1]
+    return "" if named in said else f"the message does not name {named!r}: {said[-300:]}"
 
 
 def of_recipes(recipe: str) -> Iterator[Bad]:

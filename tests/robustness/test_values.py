@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import defaultdict
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.robustness.bad_values import Bad, of_commands, of_recipes
+from tests.robustness.bad_values import Bad, flaw, of_commands, of_recipes
 from tests.robustness.conftest import Ended
 
 
@@ -46,21 +45,9 @@ def _all_refused(values: list[Bad], folder: Path, workbench: Any) -> None:
     wrong = []
     for bad in values:
         ended: Ended = workbench(*shlex.split(bad.command))
-        reason = _reason(bad, ended)
+        reason = flaw(bad.key, ended.code, ended.out + ended.err)
         if sorted(folder.rglob("*")) != before:
             reason = f"left behind: {sorted(set(folder.rglob('*')) - set(before))}"
         if reason:
             wrong.append(f"workbench {bad.command}\n    {reason}")
     assert not wrong, "\n".join(wrong)
-
-
-def _reason(bad: Bad, ended: Ended) -> str:
-    """What is wrong with the answer to a bad value."""
-    said = " ".join((ended.out + ended.err).split())
-    if ended.code != 2:
-        return f"exit code {ended.code}: {said[-300:]}"
-    if "Traceback" in said or len(re.findall(r"(?:^|\s)error: |─ Error ─", said)) != 1:
-        return f"not one message: {said[-300:]}"
-    if bad.named not in said:
-        return f"the message does not name {bad.named!r}: {said[-300:]}"
-    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from workbench.bounds import Count, CountOrZero, Dropout, Epsilon, Size, SizeOrZero
+from workbench.bounds import Count, Dropout, Epsilon, Size, SizeOrZero
 from workbench.errors import WorkbenchError
 from workbench.models.blocks import NormKind, make_norm
 from workbench.models.dropout import dropout
