@@ -52,7 +52,7 @@ def make_linker(
     """The linker of a triples corpus's graph or of a graph store.
 
     Raises:
-        WorkbenchError: no graph there, or no name left.
+        WorkbenchError: no graph or no file of names there, or no name left.
     """
     with needs_kg():
         from kg.linker import Linker
