@@ -74,7 +74,9 @@ def write_graph(folder: Path) -> GraphStore:
 
 def write_vectors(folder: Path) -> None:
     numbers = torch.arange(15.0).reshape(5, 3)
-    save_vectors(Vectors(list(LABELS), numbers, ["P1", "P2"], numbers[:2].clone(), {"model": "none"}), folder / "v.safetensors")
+    save_vectors(
+        Vectors(list(LABELS), numbers, ["P1", "P2"], numbers[:2].clone(), {"model": "none"}), folder / "v.safetensors"
+    )
 
 
 def write_linker(folder: Path) -> None:

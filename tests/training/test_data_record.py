@@ -152,4 +152,3 @@ def test_a_tokenizer_is_the_same_in_every_copy(own: Recipe, tmp_path: Path) -> N
     first = Tokenizer.load(str(own.tokenizer))
     first.save(tmp_path / "folder")
     assert Tokenizer.load(tmp_path / "folder").identity == first.identity
-

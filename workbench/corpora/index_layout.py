@@ -152,8 +152,11 @@ def _check_cuts(arrays: Arrays) -> None:
     lengths = arrays.get(f"{LENGTH}text")
     if lengths is None:
         raise ValueError("it has cut points and no texts")
-    owner = np.repeat(np.arange(len(lengths)), np.diff(starts))
-    same = owner[1:] == owner[:-1]
     points = cuts >> 1
-    if (points < 1).any() or (points >= lengths[owner]).any() or (points[1:] <= points[:-1])[same].any():
+    begins = np.zeros(len(points) + 1, np.bool_)
+    begins[starts] = True
+    some = starts[1:] > starts[:-1]
+    first, last = points[starts[:-1][some]], points[starts[1:][some] - 1]
+    rising = ((points[1:] > points[:-1]) | begins[1:-1]).all()
+    if not rising or (first < 1).any() or (last >= lengths[some]).any():
         raise ValueError("its cut points do not rise within their texts")

@@ -10,6 +10,7 @@ import typing
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -193,11 +194,14 @@ def _digest(tree: Mapping[str, Any]) -> str:
 
 def _typed(kind: type, tree: Mapping[str, Any]) -> dict[str, Any]:
     """The tree itself. Raises TypeError where a value is not of the type of its field."""
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     for name, value in tree.items():
         if name in hints and not _fits(value, hints[name]):
             raise TypeError(f"{name} = {str(value)[:80]!r} is of type {type(value).__name__}; allowed: {hints[name]}")
     return dict(tree)
+
+
+_hints = cache(typing.get_type_hints)
 
 
 def _fits(value: Any, hint: Any) -> bool:
