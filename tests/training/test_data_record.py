@@ -116,7 +116,7 @@ def test_a_graph_built_again_from_other_triples(tmp_path: Path) -> None:
         check(run, same)
         with pytest.raises(WorkbenchError, match=r"the graph at .*graph"):
             check(run, other)
-    with pytest.raises(WorkbenchError, match="graph .*: other content"):
+    with pytest.raises(WorkbenchError, match=r"graph .*: other content"):
         keep_data(run, other, {}, 5, World())
     with noted() as elsewhere:
         graph(tmp_path / "meant", "Q3")
