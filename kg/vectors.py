@@ -11,7 +11,6 @@ import gc
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from kg.linkprediction import LinkPrediction, link_prediction, rows_of
@@ -30,6 +28,7 @@ from workbench.checksums import matches
 from workbench.corpora.files import sha256_of
 from workbench.errors import WorkbenchError, unknown
 from workbench.identities import note
+from workbench.training.weights import save_tensors
 
 if TYPE_CHECKING:
     from pykeen.models import ERModel
@@ -149,21 +148,14 @@ class PykeenScores:
 def save_vectors(vectors: Vectors, path: str | Path) -> None:
     """Write the file, whole or not at all."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {
         "entity": vectors.vectors.contiguous(),
         "relation": vectors.relations.contiguous(),
         "entity_ids": _packed(vectors.ids),
         "relation_ids": _packed(vectors.relation_ids),
     }
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        provenance = json.dumps(vectors.provenance)
-        metadata = {"format": "pt", "provenance": provenance, CHECKSUM: _checksum(tensors, provenance)}
-        save_file(tensors, draft, metadata=metadata)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    provenance = json.dumps(vectors.provenance)
+    save_tensors(path, tensors, {"format": "pt", "provenance": provenance, CHECKSUM: _checksum(tensors, provenance)})
 
 
 def load_vectors(path: str | Path) -> Vectors:

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError, machine_error, unknown
 from workbench.options import command
 from workbench.terminal import PlainFormatter, Terminal
 
@@ -104,9 +104,15 @@ app = Commands(COMMANDS, HELP)
 
 
 def main() -> None:
-    """Run a command. Exit code 0: done; 1: something is wrong with the data; 2: a wrong input; 130, 143: a signal."""
+    """Run a command.
+
+    Exit code 0: done; 1: checked data is wrong, the machine failed (a full disk, no memory, a lost process) or, with a
+    traceback, a bug; 2: a wrong input; 128 + n: stopped by signal n (130 for Ctrl-C, 143 for SIGTERM).
+    """
     # read when torch's OpenMP is loaded: threads that wait by spinning made a step 20 times slower beside other work
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # as early: DDP's advice to look for unused parameters no more, which is wrong here (training/update.py)
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     lines = logging.StreamHandler()
     lines.setFormatter(PlainFormatter("%(message)s"))
     logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), handlers=[lines])
@@ -114,12 +120,16 @@ def main() -> None:
         app.run(sys.argv[1:], "workbench")
     except WorkbenchError as error:
         _say(str(error))
-        sys.exit(2)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         _say("stopped")
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        logging.getLogger(__name__).debug("", exc_info=True)  # WORKBENCH_LOG=DEBUG tells where it came from
+        _say(str(machine_error(error)))
         sys.exit(1)
 
 

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 from collections.abc import Iterable
 
 
 class WorkbenchError(Exception):
-    """A wrong input, as opposed to a bug. The command line prints its message alone and exits with code 2."""
+    """A wrong input, as opposed to a bug. The command line prints its message alone and exits with `exit_code`."""
+
+    exit_code = 2
+
+
+class MachineError(WorkbenchError):
+    """The input is right, but the machine did not do it: a full disk, no memory, a process that was killed.
+
+    The same command may succeed later.
+    """
+
+    exit_code = 1
 
 
 class BadValueError(WorkbenchError):
@@ -26,6 +39,34 @@ class BadValueError(WorkbenchError):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.detail}"
+
+
+ADVICE = {
+    errno.ENOSPC: "the disk is full ({}). Free some space and run the same command again: what is finished is kept",
+    errno.EDQUOT: "your share of the disk is used up ({}). Free some space and run the same command again",
+    errno.EACCES: "no permission ({}). Change the permissions, or choose another place",
+    errno.EPERM: "no permission ({}). Change the permissions, or choose another place",
+    errno.EROFS: "cannot write here ({}); choose another place",
+    errno.ENOENT: "there is no such file or folder ({}); check the path",
+    errno.ENOTDIR: "a file stands where a folder is needed ({}); choose another place",
+    errno.EISDIR: "a folder stands where a file is needed ({}); choose another place",
+    errno.EEXIST: "something is there already ({}); choose another place",
+    errno.EMFILE: "too many open files ({}); raise the limit with ulimit -n",
+    errno.ENOMEM: "not enough memory ({}); use fewer processes, or a machine with more",
+}
+
+
+def machine_error(error: OSError, path: object = None) -> MachineError:
+    """What the operating system refused, as a message: the file, the reason, what to do.
+
+    Args:
+        path: the file meant, where the error itself names none (a full disk while writing).
+    """
+    named = [os.fsdecode(n) for n in (error.filename, error.filename2) if isinstance(n, str | bytes | os.PathLike)]
+    place = str(path) if path is not None else " -> ".join(named)
+    reason = error.strerror or str(error) or type(error).__name__
+    advice = ADVICE.get(error.errno or 0, "the operating system says: {}. Mend that and run the same command again")
+    return MachineError(f"{place}: {advice.format(reason)}" if place else advice.format(reason))
 
 
 def nearest(name: str, valid: Iterable[str]) -> list[str]:

@@ -7,12 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-
-def write_text(path: Path, text: str) -> None:
-    """Write under a temporary name, then rename."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+from workbench.corpora.files import write_text
 
 
 def write_jsonl(path: Path, records: Iterable[dict[str, Any]]) -> int:

@@ -87,12 +87,12 @@ def workbench(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 
 @pytest.fixture
 def refused(workbench: Run) -> Callable[..., str]:
-    """Runs a command that must end with exit code 2 and one message; returns the message."""
+    """Runs a command that must end with exit code 2 (or another `code`) and one message; returns the message."""
 
-    def run(*arguments: object) -> str:
+    def run(*arguments: object, code: int = 2) -> str:
         ended = workbench(*arguments)
         said = ended.out + ended.err
-        assert ended.code == 2, said
+        assert ended.code == code, said
         assert said.count("error:") == 1, said
         assert "Traceback" not in said
         message = ended.err[ended.err.index("error:") :].strip()

@@ -167,7 +167,7 @@ def test_a_full_disk_while_a_shard_is_written(here: Path, refused: Refused, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(writer._Hashed, "write", write)
-        message = refused("prepare", "text", "notes.txt", "--output", "out", "--shard-size", "10")
+        message = refused("prepare", "text", "notes.txt", "--output", "out", "--shard-size", "10", code=1)
     assert "the disk is full" in message
     assert "run the same command again" in message
     assert not list((here / "out").glob(f"*{FILE_NAME}"))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vision.evaluation.vqa_metric import major_answer, match_score, normalise
+from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
 from workbench.json_values import parse_json
 
@@ -60,9 +61,7 @@ class AnswerVocabulary:
 
     def save(self, path: Path) -> None:
         """Write the answers as a JSON list."""
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(json.dumps(self.answers, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_text(path, json.dumps(self.answers, ensure_ascii=False, indent=0) + "\n")
 
     def __len__(self) -> int:
         return len(self.answers)

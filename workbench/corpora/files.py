@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import tempfile
@@ -11,26 +10,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from workbench.errors import WorkbenchError
+from workbench.errors import machine_error
 
 CHUNK = 1 << 20
+DRAFT_SUFFIX = ".part"
 
 
 @contextlib.contextmanager
-def atomic(path: Path) -> Iterator[BinaryIO]:
-    """A binary file that takes the name `path` when the block ends, and leaves nothing behind when it fails.
+def draft(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`, for a writer that wants a name. What stands there when the block ends takes the
+    name `path` at once; when the block fails nothing is left behind.
 
     Raises:
-        WorkbenchError: the disk is full or the folder cannot be written.
+        MachineError: the disk is full or the folder cannot be written.
     """
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=DRAFT_SUFFIX, dir=path.parent)
+        os.close(handle)
         try:
-            with os.fdopen(handle, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
+            yield Path(name)
+            sync(Path(name))
             os.chmod(name, 0o666 & ~_umask())
             os.replace(name, path)
         except BaseException:
@@ -40,28 +40,53 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
+def atomic(path: Path) -> Iterator[BinaryIO]:
+    """A binary file that takes the name `path` when the block ends, and leaves nothing behind when it fails.
+
+    Raises:
+        MachineError: the disk is full or the folder cannot be written.
+    """
+    with draft(path) as temporary, temporary.open("wb") as file:
+        yield file
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8, whole or not at all.
+
+    Raises:
+        MachineError: the disk is full or the folder cannot be written.
+    """
+    with atomic(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns the operating system's refusals to write `path` into messages that say what to do."""
+    """Turns the operating system's refusals to write `path` into messages that say what to do.
+
+    An error that names a file of another folder (an input that is read meanwhile) keeps that name.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise WorkbenchError(
-                f"{path}: the disk is full ({error.strerror}); nothing of this file was kept. "
-                "Free some space and run the same command again: finished shards are skipped"
-            ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
-            raise WorkbenchError(f"{path}: cannot write here ({error.strerror}); choose another folder") from error
-        raise
+        named = error.filename if isinstance(error.filename, str | bytes) else None
+        elsewhere = named is not None and Path(os.fsdecode(named)).parent != path.parent
+        raise machine_error(error, None if elsewhere else path) from error
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 checksum of a file, in hexadecimal."""
-    hasher = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(CHUNK):
-            hasher.update(chunk)
-    return hasher.hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _umask() -> int:

@@ -10,10 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from workbench.config import NetworkSpec
+from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
 from workbench.interop.names import Fuse, Rename, Rule, convert, restore
 from workbench.json_values import parse_json
@@ -22,6 +23,7 @@ from workbench.models.blocks import Activation
 from workbench.models.embeddings.token import Token
 from workbench.models.layers.self import Self
 from workbench.models.network import Network
+from workbench.training.weights import save_tensors
 
 _ATTENTION = "bert.encoder.layer.{i}.attention"
 BODY: list[Rule] = [
@@ -189,10 +191,6 @@ def _config(network: Network) -> dict[str, Any]:
 def write_folder(folder: str | Path, network: Network, head: dict[str, Tensor] | None = None) -> None:
     """Write `config.json` and `model.safetensors` so that `transformers.AutoModel` loads them."""
     state, config = to_hugging_face(network, head)
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    save_file(
-        {n: t.detach().cpu().contiguous() for n, t in state.items()},
-        Path(folder) / "model.safetensors",
-        metadata={"format": "pt"},
-    )
-    (Path(folder) / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    tensors = {n: t.detach().cpu().contiguous() for n, t in state.items()}
+    save_tensors(Path(folder) / "model.safetensors", tensors, {"format": "pt"})
+    write_text(Path(folder) / "config.json", json.dumps(config, indent=2) + "\n")

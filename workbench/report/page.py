@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
 from workbench.report.html import escape
 from workbench.report.panels import Panel, panels
@@ -33,10 +34,7 @@ def render(runs: Sequence[Run], title: str = "") -> str:
 def write_report(runs: Sequence[Run], path: Path, title: str = "") -> None:
     """Render and write the page whole or not at all."""
     text = render(runs, title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.tmp")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    write_text(path, text)
 
 
 def _contents(runs: Sequence[Run]) -> str:

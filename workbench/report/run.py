@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workbench.corpora.files import atomic, write_text
 from workbench.errors import WorkbenchError
 from workbench.json_values import parse_json
 from workbench.yaml_values import read_yaml
@@ -89,12 +90,10 @@ def loss_names(runs: Sequence[Run]) -> list[str]:
 def save_picture(figure: Any, run: Path, name: str, title: str, caption: str) -> Path:
     """Write a matplotlib figure to the run's `pictures/` with its caption, where `workbench report` finds it."""
     folder = run / "pictures"
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.png"
-    draft = folder / f".{name}.tmp"
-    figure.savefig(draft, format="png", dpi=200, bbox_inches="tight", facecolor="white")
-    draft.replace(path)
-    path.with_suffix(".json").write_text(json.dumps({"title": title, "caption": caption}, ensure_ascii=False) + "\n")
+    with atomic(path) as file:
+        figure.savefig(file, format="png", dpi=200, bbox_inches="tight", facecolor="white")
+    write_text(path.with_suffix(".json"), json.dumps({"title": title, "caption": caption}, ensure_ascii=False) + "\n")
     return path
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 
+from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
 from workbench.identities import note
 from workbench.interop.packages import TOKENIZER, located
@@ -125,12 +126,15 @@ class Tokenizer:
         target = Path(path)
         if target.suffix != ".json":
             target = target / "tokenizer.json"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _write(target, self.backend.to_str(pretty=True))
+        write_text(target, self.backend.to_str(pretty=True))
         if self.roles != _usual_roles(self.backend):
             tokens = {f"{role}_token": token for role, token in sorted(self.roles.items())}
-            _write(target.parent / ROLES_FILE, json.dumps(tokens, ensure_ascii=False, indent=2))
+            write_text(target.parent / ROLES_FILE, json.dumps(tokens, ensure_ascii=False, indent=2))
         return target
+
+    def same_as(self, other: Tokenizer) -> bool:
+        """Whether the two cut every text alike and use the same special tokens."""
+        return self.roles == other.roles and json.loads(self.backend.to_str()) == json.loads(other.backend.to_str())
 
     def __getstate__(self) -> dict[str, Any]:
         return {"definition": self.backend.to_str(), "roles": self.roles}
@@ -246,9 +250,3 @@ def _usual_roles(backend: tokenizers.Tokenizer) -> dict[str, str]:
         if present:
             found[role] = present[0]
     return found
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from workbench.corpora.files import draft
 from workbench.errors import WorkbenchError
 
 ALIAS = "same-as:"
@@ -31,8 +33,23 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
         else:
             first[same] = name
             unique[name] = tensor.detach().cpu().contiguous()
-    save_file(_apart(unique), path, metadata)
-    sync_file(path)
+    save_tensors(path, _apart(unique), metadata)
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file, whole or not at all; it is on the disk when this returns.
+
+    Raises:
+        MachineError: the disk is full or the folder cannot be written.
+    """
+    with draft(path) as temporary:
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:  # the library's only error: the system's number stands in its words
+            number = re.search(r"os error (\d+)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -104,12 +121,3 @@ def copy_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in tensors.items():
             if name in own:
                 own[name].copy_(tensor)
-
-
-def sync_file(path: Path) -> None:
-    """Wait until the file's content is on the disk, so that a rename never publishes a hole."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
