@@ -23,9 +23,10 @@ from pipelines.duplicates import check_keys, find_duplicates
 from pipelines.processes import each
 from pipelines.progress import Meter, console
 from pipelines.splits import MAIN
-from pipelines.workspace import Workspace, alone
+from pipelines.workspace import Workspace
 from workbench.corpora.manifest import Manifest, finish_corpus
 from workbench.errors import WorkbenchError
+from workbench.folder_lock import locked
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ def prepare(
 
     Raises:
         WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, or the output
-            folder belongs to another preparation.
+            folder belongs to another preparation, or one is at work in it.
         KeyboardInterrupt: on Ctrl-C or SIGTERM, after the shards under way were finished.
     """
     started = time.monotonic()
@@ -91,7 +92,7 @@ def prepare(
         space.tidy()
         log.info("%s is complete already", job.output)
         return Result(complete, space.folders, complete[""].dropped, time.monotonic() - started, _shards(complete))
-    with alone(job.output):
+    with locked(job.output):
         space.open()
         try:
             with _interruptible(job.output), Meter(job.output.name) as meter:

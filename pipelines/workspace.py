@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +19,7 @@ from workbench.corpora.files import atomic, explained
 from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
 from workbench.corpora.writer import finished_shard
 from workbench.errors import WorkbenchError
+from workbench.folder_lock import locked
 
 if TYPE_CHECKING:
     from pipelines.runner import Limits
@@ -30,29 +28,6 @@ log = logging.getLogger(__name__)
 STATE = ".prepare.json"
 DRAFTS = ".*.part"
 """What `workbench.corpora.files.atomic` calls files that are not complete; while nobody writes, all are left over."""
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Keeps other processes from preparing in a folder. The lock lies on the folder itself and goes with the process.
-
-    Raises:
-        WorkbenchError: another process holds it, or the folder cannot be made.
-    """
-    with explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # a file system without locks
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise WorkbenchError(
-                    f"{folder} is being prepared by another process; wait for its end, or choose another --output"
-                ) from error
-        yield
-    finally:
-        os.close(descriptor)
 
 
 class Workspace:
@@ -112,7 +87,7 @@ class Workspace:
     def tidy(self) -> None:
         """Clear what a run left that was killed after its corpus was complete."""
         if (self.job.output / STATE).exists() or any(self._unlisted()):
-            with alone(self.job.output):
+            with locked(self.job.output):
                 self.close()
 
     def abandon(self) -> None:

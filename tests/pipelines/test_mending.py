@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from pipelines.triples import build_graph
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.verify import verify
 from workbench.errors import WorkbenchError
+from workbench.folder_lock import locked
 
 ROWS = [{"id": f"d{i}", "text": f"document number {i} " * (1 + i % 5)} for i in range(20)]
 FIVE = Limits(workers=1, shard_size=5)
@@ -90,11 +89,8 @@ def test_two_preparations_of_one_folder(finished: Any, json_lines: Any) -> None:
     job, path = finished
     before = contents(job.output)
     (job.output / "part-000001.tar").unlink()
-    other = os.open(job.output, os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)  # as the other process does
-    with pytest.raises(WorkbenchError, match="is being prepared by another process; wait"):
+    with locked(job.output), pytest.raises(WorkbenchError, match=r"is in use .* choose another folder"):
         prepare(job, [path], FIVE)
-    os.close(other)
     prepare(job, [path], FIVE)
     assert contents(job.output) == before
 
