@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 Start = Callable[..., subprocess.Popen[str]]
-LONG = ("train.max_steps=100000", "train.save_every=50")
+LONG = ("train.max_steps=100000", "train.save_every=50", "train.lr_schedule=constant")
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_signal_saves_says_how_to_go_on_and_going_on_works(
 
 def test_kill_9_and_the_same_command_again(world: Path, start: Start) -> None:
     run = world / "run"
-    command = ("pretrain", "recipe.yaml", *LONG[:1], "train.save_every=5", "--run", "run")
+    command = ("pretrain", "recipe.yaml", LONG[0], LONG[2], "train.save_every=5", "--run", "run")
     process = start(world, *command)
     wait_for(lambda: len(steps(run)) > 12, process)
     process.kill()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def test_a_run_of_another_recipe(trained: Path, refused: Refused) -> None:
 def test_a_checkpoint_of_another_shape(trained: Path, refused: Refused) -> None:
     text = (trained / "recipe.yaml").read_text()
     (trained / "recipe.yaml").write_text(text.replace("hidden_size: 16", "hidden_size: 32"))
-    message = refused("pretrain", "run/recipe.yaml", "train.max_steps=8", "--run", "run")
+    message = refused("pretrain", "run/recipe.yaml", "--run", "run")
     assert "step-4" in message
     assert "found [" in message
     assert "expected [" in message
@@ -128,13 +128,26 @@ def test_starting_from_weights_of_another_shape(trained: Path, refused: Refused)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "trainer.pt", "state.json"])
-def test_a_damaged_checkpoint(trained: Path, refused: Refused, name: str) -> None:
+def test_a_damaged_checkpoint(trained: Path, workbench: Any, refused: Refused, name: str) -> None:
+    """The run goes on from the one before, and loses nothing; where none is whole, one message."""
+    before = (trained / "metrics.jsonl").read_text()
     path = trained / "checkpoints" / "step-4" / name
     path.write_bytes(path.read_bytes()[:40])
-    message = refused("pretrain", "recipe.yaml", "train.max_steps=8", "--run", "run")
-    assert "step-4" in message
-    shutil.rmtree(path.parent)
-    assert (trained / "checkpoints" / "step-2").is_dir()  # what the message advises is possible
+    ended = workbench("pretrain", "recipe.yaml", "--run", "run")
+    assert ended.code == 0
+    assert "step-4 is no whole checkpoint" in ended.err
+    assert "kept as damaged-step-4, going on from step 2" in ended.err
+    assert sorted(p.name for p in path.parents[1].iterdir()) == ["damaged-step-4", "step-2", "step-4"]
+    assert losses(before) == losses((trained / "metrics.jsonl").read_text())
+    for step in (2, 4):
+        (trained / "checkpoints" / f"step-{step}" / name).write_bytes(b"")
+    message = refused("pretrain", "recipe.yaml", "--run", "run")
+    assert "no checkpoint of run is whole" in message
+    assert "step-2" in message
+
+
+def losses(metrics: str) -> list[tuple[int, float]]:
+    return [(record["step"], record["mlm/loss"]) for record in map(json.loads, metrics.splitlines())]
 
 
 def test_a_run_folder_with_other_things_in_it(world: Path, refused: Refused) -> None:
@@ -158,7 +171,7 @@ def test_a_full_disk_while_a_checkpoint_is_written(
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save_weights", full)
-        message = refused("pretrain", "recipe.yaml", "--run", "run")
+        message = refused("pretrain", "recipe.yaml", "--run", "run", code=1)
     assert "step-4" in message
     assert "No space left" in message
     assert [path.name for path in (world / "run" / "checkpoints").iterdir()] == ["step-2"]

@@ -52,7 +52,9 @@ def test_sigkill_at_a_random_step_and_resume_is_bitwise_equal(make_recipe: Any, 
     assert not list(run.glob("**/.*.tmp"))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGUSR1, 138)]
+)
 def test_a_signal_saves_the_finished_step_and_says_how_to_go_on(
     make_recipe: Any, launch: Launch, tmp_path: Path, number: int, code: int
 ) -> None:

@@ -56,8 +56,7 @@ class Evaluated:
 
 def checkpoint_of(run: Path) -> str:
     """The folder of the weights that `load` takes: the best checkpoint, or else the last."""
-    best = run / "best"
-    return str(best if best.is_dir() else Checkpoints(run).latest())
+    return str(Checkpoints(run).best_or_last())
 
 
 def open_run(

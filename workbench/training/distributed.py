@@ -6,16 +6,22 @@ Everything works on one process without a process group.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import distributed_c10d
 
-from workbench.errors import WorkbenchError
+from workbench.errors import MachineError, WorkbenchError, machine_error
+
+T = TypeVar("T")
+PATIENCE = timedelta(minutes=30)
+"""How long a rank waits for the others: longer than any save, so that only a rank that hangs is given up."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,30 @@ class World:
     def barrier(self) -> None:
         if self.size > 1:
             dist.barrier()
+
+    def from_main(self, make: Callable[[], T]) -> T:
+        """What `make` gives on the main rank, on every rank; its refusal is everybody's, so that nobody waits.
+
+        Raises:
+            WorkbenchError: the one that `make` raised on the main rank.
+            MachineError: the OSError that it raised there, as a message.
+        """
+        made: T | None = None
+        refusal: WorkbenchError | None = None
+        if self.is_main:
+            try:
+                made = make()
+            except WorkbenchError as error:
+                refusal = error
+            except OSError as error:
+                refusal = machine_error(error)
+        refused = self.gather((type(refusal), str(refusal)) if refusal is not None else None)[0]
+        if refusal is not None:
+            raise refusal
+        if refused is not None:
+            kind = MachineError if issubclass(refused[0], MachineError) else WorkbenchError
+            raise kind(refused[1])
+        return cast(T, self.gather(made)[0])
 
     def lanes(self, total: int) -> range:
         """The lanes this rank runs: rank, rank + size, ...
@@ -112,17 +142,26 @@ def world_from_environment() -> World:
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
     if size > 1 and not dist.is_initialized():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
     return World(rank, size, device)
 
 
 @contextmanager
 def distributed() -> Iterator[World]:
-    """The world for the length of a run; leaves the process group at the end."""
+    """The world for the length of a run; leaves the process group at the end.
+
+    After an error it leaves without waiting for the others: they see the connection close, and end too.
+    """
     joined = dist.is_available() and dist.is_initialized()
     world = world_from_environment()
+    leave = world.size > 1 and not joined
     try:
         yield world
-    finally:
-        if world.size > 1 and not joined:
+    except BaseException:
+        if leave and world.device.type == "cuda":
+            distributed_c10d._abort_process_group()  # collectives under way would never end
+        elif leave:
             dist.destroy_process_group()
+        raise
+    if leave:
+        dist.destroy_process_group()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from workbench.batch import MicroBatch
 from workbench.config import TrainSpec
 from workbench.models.root import Root
 from workbench.objective import LossOutput, StepHead
@@ -70,7 +71,12 @@ class HeldOut:
         lanes = list(self.world.lanes(self.spec.lanes))
         places = [Place(task, number, lane) for number in range(steps) for lane in lanes]
         batches = MicroBatches(self.tasks, self.passes, split=HELD_OUT_SPLIT)
-        micros = feed(batches, places, num_workers=self.spec.num_workers, device=self.world.device)
+        with feed(batches, places, num_workers=self.spec.num_workers, device=self.world.device) as micros:
+            self._steps(task, steps, lanes, micros, window)
+
+    def _steps(
+        self, task: str, steps: int, lanes: list[int], micros: Iterator[MicroBatch | None], window: Window
+    ) -> None:
         wide = [placed.name for placed in self.tasks[task].objectives if placed.step_wide]
         for number in range(steps):
             embedded: dict[str, dict[int, Embedded]] = {name: {} for name in wide}

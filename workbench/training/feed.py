@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -11,11 +12,12 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from workbench.batch import MicroBatch
-from workbench.errors import BadValueError, WorkbenchError
+from workbench.errors import BadValueError, MachineError, WorkbenchError, machine_error
 from workbench.sequences import Sample
 from workbench.training.schedule import TaskSchedule
 from workbench.training.signals import ignore_in_worker
 from workbench.training.task import Task
+from workbench.training.workers import Workers, patience
 
 PREFETCH = 4
 
@@ -44,6 +46,7 @@ class Failure:
     """A wrong input met in a worker, carried to the main process as it is."""
 
     message: str
+    kind: type[WorkbenchError]
 
 
 class MicroBatches(Dataset):
@@ -60,8 +63,10 @@ class MicroBatches(Dataset):
     def __getitem__(self, place: Place) -> MicroBatch | Failure | None:
         try:
             return self.micro_batch(place)
+        except OSError as error:
+            return Failure(str(machine_error(error)), MachineError)
         except WorkbenchError as error:
-            return Failure(str(error))
+            return Failure(str(error), MachineError if isinstance(error, MachineError) else WorkbenchError)
 
     def micro_batch(self, place: Place) -> MicroBatch | None:
         """The micro-batch at a place; `dropped` tells what the reader skipped and the builder lost on the way."""
@@ -99,13 +104,15 @@ def training_places(schedule: TaskSchedule, steps: range, lanes: Iterable[int]) 
                 yield Place(turn.task, turn.number, lane)
 
 
+@contextmanager
 def feed(
     batches: MicroBatches, places: Iterable[Place], *, num_workers: int, device: torch.device
-) -> Iterator[MicroBatch | None]:
+) -> Iterator[Iterator[MicroBatch | None]]:
     """Micro-batches at these places, in this order; pinned for CUDA. Without workers they are made when asked for.
 
     Raises:
         WorkbenchError: the one met in a worker.
+        MachineError: a worker was lost or hangs.
     """
     loader = DataLoader(
         batches,
@@ -115,12 +122,17 @@ def feed(
         prefetch_factor=PREFETCH if num_workers else None,
         pin_memory=device.type == "cuda",
         worker_init_fn=ignore_in_worker,
+        timeout=patience(num_workers),
         collate_fn=_same,
     )
-    for micro in loader:
-        if isinstance(micro, Failure):
-            raise WorkbenchError(micro.message)
-        yield micro
+    with Workers(loader) as found:
+        yield map(_whole, found)
+
+
+def _whole(micro: MicroBatch | Failure | None) -> MicroBatch | None:
+    if isinstance(micro, Failure):
+        raise micro.kind(micro.message)
+    return micro
 
 
 def _same(micro: Any) -> Any:

@@ -18,10 +18,10 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.interop.bert import read_folder, read_spec
 from workbench.interop.packages import WEIGHTS, located
 from workbench.models.root import Root
-from workbench.training.checkpoint import MODEL, Checkpoints
+from workbench.training.checkpoint import Checkpoints, read_checkpoint
 from workbench.training.run_folder import read_recipe
 from workbench.training.stream_weights import differences, layer_specs, stream_layers, stream_names
-from workbench.training.weights import check_shapes, copy_weights, read_weights
+from workbench.training.weights import check_shapes, copy_weights
 
 logger = logging.getLogger(__name__)
 SHOWN = 8
@@ -84,11 +84,10 @@ def read_source(place: str, network: str = "main") -> Source:
 
 
 def _from_run(folder: Path, network: str, place: str) -> Source:
-    best, latest = folder / "best", Checkpoints(folder).latest()
-    source = best if best.is_dir() else latest
+    source = Checkpoints(folder).best_or_last()
     if source is None:
         raise WorkbenchError(f"init_from {place}: the run has no checkpoint yet")
-    tensors = read_weights(source / MODEL)
+    tensors = read_checkpoint(source)
     specs = read_recipe(folder).networks
     chosen = network if network in specs else next(iter(specs)) if len(specs) == 1 else None
     if chosen is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import logging
 import resource
 import sys
 from collections.abc import Mapping
@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
+from workbench.corpora.files import write_text
 from workbench.training.distributed import World
 from workbench.training.update import StepResult, Sums
 
-FILE_NAME = "metrics.jsonl"
+logger = logging.getLogger(__name__)
+FILE_NAME, DAMAGED_NAME = "metrics.jsonl", "metrics.damaged.jsonl"
 Record = dict[str, Any]
 
 
@@ -80,15 +82,18 @@ def add_sums(into: Sums, more: Mapping[str, tuple[float, float]]) -> None:
 class MetricsLog:
     """Appends records to metrics.jsonl and to TensorBoard. Used on the main rank.
 
-    Lines after `step`, written by a run that went on beyond its last checkpoint, are taken out first.
+    Lines after `step`, written by a run that went on beyond its last checkpoint, are taken out first; damaged ones
+    are moved to a file beside it.
     """
 
     def __init__(self, run: Path, step: int) -> None:
         self.path = run / FILE_NAME
-        kept = [record for record in read_metrics(run) if record["step"] <= step]
-        draft = self.path.with_name(f".{FILE_NAME}.tmp")
-        draft.write_text("".join(json.dumps(record) + "\n" for record in kept))
-        os.replace(draft, self.path)
+        records, damaged = _read(self.path)
+        if damaged:
+            with (run / DAMAGED_NAME).open("ab") as aside:
+                aside.writelines(damaged)
+            logger.warning("%s: %d damaged lines were moved to %s", self.path, len(damaged), DAMAGED_NAME)
+        write_text(self.path, "".join(json.dumps(record) + "\n" for record in records if record["step"] <= step))
         self.file = self.path.open("a")
         self.board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
 
@@ -107,13 +112,31 @@ class MetricsLog:
 def read_metrics(run: Path) -> list[Record]:
     """The records of a run's metrics.jsonl, oldest first; [] where there is none.
 
-    A last line that was cut off by a kill is left out.
+    A last line that was cut off by a kill is left out, damaged ones with a warning.
     """
-    path = run / FILE_NAME
-    if not path.is_file():
-        return []
-    lines = path.read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    records, damaged = _read(run / FILE_NAME)
+    if damaged:
+        logger.warning("%s: %d damaged lines are left out", run / FILE_NAME, len(damaged))
+    return records
+
+
+def _read(path: Path) -> tuple[list[Record], list[bytes]]:
+    """The records, and the lines that hold none; a last line without its end is neither."""
+    records: list[Record] = []
+    damaged: list[bytes] = []
+    for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else []:
+        if not line.endswith(b"\n"):
+            continue
+        try:
+            record = json.loads(line)
+            sound = type(record["step"]) is int and all(isinstance(value, int | float) for value in record.values())
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            sound = False
+        if sound:
+            records.append(record)
+        else:
+            damaged.append(line)
+    return records, damaged
 
 
 def memory_gib(device: torch.device) -> float:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from workbench.config import Recipe
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.reader import FinitePass, Reader
 from workbench.errors import WorkbenchError
+from workbench.folder_lock import locked
 from workbench.identities import noted
 from workbench.keyed import digest
 from workbench.models.root import Place, Root, build_root
@@ -30,10 +31,11 @@ from workbench.objective import Objective
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.capacity import check_memory
-from workbench.training.checkpoint import MODEL, Checkpoints
+from workbench.training.checkpoint import Checkpoints, read_checkpoint
 from workbench.training.control import check_training
 from workbench.training.data_record import keep_data, refuse_changed, refuse_other
 from workbench.training.distributed import World, distributed
+from workbench.training.failures import named_failures
 from workbench.training.fitting import check_fit, check_links
 from workbench.training.initial import initialise, sources_of
 from workbench.training.memory import keep_freed_memory
@@ -42,7 +44,7 @@ from workbench.training.progress import run_logging
 from workbench.training.run_folder import TOKENIZER, open_run, read_recipe, trust_run
 from workbench.training.task import Task, build_tasks
 from workbench.training.trainer import Trainer
-from workbench.training.weights import load_weights, read_weights
+from workbench.training.weights import load_weights
 
 logger = logging.getLogger(__name__)
 TRAINING = 0  # the split in the key of a training micro-batch
@@ -77,13 +79,14 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -
         until: stop after this step (with a checkpoint), as if interrupted there; default: train.max_steps.
 
     Raises:
-        WorkbenchError: a wrong input, a folder of another recipe, or a loss that is not finite.
-        Stopped: Ctrl-C or SIGTERM; a checkpoint of the last finished step is saved.
+        WorkbenchError: a wrong input, a folder of another recipe or in use, or a loss that is not finite.
+        MachineError: a full disk, no memory, a loader worker or a rank that was lost.
+        Stopped: Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; a checkpoint of the last finished step is saved.
     """
     run = Path(run_dir)
     console = Terminal(stderr=True)
     keep_freed_memory()
-    with distributed() as world, _opened(run, recipe, world), run_logging(run, world, console):
+    with distributed() as world, _opened(run, recipe, world), run_logging(run, world, console), named_failures(world):
         stopped = _trainer(recipe, run, world, console).fit(until)
         if stopped:
             logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
@@ -108,7 +111,7 @@ def load(run: str | Path, *, control: str | None = None, trust: bool = False) ->
     trust_run(folder, recipe, trust)
     if control is not None:
         recipe = dataclasses.replace(recipe, control=control)
-    source = folder / "best" if (folder / "best").is_dir() else Checkpoints(folder).latest()
+    source = Checkpoints(folder).best_or_last()
     if source is None:
         raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: workbench pretrain {folder}/recipe.yaml")
     saved = folder / TOKENIZER
@@ -117,7 +120,7 @@ def load(run: str | Path, *, control: str | None = None, trust: bool = False) ->
         tasks = _tasks(recipe, tokenizer)
         root = make_root(recipe, tasks, tokenizer)
     refuse_other(folder, read)
-    load_weights(root, read_weights(source / MODEL), str(source))
+    load_weights(root, read_checkpoint(source), str(source))
     return Loaded(root.eval(), tokenizer, recipe, tasks)
 
 
@@ -161,22 +164,18 @@ def _tasks(recipe: Recipe, tokenizer: Tokenizer | None) -> dict[str, Task]:
 
 @contextmanager
 def _opened(run: Path, recipe: Recipe, world: World) -> Iterator[None]:
-    """The main rank opens the folder; an error there is everyone's. A new folder goes when no step is made in it."""
-    failure, new = "", not run.exists()
-    if world.is_main:
+    """The main rank locks the folder and opens it; an error there is everyone's. A new folder goes when no step is
+    made in it."""
+    new = not run.exists()
+    with ExitStack() as stack:
+        world.from_main(lambda: stack.enter_context(locked(run)))
         try:
-            open_run(run, recipe)
-        except WorkbenchError as error:
-            failure = str(error)
-    failure = world.gather(failure)[0]
-    if failure:
-        raise WorkbenchError(failure)
-    try:
-        yield
-    except WorkbenchError:
-        if new and world.is_main and Checkpoints(run).latest() is None and not read_metrics(run):
-            shutil.rmtree(run)
-        raise
+            world.from_main(lambda: open_run(run, recipe))
+            yield
+        except (WorkbenchError, OSError):
+            if new and world.is_main and Checkpoints(run).latest() is None and not read_metrics(run):
+                shutil.rmtree(run, ignore_errors=True)
+            raise
 
 
 def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Trainer:

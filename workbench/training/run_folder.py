@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import importlib.util
-import os
 import re
 import shutil
 import sys
@@ -15,7 +14,10 @@ from typing import Any
 
 from workbench import config
 from workbench.config import Recipe, as_tree, dump_recipe
+from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
+from workbench.folder_lock import LOCK
+from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import Checkpoints
 from workbench.trust import allow, import_paths
 
@@ -32,7 +34,6 @@ MAY_CHANGE = (
     *(
         f"train.{key}"
         for key in (
-            "max_steps",
             "num_workers",
             "log_every",
             "evaluate_every",
@@ -47,11 +48,15 @@ MAY_CHANGE = (
         )
     ),
 )
-"""Keys of a recipe that a run may go on with other values of; all others decide the numbers."""
+"""Keys of a recipe that a run may go on with other values of; all others decide the numbers.
+
+`train.max_steps` may change too where the learning rate does not fall towards it (`lr_schedule: constant`).
+"""
+MAX_STEPS = "train.max_steps"
 
 
 def open_run(run: Path, recipe: Recipe) -> None:
-    """Make the folder, or check that the recipe in it is this one, and write the resolved recipe.
+    """Check that the recipe in the (locked) folder is this one, or that there is none; write the resolved recipe.
 
     A folder without a checkpoint has nothing to go on with: there another recipe may start.
 
@@ -60,17 +65,17 @@ def open_run(run: Path, recipe: Recipe) -> None:
     """
     begun = Checkpoints(run).latest() is not None
     if begun:
-        check_same(read_recipe(run), recipe, run)
+        before = read_recipe(run)
+        check_same(before, recipe, run)
+        check_tokenizer(before, recipe, run)
     elif (run / RECIPE).is_file():
         saved = run / TOKENIZER
         if Path(recipe.tokenizer or "").resolve() != saved.resolve():
             saved.unlink(missing_ok=True)
-    elif run.exists() and (not run.is_dir() or any(run.iterdir())):
+        Checkpoints(run).clear_best()
+    elif any(entry.name != LOCK for entry in run.iterdir()):
         raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
-    run.mkdir(parents=True, exist_ok=True)
-    draft = run / f".{RECIPE}.tmp"
-    draft.write_text(dump_recipe(recipe))
-    os.replace(draft, run / RECIPE)
+    write_text(run / RECIPE, dump_recipe(recipe))
     for module in _own_modules(dataclasses.asdict(recipe)):
         copy = run / module.name
         if not copy.exists() or not (begun or copy.samefile(module)):
@@ -120,12 +125,40 @@ def check_same(old: Recipe, new: Recipe, run: Path) -> None:
     """
     before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    fixed = [key for key in keys if not any(fnmatch.fnmatchcase(key, pattern) for pattern in MAY_CHANGE)]
+    free = [*MAY_CHANGE, MAX_STEPS] if new.train.lr_schedule == "constant" else MAY_CHANGE
+    fixed = [key for key in keys if not any(fnmatch.fnmatchcase(key, pattern) for pattern in free)]
     if fixed:
         listed = "\n".join(f"  {key}: {before.get(key, 'not there')} -> {after.get(key, 'not there')}" for key in fixed)
+        longer = (
+            f"\nThe learning rate falls to 0 at {MAX_STEPS} (lr_schedule: {old.train.lr_schedule}), so another number "
+            f"would make it jump; to train longer, start a new run from these weights: model.init_from={run}"
+        )
         raise WorkbenchError(
             f"{run} holds a run of another recipe; these keys differ:\n{listed}\nGo on with the old values, or choose "
-            "another run folder"
+            f"another run folder{longer if MAX_STEPS in fixed else ''}"
+        )
+
+
+def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:
+    """The run goes on with the tokenizer it began with, wherever the recipe finds it now.
+
+    Raises:
+        WorkbenchError: the recipe names another one (by its content), or none.
+    """
+    saved = run / TOKENIZER
+    if not saved.is_file() or new.tokenizer is None:
+        same = (old.tokenizer is None) == (new.tokenizer is None)
+    else:
+        try:
+            same = Tokenizer.load(new.tokenizer).same_as(Tokenizer.load(saved))
+        except WorkbenchError:
+            if new.tokenizer != old.tokenizer:
+                raise
+            same = True  # the run was taken elsewhere, without its inputs
+    if not same:
+        raise WorkbenchError(
+            f"{run} was trained with the tokenizer in {saved}, but the recipe names {new.tokenizer}, which is another; "
+            f"go on with tokenizer={saved}, or choose another run folder"
         )
 
 

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM: finish the step, save, say how to go on. A second one quits at once."""
+"""Ctrl-C, SIGTERM, SIGHUP, SIGUSR1: finish the step, save, say how to go on. A second one quits at once.
+
+SIGHUP comes when a terminal closes, SIGUSR1 from schedulers shortly before they take the machine away.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-WATCHED = (signal.SIGINT, signal.SIGTERM)
+WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class StopRequest:
-    """While entered, the first SIGINT or SIGTERM is only noted in `signal`; the second acts as it did before.
+    """While entered, the first signal of `WATCHED` is only noted in `signal`; the second acts as it did before.
 
-    Outside the main thread (where Python allows no handlers) it notes nothing.
+    Outside the main thread (where Python allows no handlers) it notes nothing. A SIGHUP that the process was told to
+    ignore (nohup) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -25,7 +29,9 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in WATCHED}
+            told_to_ignore = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            watched = [number for number in WATCHED if not (number == signal.SIGHUP and told_to_ignore)]
+            self._before = {number: signal.signal(number, self._note) for number in watched}
         return self
 
     def __exit__(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-import signal
+import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,11 @@ from workbench.training.optimizer import freeze, make_optimizer, set_learning_ra
 from workbench.training.progress import Display
 from workbench.training.provenance import provenance
 from workbench.training.schedule import TaskSchedule, learning_rate
-from workbench.training.signals import StopRequest
+from workbench.training.signals import WATCHED, StopRequest
 from workbench.training.task import Task
 from workbench.training.update import Updater, Work
 
 logger = logging.getLogger(__name__)
-STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Trainer:
@@ -74,20 +74,22 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
+        self.id = uuid.uuid4().hex  # whose checkpoint a folder is; from the checkpoint, where there is one
         self.window = Window()
         self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
         self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
 
     def _resume(self) -> None:
-        if self.world.is_main:
+        def found() -> Path | None:
             self.checkpoints.clean()
-        self.world.barrier()
-        latest = self.checkpoints.latest()
+            return self.checkpoints.latest_whole()
+
+        latest = self.world.from_main(found)
         if latest is None:
             return
         state = restore(latest, self.root, self.optimizer)
-        self.step, self.seconds, self.best = state["step"], state["seconds"], state["best"]
+        self.step, self.seconds, self.best, self.id = state["step"], state["seconds"], state["best"], state["run"]
         if self.world.is_main:
             self.window = Window.from_state(state["window"])
         logger.info("going on from %s", latest)
@@ -110,13 +112,10 @@ class Trainer:
         places = training_places(self.schedule, range(self.step, end), self.lanes)
         micros = feed(self.batches, places, num_workers=self.spec.num_workers, device=self.world.device)
         log = MetricsLog(self.run, self.step) if self.world.is_main else None
+        display = Display(self.console, self.world, start=self.step, total=end)
         self.root.train()
-        try:
-            with StopRequest() as stop, Display(self.console, self.world, start=self.step, total=end) as display:
-                return self._loop(end, micros, stop, display, log, meter)
-        finally:
-            if log is not None:
-                log.close()
+        with closing(log) if log is not None else nullcontext(), StopRequest() as stop, display, micros as found:
+            return self._loop(end, found, stop, display, log, meter)
 
     def _loop(
         self,
@@ -133,7 +132,7 @@ class Trainer:
             work = [Work(turn.task, lane, next(micros)) for turn in turns for lane in self.lanes]
             lr = self._learning_rate()
             set_learning_rate(self.optimizer, lr)
-            flags = [float(stop.signal == number) for number in STOPPING]
+            flags = [float(stop.signal == number) for number in WATCHED]
             result = self.updater.run(self.step, work, flags)
             self.step += 1
             self.window.add(result)
@@ -156,7 +155,7 @@ class Trainer:
         """The signal on which all ranks agree to stop after this step (one rank need not ask the others)."""
         if self.world.size == 1:
             return stop.signal
-        return next((number for number, flag in zip(STOPPING, flags, strict=True) if flag), 0)
+        return next((number for number, flag in zip(WATCHED, flags, strict=True) if flag), 0)
 
     def _due(self, every: int, last: int) -> bool:
         return every > 0 and (self.step % every == 0 or self.step == last)
@@ -202,21 +201,23 @@ class Trainer:
         name = self.spec.best if self.spec.best.startswith(PREFIX) else f"{PREFIX}{self.spec.best}"
         if name not in values:
             raise unknown("metric", name, values, "train.best")
-        if improves(name, values[name], None if self.best is None else self.best["value"]):
+        if improves(name, values[name], self._best_of(name)):
             self.best = {"metric": name, "value": values[name], "step": self.step}
-            if self.world.is_main:
-                self.checkpoints.save_best(self.root, self._state())
+            self.world.from_main(lambda: self.checkpoints.save_best(self.root, self._state()))
+
+    def _best_of(self, name: str) -> float | None:
+        """The best value of this metric so far; none where another metric was followed before."""
+        return self.best["value"] if self.best is not None and self.best["metric"] == name else None
 
     def save(self) -> None:
         """Write a checkpoint of the last finished step; every rank waits for it."""
         self.window.merge(self.world)
-        if self.world.is_main:
-            path = self.checkpoints.save(self.root, self.optimizer, self._state())
-            logger.info("saved %s", path)
-        self.world.barrier()
+        path = self.world.from_main(lambda: self.checkpoints.save(self.root, self.optimizer, self._state()))
+        logger.info("saved %s", path)
 
     def _state(self) -> dict[str, Any]:
         return {
+            "run": self.id,
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,

@@ -1,0 +1,48 @@
+"""What can happen to a machine while it trains, as messages; everything else is a bug and keeps its traceback."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+
+from workbench.errors import MachineError
+from workbench.training.distributed import World
+
+GO_ON = "Once that is mended, the same command goes on from the last checkpoint"
+LOST_PEER = re.compile(r"gloo|Connection (closed|reset) by peer|Broken pipe|NCCL", re.IGNORECASE)
+
+
+@contextmanager
+def named_failures(world: World) -> Iterator[None]:
+    """
+    Raises:
+        MachineError: no memory was left, or another rank ended or hangs.
+    """
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise MachineError(_memory(world, str(error))) from error
+    except RuntimeError as error:
+        if "can't allocate memory" in str(error):  # torch has no type of its own for a full host
+            raise MachineError(_memory(world, str(error))) from error
+        if world.size > 1 and (isinstance(error, dist.DistError) or LOST_PEER.search(str(error))):
+            raise MachineError(
+                f"rank {world.rank} of {world.size} lost the others: one of them ended, or did not answer for half an "
+                f"hour; its own message says why ({_line(error)}). {GO_ON}"
+            ) from error
+        raise
+
+
+def _memory(world: World, detail: str) -> str:
+    return (
+        f"rank {world.rank}: out of memory on {world.device} ({detail.splitlines()[0] if detail else 'host'}). Lower "
+        f"train.micro_batch_size (accumulation makes up for it) or set train.activation_checkpointing. {GO_ON}"
+    )
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
