@@ -1,7 +1,12 @@
-"""Parts that the training tests name by import path: a step-wide objective, one that turns bad, a failing one."""
+"""Parts that the training tests name by import path: a step-wide objective, one that turns bad, failing ones, ones that
+leave parameters unused."""
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
+import time
 from typing import Any
 
 import numpy as np
@@ -128,3 +133,43 @@ class BranchingHead(Head):
         rows = states["text"][targets["rows"]]
         layer = self.long if len(states["text"]) > 80 else self.short
         return LossOutput((layer(rows) - 1).square().sum(), {"probe": (self.probe(rows).sum(), float(len(rows)))})
+
+
+def _fail(how: str) -> None:
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "hang":
+        time.sleep(600)
+    raise {
+        "bug": RuntimeError("boom"),
+        "memory": MemoryError(),
+        "device memory": torch.OutOfMemoryError("CUDA out of memory"),
+        "disk": OSError(errno.EIO, os.strerror(errno.EIO), "shard.tar"),
+    }[how]
+
+
+class FaultyStep:
+    """Fails in the loader at micro-batch `after`: with an error, by killing its process, by hanging."""
+
+    def __init__(self, how: str, after: int = 3) -> None:
+        self.how, self.after = how, after
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        if draws.number[1] >= self.after:
+            _fail(self.how)
+        return sequences
+
+
+class FaultyLayer(nn.Module):
+    """Fails in the training process at the forward pass number `after`, on every rank or on one."""
+
+    def __init__(self, stream: str, how: str, after: int = 8, rank: int | None = None) -> None:
+        super().__init__()
+        self.how, self.after, self.calls = how, after, 0
+        self.here = rank is None or os.environ.get("RANK", "0") == str(rank)
+
+    def forward(self, hidden: States, context: Any) -> States:
+        self.calls += 1
+        if self.here and self.calls > self.after:
+            _fail(self.how)
+        return hidden

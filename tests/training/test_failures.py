@@ -1,0 +1,112 @@
+"""Whatever fails, a run ends soon, with its loader's processes, a message (a traceback for a bug) and an exit code."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from workbench.config import load_recipe
+from workbench.errors import MachineError
+from workbench.training import workers
+from workbench.training.run import pretrain
+
+Launch = Callable[..., Any]
+SOON = 90  # seconds for a busy machine; what these tests are about was for ever
+
+
+def in_loader(how: str, number_of_workers: int) -> Callable[[dict[str, Any]], None]:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["sequence"]["steps"] = [{"step": "toy_parts:FaultyStep", "how": how}]
+        tree["train"].update(num_workers=number_of_workers, save_every=1)
+
+    return change
+
+
+def in_layer(how: str, number_of_workers: int = 2, **options: Any) -> Callable[[dict[str, Any]], None]:
+    def change(tree: dict[str, Any]) -> None:
+        tree["model"]["layers"].append({"layer": "toy_parts:FaultyLayer", "stream": "text", "how": how, **options})
+        tree["train"].update(num_workers=number_of_workers, save_every=1)
+
+    return change
+
+
+def test_a_bug_leaves_no_process_and_keeps_its_traceback(make_recipe: Any, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="boom"):
+        pretrain(load_recipe(str(make_recipe(in_layer("bug")))), tmp_path / "run")
+    assert not multiprocessing.active_children()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("how", ["memory", "device memory"])
+def test_no_memory_says_what_to_lower(make_recipe: Any, tmp_path: Path, how: str) -> None:
+    with pytest.raises(MachineError, match=r"out of memory on cpu.*micro_batch_size"):
+        pretrain(load_recipe(str(make_recipe(in_layer(how)))), tmp_path / "run")
+    assert not multiprocessing.active_children()
+
+
+def test_a_full_host_is_no_memory_too(make_recipe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        return torch.empty(2**60)
+
+    monkeypatch.setattr("workbench.training.trainer.flops_per_row", full)
+    with pytest.raises(MachineError, match="out of memory on cpu"):
+        pretrain(load_recipe(str(make_recipe())), tmp_path / "run")
+
+
+@pytest.mark.parametrize("number_of_workers", [1, 2, 3])
+def test_a_killed_worker_is_named(make_recipe: Any, tmp_path: Path, number_of_workers: int) -> None:
+    with pytest.raises(MachineError, match=r"a loader worker \(process \d+\) was killed by SIGKILL; .*num_workers"):
+        pretrain(load_recipe(str(make_recipe(in_loader("kill", number_of_workers)))), tmp_path / "run")
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("number_of_workers", [0, 1])
+def test_what_the_system_refuses_in_the_loader(make_recipe: Any, tmp_path: Path, number_of_workers: int) -> None:
+    with pytest.raises((MachineError, OSError), match=r"shard\.tar") as refused:
+        pretrain(load_recipe(str(make_recipe(in_loader("disk", number_of_workers)))), tmp_path / "run")
+    assert isinstance(refused.value, MachineError) or not number_of_workers
+    assert not multiprocessing.active_children()
+
+
+def test_a_worker_that_hangs_is_given_up(make_recipe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "PATIENCE", 5.0)
+    with pytest.raises(MachineError, match="no micro-batch came from the loader's workers"):
+        pretrain(load_recipe(str(make_recipe(in_loader("hang", 1)))), tmp_path / "run")
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("change", [in_layer("bug"), in_loader("kill", 2)])
+def test_the_process_ends(make_recipe: Any, launch: Launch, tmp_path: Path, change: Any) -> None:
+    """Not only the call: the interpreter waits for processes that it started."""
+    code, output = launch(make_recipe(change), tmp_path / "run").wait(SOON)
+    assert code == 1, output
+    assert ("boom" in output) == ("Traceback" in output)
+
+
+@pytest.mark.parametrize(("how", "rank"), [("bug", None), ("bug", 1), ("bug", 0), ("kill", 1), ("memory", 0)])
+def test_ranks_end_together(make_recipe: Any, launch: Launch, tmp_path: Path, how: str, rank: int | None) -> None:
+    recipe = make_recipe(in_layer(how, number_of_workers=1, rank=rank))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ranks = [launch(recipe, tmp_path / "run", rank=number, size=2, port=port) for number in range(2)]
+    ends = [process.wait(SOON) for process in ranks]
+    if rank is None:
+        assert [code for code, _ in ends] == [1, 1]
+        assert any("RuntimeError: boom" in output for _, output in ends)
+        return
+    for number, (code, output) in enumerate(ends):
+        if number == rank:
+            assert code == (-signal.SIGKILL if how == "kill" else 1), output
+            assert how != "bug" or "RuntimeError: boom" in output
+        else:
+            assert code == 1, output
+            assert f"error: rank {number} of 2 lost the others" in output
+            assert "Traceback" not in output
