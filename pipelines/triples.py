@@ -14,9 +14,9 @@ from pipelines.console import run
 from pipelines.corpus_reader import all_samples
 from pipelines.kg_extra import needs_kg
 from pipelines.options import Reading, ShardSize
-from pipelines.workspace import alone
 from workbench.bounds import Location
 from workbench.corpora.corpus import Corpus
+from workbench.folder_lock import locked
 from workbench.options import command
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def build_graph(corpus: Path) -> None:
     with needs_kg():
         from kg.store import GraphStore
     folder = corpus / "graph"
-    with alone(corpus):
+    with locked(corpus):
         for rest in corpus.glob(f".{folder.name}.*"):  # of runs that were killed
             shutil.rmtree(rest)
         if folder.exists():

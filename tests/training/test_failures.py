@@ -39,7 +39,7 @@ def in_layer(how: str, number_of_workers: int = 2, **options: Any) -> Callable[[
 
 def test_a_bug_leaves_no_process_and_keeps_its_traceback(make_recipe: Any, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="boom"):
-        pretrain(load_recipe(str(make_recipe(in_layer("bug")))), tmp_path / "run")
+        pretrain(load_recipe(str(make_recipe(in_layer("bug"))), trust=True), tmp_path / "run")
     assert not multiprocessing.active_children()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -47,7 +47,7 @@ def test_a_bug_leaves_no_process_and_keeps_its_traceback(make_recipe: Any, tmp_p
 @pytest.mark.parametrize("how", ["memory", "device memory"])
 def test_no_memory_says_what_to_lower(make_recipe: Any, tmp_path: Path, how: str) -> None:
     with pytest.raises(MachineError, match=r"out of memory on cpu.*micro_batch_size"):
-        pretrain(load_recipe(str(make_recipe(in_layer(how)))), tmp_path / "run")
+        pretrain(load_recipe(str(make_recipe(in_layer(how))), trust=True), tmp_path / "run")
     assert not multiprocessing.active_children()
 
 
@@ -63,14 +63,14 @@ def test_a_full_host_is_no_memory_too(make_recipe: Any, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("number_of_workers", [1, 2, 3])
 def test_a_killed_worker_is_named(make_recipe: Any, tmp_path: Path, number_of_workers: int) -> None:
     with pytest.raises(MachineError, match=r"a loader worker \(process \d+\) was killed by SIGKILL; .*num_workers"):
-        pretrain(load_recipe(str(make_recipe(in_loader("kill", number_of_workers)))), tmp_path / "run")
+        pretrain(load_recipe(str(make_recipe(in_loader("kill", number_of_workers))), trust=True), tmp_path / "run")
     assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize("number_of_workers", [0, 1])
 def test_what_the_system_refuses_in_the_loader(make_recipe: Any, tmp_path: Path, number_of_workers: int) -> None:
     with pytest.raises((MachineError, OSError), match=r"shard\.tar") as refused:
-        pretrain(load_recipe(str(make_recipe(in_loader("disk", number_of_workers)))), tmp_path / "run")
+        pretrain(load_recipe(str(make_recipe(in_loader("disk", number_of_workers))), trust=True), tmp_path / "run")
     assert isinstance(refused.value, MachineError) or not number_of_workers
     assert not multiprocessing.active_children()
 
@@ -78,7 +78,7 @@ def test_what_the_system_refuses_in_the_loader(make_recipe: Any, tmp_path: Path,
 def test_a_worker_that_hangs_is_given_up(make_recipe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "PATIENCE", 5.0)
     with pytest.raises(MachineError, match="no micro-batch came from the loader's workers"):
-        pretrain(load_recipe(str(make_recipe(in_loader("hang", 1)))), tmp_path / "run")
+        pretrain(load_recipe(str(make_recipe(in_loader("hang", 1))), trust=True), tmp_path / "run")
     assert not multiprocessing.active_children()
 
 

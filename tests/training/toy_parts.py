@@ -148,7 +148,7 @@ def _fail(how: str) -> None:
     }[how]
 
 
-class FaultyStep:
+class FaultyStep(Step):
     """Fails in the loader at micro-batch `after`: with an error, by killing its process, by hanging."""
 
     def __init__(self, how: str, after: int = 3) -> None:
