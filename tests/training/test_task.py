@@ -77,7 +77,7 @@ def test_tasks_that_share_a_name_share_a_head_of_one_kind(make_recipe: Any) -> N
         ([{"objective": "mlm", "view": "a.b"}], "view = 'a.b'"),
         ([{"objective": "mln"}], "Did you mean 'mlm'"),
         ([{"objective": "mlm", "rat": 1}], "Did you mean 'rate'"),
-        ([], "at least one objective"),
+        ([], r"objectives = \[\]; allowed: a list of at least 1"),
     ],
 )
 def test_errors_say_where_and_what(make_recipe: Any, objectives: list[Any], message: str) -> None:

@@ -185,5 +185,3 @@ def _check_names(objectives: list[TaskObjective], where: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise WorkbenchError(f"{where}: several objectives are named {twice[0]!r}; give each its own `name`")
-    if not names:
-        raise WorkbenchError(f"{where}: a task needs at least one objective")
