@@ -82,8 +82,7 @@ def _acquire(folder: Path) -> TextIO:
     about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%F %T"), "command": sys.argv}
     file.truncate()
     with suppress(OSError):  # a full disk: the lock holds all the same, without saying whose it is
-        json.dump(about, file)
-        file.flush()
+        os.write(file.fileno(), json.dumps(about).encode())  # unbuffered: nothing is left to fail when it is closed
     return file
 
 
