@@ -86,7 +86,7 @@ train: {max_steps: 5, global_batch_size: 8, micro_batch_size: 8, lr: 1e-3, num_w
 """
 LOAD = """
 import pathlib, workbench
-loaded = workbench.load("run")
+loaded = workbench.load("run", trust=True)
 layer = loaded.model.network().layers[1]
 assert type(layer).__name__ == "Gate" and layer.bias == 1.0, layer
 assert "length" in loaded.model.heads
@@ -179,7 +179,7 @@ def test_a_stranger_trains_a_layer_and_an_objective_of_their_own(run: Run, tmp_p
     run("-m", "workbench", "prepare", "text", "notes.txt", "--output", "corpora/notes", "--workers", "1")
     tokenizer = ("corpora/tokenizer.json", "--vocab-size", "99")
     run("-m", "workbench", "prepare", "tokenizer", "corpora/notes", "--output", *tokenizer)
-    trained = run("-m", "workbench", "pretrain", "mine.yaml", "--run", "run").stderr
+    trained = run("-m", "workbench", "pretrain", "mine.yaml", "--trust", "--run", "run").stderr
     assert "mlm/loss" in trained
     assert "length/loss" in trained
     for name in ("gate.py", "length.py", "mine.yaml"):  # the run has what it needs
