@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from workbench.report.chart import Series, line_chart, thinned, ticks
 from workbench.report.commands import report
 from workbench.report.examples import example_image, marked, save_example_image
 from workbench.report.html import number
+from workbench.report.opening import read_opening
 from workbench.report.page import render
 from workbench.report.run import load_run
 
@@ -193,6 +195,35 @@ def test_the_command_writes_the_page_into_the_first_run(runs: list[Path], tmp_pa
     report(runs[:1], output=tmp_path / "new" / "page.html", title="My title")
     assert "<h1>My title</h1>" in (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_an_opening_stands_before_the_results(runs: list[Path], tmp_path: Path) -> None:
+    told, page = tmp_path / "story.json", tmp_path / "page.html"
+    chapter = {"title": "Facts & <more>", "text": ["First this.", "Then that."]}
+    told.write_text(json.dumps([{**chapter, "head": ["model", "share"], "rows": [["k-bert", 0.9612]]}]))
+    report(runs, page, opening=told)
+    written = page.read_text()
+    parsed(written)
+    assert "Facts &amp; &lt;more&gt;" in written
+    shown = words(written)
+    places = [shown.index(part) for part in ("First this.", "Then that.", "k-bert0.9612", "Results")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[", "Invalid JSON"),
+        ('[{"title": "x"}]', "0.text: Field required"),
+        ('[{"title": "x", "text": [], "rows": [[{}]]}]', "0.rows.0.0"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_wrong_opening_is_named(content: str | None, message: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "story.json").write_text(content)
+    with pytest.raises(WorkbenchError, match=rf"story\.json: .*{re.escape(message)}"):
+        read_opening(tmp_path / "story.json")
 
 
 def test_ticks_are_round_and_cover() -> None:

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from workbench.bounds import Title
 from workbench.options import Trust
+from workbench.report.opening import read_opening
 from workbench.report.page import write_report
 from workbench.report.panels import panel_names
 from workbench.report.run import load_run
@@ -21,6 +22,9 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="run folders; their results stand side by side")],
     output: Annotated[Path | None, typer.Option(help="the page (default: report.html in the first run)")] = None,
     title: Annotated[Title, typer.Option(help="the page's title (default: the runs' names)")] = "",
+    opening: Annotated[
+        Path | None, typer.Option(help="JSON: what stands before the results, chapters of title, text, head and rows")
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Write one self-contained HTML page about runs: curves, results beside baselines and controls, pictures.
@@ -31,5 +35,5 @@ def report(
     loaded = [load_run(folder) for folder in runs]
     for run in loaded:
         allow(panel_names(run), run.folder, str(run.folder), trust=trust)
-    write_report(loaded, path, title)
+    write_report(loaded, path, title, read_opening(opening) if opening else ())
     Terminal(stderr=True).print(f"wrote {escape(str(path))}", highlight=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
 from workbench.report.html import escape
+from workbench.report.opening import Chapter, opening
 from workbench.report.panels import Panel, panels
 from workbench.report.results import results
 from workbench.report.run import Run
@@ -16,11 +17,11 @@ from workbench.report.run import Run
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def render(runs: Sequence[Run], title: str = "") -> str:
-    """The page about runs, as HTML."""
+def render(runs: Sequence[Run], title: str = "", chapters: Sequence[Chapter] = ()) -> str:
+    """The page about runs, as HTML; `chapters` stand before the results."""
     style = resources.files("workbench.report").joinpath("report.css").read_text(encoding="utf-8")
     title = title or ", ".join(run.name for run in runs)
-    body = (results(runs) or "") + "".join(_run(run, i) for i, run in enumerate(runs))
+    body = opening(chapters) + (results(runs) or "") + "".join(_run(run, i) for i, run in enumerate(runs))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -31,10 +32,9 @@ def render(runs: Sequence[Run], title: str = "") -> str:
     )
 
 
-def write_report(runs: Sequence[Run], path: Path, title: str = "") -> None:
+def write_report(runs: Sequence[Run], path: Path, title: str = "", chapters: Sequence[Chapter] = ()) -> None:
     """Render and write the page whole or not at all."""
-    text = render(runs, title)
-    write_text(path, text)
+    write_text(path, render(runs, title, chapters))
 
 
 def _contents(runs: Sequence[Run]) -> str:
