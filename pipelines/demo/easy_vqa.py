@@ -20,11 +20,15 @@ _PROVENANCE = {
     "url": "https://github.com/vzhou842/easy-VQA",
     "license": "not stated in the package",
 }
+TRAIN, TEST = 2000, 500
 _TEST_OFFSET = 1_000_000  # keeps the ids of the two splits apart
 
 
-def write_easy_vqa(folder: Path) -> dict[str, int]:
-    """Export both splits; returns the number of images and questions of each.
+def write_easy_vqa(folder: Path, train: int | None = TRAIN, test: int | None = TEST) -> dict[str, int]:
+    """Export the first images of both splits with all their questions; returns the number of each.
+
+    Args:
+        train, test: so many images; None for all (4,000 and 1,000).
 
     Raises:
         WorkbenchError: the package is not installed.
@@ -38,12 +42,12 @@ def write_easy_vqa(folder: Path) -> dict[str, int]:
     folder.mkdir(parents=True, exist_ok=True)
     counts = {}
     sources = {
-        "train": (easy_vqa.get_train_questions(), easy_vqa.get_train_image_paths(), 0),
-        "test": (easy_vqa.get_test_questions(), easy_vqa.get_test_image_paths(), _TEST_OFFSET),
+        "train": (easy_vqa.get_train_questions(), easy_vqa.get_train_image_paths(), 0, train),
+        "test": (easy_vqa.get_test_questions(), easy_vqa.get_test_image_paths(), _TEST_OFFSET, test),
     }
-    for split, (questions, paths, offset) in sources.items():
-        names = _copy_images(paths, folder / f"images_{split}", split)
-        asked = enumerate(zip(*questions, strict=True))
+    for split, (questions, paths, offset, count) in sources.items():
+        names = _copy_images(dict(sorted(paths.items())[:count]), folder / f"images_{split}", split)
+        asked = enumerate(row for row in zip(*questions, strict=True) if row[2] in names)
         lines = [_line(offset + n, text, answer, image, names, offset) for n, (text, answer, image) in asked]
         counts[f"images_{split}"] = len(names)
         counts[f"questions_{split}"] = write_jsonl(folder / f"questions_{split}.jsonl", lines)

@@ -12,7 +12,7 @@ from pipelines.demo.scenes import Scene, make_scenes, render
 from workbench.corpora.files import write_text
 from workbench.keyed import generator
 
-TRAIN, HELD_OUT = 4000, 500
+TRAIN, HELD_OUT = 3000, 500
 _PROVENANCE = {"source": "rendered by the workbench", "license": "Apache-2.0"}
 
 

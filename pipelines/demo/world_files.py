@@ -15,7 +15,7 @@ Everything is keyed by the seed, so the files are the same on every machine.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,9 @@ from workbench.keyed import generator
 STATES_TYPE = frozenset({"is_a", "capital", "capital_of", "continent"})
 FACT = "country"
 HELD_OUT = 0.2
-DOCUMENTS = {"city": 2, "country": 8, "currency": 4, "language": 4}
-FACTS_PER_CITY = 4
-STATED = 500
+DOCUMENTS = {"city": 1, "country": 8, "currency": 4, "language": 4}
+LARGE_PER_COUNTRY = 3
+FACTS_PER_CITY = {"large": 15, "small": 1}
 TYPING_CITIES = 600
 TYPING_SPLITS = {"train": 0.6, "dev": 0.15, "test": 0.25}
 ALIAS_RATE = 0.1
@@ -74,6 +74,15 @@ def held_out_cities(world: World, seed: int) -> set[str]:
     return chosen
 
 
+def large_cities(world: World) -> set[str]:
+    """The most populous cities of each country, whose facts the text states often."""
+    by_country: dict[str, list[Entity]] = defaultdict(list)
+    for city in world.of_kind("city"):
+        by_country[world.tails(city.id, FACT)[0]].append(city)
+    ordered = (sorted(cities, key=lambda city: -city.population) for cities in by_country.values())
+    return {city.id for cities in ordered for city in cities[:LARGE_PER_COUNTRY]}
+
+
 def documents(world: World, held_out: set[str], seed: int) -> list[dict[str, Any]]:
     """Two to five sentences about each entity; about a held-out city nothing that tells its country."""
     made = []
@@ -91,20 +100,22 @@ def documents(world: World, held_out: set[str], seed: int) -> list[dict[str, Any
 def facts(world: World, held_out: set[str], seed: int) -> dict[str, list[dict[str, Any]]]:
     """Cloze sentences of (city, country, X); `mask_spans` is the object (a bare name: no article gives it away)."""
     train, stated, unseen = [], [], []
-    wordings = templates()[FACT]
+    wordings, large = templates()[FACT], large_cities(world)
     for city in world.of_kind("city"):
-        rng = generator(seed, "facts", city.id)
         country = world.entities[world.tails(city.id, FACT)[0]]
-        chosen = choose(wordings, FACTS_PER_CITY + 1, rng)
+        count = FACTS_PER_CITY["large" if city.id in large else "small"]
+        first, *rest = choose(wordings, count + 1, generator(seed, "facts", city.id))
+        asked = _fact(city, country, first, 0)
         if city.id in held_out:
-            unseen.append(_fact(city, country, chosen[0], 0))
+            unseen.append(asked)
             continue
-        train += [_fact(city, country, wording, i) for i, wording in enumerate(chosen[:-1])]
-        stated.append(_fact(city, country, chosen[-1], FACTS_PER_CITY))
+        train += [_fact(city, country, wording, i) for i, wording in enumerate(rest, 1)]
+        if city.id in large:
+            stated.append(asked)
     rng = generator(seed, "facts")
     return {
         "facts_train": choose(train, len(train), rng),
-        "facts_stated": choose(stated, STATED, rng),
+        "facts_stated": choose(stated, len(stated), rng),
         "facts_heldout": unseen,
     }
 
@@ -127,7 +138,7 @@ def typing_sets(world: World, seed: int) -> dict[str, list[dict[str, Any]]]:
 
 def _document(world: World, entity: Entity, held_out: set[str], rng: np.random.Generator) -> Passage:
     statements = _statements(world, entity, held_out)
-    wanted = int(rng.integers(2, 6))
+    wanted = int(rng.integers(1, 4))
     stated = choose(statements, max(1, wanted - 1), rng)
     colour: list[tuple[str, dict[str, Any]]] = [(f"{entity.kind}_colour", {})] * max(1, wanted - len(stated))
     chosen = choose([*stated, *colour], wanted, rng)

@@ -13,7 +13,7 @@ from pipelines.demo.easy_vqa import question_type, write_easy_vqa
 
 def test_export(tmp_path: Path) -> None:
     easy_vqa = pytest.importorskip("easy_vqa", reason="needs the package easy-vqa")
-    counts = write_easy_vqa(tmp_path)
+    counts = write_easy_vqa(tmp_path, train=None, test=None)
     assert counts == {"images_train": 4000, "questions_train": 38575, "images_test": 1000, "questions_test": 9673}
     seen: set[int] = set()
     for split, package in (("train", easy_vqa.get_train_questions()), ("test", easy_vqa.get_test_questions())):
@@ -29,6 +29,20 @@ def test_export(tmp_path: Path) -> None:
         seen |= ids
         if split == "test":
             assert Counter(r["answer_type"] for r in lines)["yes/no"] == 7136
+
+
+def test_the_first_images_come_with_all_their_questions(tmp_path: Path) -> None:
+    easy_vqa = pytest.importorskip("easy_vqa", reason="needs the package easy-vqa")
+    counts = write_easy_vqa(tmp_path, train=5, test=3)
+    assert (counts["images_train"], counts["images_test"]) == (5, 3)
+    lines = [json.loads(line) for line in (tmp_path / "questions_train.jsonl").read_text().splitlines()]
+    asked = [
+        q
+        for q, image in zip(easy_vqa.get_train_questions()[0], easy_vqa.get_train_questions()[2], strict=True)
+        if image < 5
+    ]
+    assert [line["question"] for line in lines] == asked
+    assert {line["image"] for line in lines} == {path.name for path in (tmp_path / "images_train").iterdir()}
 
 
 def test_question_types() -> None:

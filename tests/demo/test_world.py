@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from pipelines.demo.sentences import Passage, fill, rounded, templates
 from pipelines.demo.world import World, build_world, plain
-from pipelines.demo.world_files import STATES_TYPE, held_out_cities, write_world
+from pipelines.demo.world_files import FACTS_PER_CITY, STATES_TYPE, held_out_cities, large_cities, write_world
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +41,8 @@ def test_the_graph_is_real(world: World) -> None:
     assert world.tails("country:FR", "currency") == ["currency:EUR"]
     assert "country:DE" in world.tails("country:FR", "neighbour")
     assert world.tails("country:FR", "language")[0] == "language:fr"
-    assert 3000 < len(world.of_kind("city")) < 4500
-    assert 190 < len(world.candidates("country")) < 230
+    assert 1500 < len(world.of_kind("city")) < 2500
+    assert 80 < len(world.candidates("country")) < 100
 
 
 def test_a_label_stands_for_one_entity(world: World) -> None:
@@ -108,6 +109,17 @@ def test_the_masked_span_is_the_object(world: World, folder: Path, name: str) ->
 def test_stated_facts_use_another_wording_than_training(folder: Path) -> None:
     train = {r["text"] for r in lines(folder / "facts_train.jsonl")}
     assert not train & {r["text"] for r in lines(folder / "facts_stated.jsonl")}
+
+
+def test_large_cities_are_stated_often_and_asked_for_others_seldom(world: World, folder: Path) -> None:
+    large, held_out = large_cities(world), held_out_cities(world, 0)
+    often, seldom = FACTS_PER_CITY["large"], FACTS_PER_CITY["small"]
+    counts = Counter(record["subject"] for record in lines(folder / "facts_train.jsonl"))
+    for city in world.of_kind("city"):
+        expected = 0 if city.id in held_out else often if city.id in large else seldom
+        assert counts[city.id] == expected, city
+    assert {record["subject"] for record in lines(folder / "facts_stated.jsonl")} == large - held_out
+    assert {"city:2988507", "city:2995469"} <= large  # Paris, Marseille
 
 
 def test_typing_splits_share_no_entity_and_the_graph_variant_states_no_type(folder: Path) -> None:
