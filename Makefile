@@ -1,4 +1,4 @@
-# make demo    install, prepare three small corpora, pretrain, evaluate, write a report
+# make demo    install, prepare small corpora, pretrain, evaluate, write a report: about five minutes on two cores
 # make test    install if needed, run the tests
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy

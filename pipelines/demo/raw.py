@@ -1,0 +1,32 @@
+"""The parts of the demo's raw files: a world (graph and texts), rendered scenes, easy-VQA."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from pipelines.demo.easy_vqa import write_easy_vqa
+from pipelines.demo.scene_files import write_scenes
+from pipelines.demo.world_files import write_world
+
+PARTS: dict[str, Callable[[Path, int], object]] = {
+    "scenes": write_scenes,
+    "world": write_world,
+    "easy_vqa": lambda folder, seed: write_easy_vqa(folder),
+}
+
+
+def write_part(name: str, folder: Path, seed: int = 0) -> None:
+    """Write `folder`/`name` whole or not at all; nothing is done where it is there.
+
+    Raises:
+        WorkbenchError: a package it is made from is not installed.
+    """
+    target = folder / name
+    if target.is_dir():
+        return
+    draft = folder / f".{name}"
+    shutil.rmtree(draft, ignore_errors=True)
+    PARTS[name](draft, seed)
+    draft.replace(target)
