@@ -39,7 +39,7 @@ def files(
             write_part(name, folder, seed)
         except WorkbenchError as error:
             console.print(f"[bold red]error:[/] {error}")
-            raise typer.Exit(2) from error
+            raise typer.Exit(error.exit_code) from error
         console.print(f"{folder / name} ({time.perf_counter() - started:.1f} s)", highlight=False)
 
 
@@ -61,7 +61,7 @@ def run(
         run_demo(folder, console)
     except WorkbenchError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
-        raise typer.Exit(2) from error
+        raise typer.Exit(error.exit_code) from error
     except Interrupted:
         console.print("stopped; the same command goes on")
         raise

@@ -102,7 +102,8 @@ def test_ctrl_c_stops_the_jobs_and_the_same_jobs_go_on(tmp_path: Path, monkeypat
         threads=1,
         logs=tmp_path / "logs",
     )
-    words = ("pretrain", "tiny-text", "--output", "runs/tiny", "train.num_workers=0", "train.log_every=1")
+    quick = ("train.num_workers=0", "train.log_every=1", "train.lr_schedule=constant")
+    words = ("pretrain", "tiny-text", "--output", "runs/tiny", *quick)
     training = job(*words, "train.max_steps=100000", output="runs/tiny")
     watcher = threading.Thread(target=interrupt_when_there, args=(tmp_path / "runs/tiny/metrics.jsonl",))
     watcher.start()
