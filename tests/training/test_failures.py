@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -11,11 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, Dataset
 
 from workbench.config import load_recipe
 from workbench.errors import MachineError
 from workbench.training import workers
 from workbench.training.run import pretrain
+from workbench.training.signals import ignore_in_worker
 
 Launch = Callable[..., Any]
 SOON = 90  # seconds for a busy machine; what these tests are about was for ever
@@ -65,6 +68,26 @@ def test_a_killed_worker_is_named(make_recipe: Any, tmp_path: Path, number_of_wo
     with pytest.raises(MachineError, match=r"a loader worker \(process \d+\) was killed by SIGKILL; .*num_workers"):
         pretrain(load_recipe(str(make_recipe(in_loader("kill", number_of_workers))), trust=True), tmp_path / "run")
     assert not multiprocessing.active_children()
+
+
+class Numbers(Dataset):
+    """Comes so fast that the news of a worker's death meets the main process anywhere."""
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        if number == 30:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.zeros(9)
+
+
+def test_a_death_is_named_at_whatever_moment_its_news_come() -> None:
+    for _ in range(6):
+        loader = DataLoader(
+            Numbers(), batch_size=None, sampler=range(99), num_workers=2, worker_init_fn=ignore_in_worker
+        )
+        with pytest.raises(MachineError, match="was killed by SIGKILL"), workers.Workers(loader) as found:
+            for _ in found:
+                pass
+        assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize("number_of_workers", [0, 1])

@@ -17,7 +17,7 @@ from workbench.sequences import Sample
 from workbench.training.schedule import TaskSchedule
 from workbench.training.signals import ignore_in_worker
 from workbench.training.task import Task
-from workbench.training.workers import Workers, patience
+from workbench.training.workers import POLL, Workers
 
 PREFETCH = 4
 
@@ -122,7 +122,7 @@ def feed(
         prefetch_factor=PREFETCH if num_workers else None,
         pin_memory=device.type == "cuda",
         worker_init_fn=ignore_in_worker,
-        timeout=patience(num_workers),
+        timeout=POLL if num_workers else 0,
         collate_fn=_same,
     )
     with Workers(loader) as found:

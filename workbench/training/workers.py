@@ -5,17 +5,25 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import threading
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from multiprocessing import util
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from torch.utils.data import DataLoader
+from torch.utils.data._utils import signal_handling
 
 from workbench.errors import MachineError, WorkbenchError
 
 T = TypeVar("T")
+POLL = 5.0
+"""Seconds of the DataLoader's own timeout, after which it looks whether its workers live. Their deaths are told by a
+signal at once, but its exception is lost where the interpreter happens to run a finaliser."""
+DYING = 1.0
+"""Seconds after which a worker that breaks its connections is surely gone."""
 PATIENCE = 1800.0
 """Seconds without a micro-batch after which the workers are taken to hang (a dead network file system)."""
 CAUSES = {
@@ -43,44 +51,74 @@ class Workers(Generic[T]):
     def __enter__(self) -> Iterator[T]:
         before = set(multiprocessing.active_children())
         try:
-            self._items = _items(iter(self.loader))
-        except BaseException:
-            self.processes = [child for child in multiprocessing.active_children() if child not in before]
-            self._kill()
-            raise
-        self.processes = [child for child in multiprocessing.active_children() if child not in before]
+            self._iterator: Any = iter(self.loader)
+        finally:  # also of those that were started before an error
+            self.processes += [child for child in multiprocessing.active_children() if child not in before]
+            # the news of a death may interrupt whatever is done here: this is done when the interpreter ends
+            self._in_the_end = util.Finalize(self, _kill, (self.processes,), exitpriority=1)
+        self._items = _items(self._iterator)
         return self._items
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lost = [process for process in self.processes if process.exitcode not in (None, 0)]
-        if error is not None:
-            self._kill()
-        self._items.close()  # nobody else has the DataLoader's iterator: this asks workers to end and waits a little
-        self._kill()
-        if lost and isinstance(error, Exception) and not isinstance(error, WorkbenchError):
-            # a RuntimeError of the DataLoader, or a connection that broke, or a message that was cut off
+        if error is None:
+            self._items.close()
+            self._iterator = None  # nobody else has it: it asks its workers to end and waits a little
+            self._in_the_end()
+            return
+        with _no_news_of_children():
+            unexplained = isinstance(error, Exception) and not isinstance(error, WorkbenchError)
+            lost = self._lost(time.monotonic() + DYING) if unexplained else []
+            self._abandon()
+            self._in_the_end()
+        if lost:  # the error is the DataLoader's, or of a connection that broke, or of a message that was cut off
             raise MachineError("; ".join(map(_ended, lost))) from error
 
-    def _kill(self) -> None:
-        with _no_news_of_children():
-            for process in self.processes:
-                process.kill()
-            for process in self.processes:
-                process.join()
+    def _lost(self, deadline: float) -> list[BaseProcess]:
+        """The workers that ended by themselves, or do so before the deadline."""
+        while True:
+            lost = [process for process in self.processes if process.exitcode not in (None, 0)]
+            if lost or not self.processes or time.monotonic() >= deadline:
+                return lost
+            time.sleep(0.01)
+
+    def _abandon(self) -> None:
+        """Keep the DataLoader from saying goodbye to workers that are killed: they may die with the lock of the very
+        event that it would set, and it would wait for that for ever. It has no public way to be told."""
+        if self.processes:
+            self._iterator._shutdown = True
+            signal_handling._remove_worker_pids(id(self._iterator))
+            if hasattr(self._iterator, "_pin_memory_thread_done_event"):
+                self._iterator._pin_memory_thread_done_event.set()
+
+
+def _kill(processes: list[BaseProcess]) -> None:
+    with _no_news_of_children():
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
 
 
 def _items(iterator: Iterator[T]) -> Generator[T, None, None]:
-    try:
-        yield from iterator
-    except RuntimeError as error:
-        if str(error).startswith("DataLoader timed out"):
-            raise MachineError(
-                f"no micro-batch came from the loader's workers for {PATIENCE / 60:.0f} minutes; does the file system "
-                "or the server of the corpora answer?"
-            ) from error
-        raise
+    asked = time.monotonic()
+    while True:
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        except RuntimeError as error:
+            if not str(error).startswith("DataLoader timed out"):
+                raise
+            if time.monotonic() - asked >= PATIENCE:
+                raise MachineError(
+                    f"no micro-batch came from the loader's workers for {PATIENCE / 60:.0f} minutes; does the file "
+                    "system or the server of the corpora answer?"
+                ) from error
+            continue
+        yield item
+        asked = time.monotonic()
 
 
 @contextmanager
@@ -89,16 +127,16 @@ def _no_news_of_children() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before: Any = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    while True:
+        try:
+            before: Any = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            break
+        except RuntimeError:  # news that waited to be told
+            continue
     try:
         yield
     finally:
         signal.signal(signal.SIGCHLD, before)
-
-
-def patience(num_workers: int) -> float:
-    """The DataLoader's timeout: none without workers, nor outside the main thread, where it would hide their deaths."""
-    return PATIENCE if num_workers and threading.current_thread() is threading.main_thread() else 0.0
 
 
 def _ended(process: BaseProcess) -> str:
