@@ -77,8 +77,14 @@ def _grid_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, p: flo
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)
     scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
     if bias is not None:
-        scores = scores.masked_fill(~bias, float("-inf")) if bias.dtype == torch.bool else scores + bias
+        scores = scores + (_additive(bias, scores.dtype) if bias.dtype == torch.bool else bias)
     return dropout(torch.softmax(scores, -1), p, True) @ v
+
+
+def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where the mask allows and -inf elsewhere: adding it to all heads' scores is several times faster than filling
+    them, and has no work to do in the backward."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, float("-inf"))
 
 
 def _group_mask(request: Request, group: Group) -> tuple[Tensor | None, Tensor | None]:
