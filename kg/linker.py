@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from kg.gazetteer import Case, Gazetteer, fold, spellings
 from kg.sealed import open_sealed, seal
 from kg.store import GraphStore
 from kg.strings import StringTable, open_array, open_strings, save_strings
+from workbench.corpora.files import draft_folder
 from workbench.errors import WorkbenchError
 from workbench.identities import note
 
@@ -173,11 +173,9 @@ class Linker:
         path = Path(path)
         if path.exists():
             raise WorkbenchError(f"{path} exists already; remove it, or name another folder for the linker")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        draft = draft_folder(path)
         try:
             self._write(draft)
-            draft.chmod(0o755)
             os.rename(draft, path)
         except BaseException:
             shutil.rmtree(draft)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from kg.sealed import seal
 from kg.strings import StringWriter, save_strings
+from workbench.corpora.files import draft_folder
 from workbench.errors import WorkbenchError
 
 META = "graph.json"
@@ -31,9 +31,8 @@ class GraphBuilder:
     def __init__(self, path: Path) -> None:
         if path.exists():
             raise WorkbenchError(f"{path} exists already; remove it, or name another folder for the graph")
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        self.draft = draft_folder(path)
         self.entities: dict[str, int] = {}
         self.relations: dict[str, int] = {}
         self.heads, self.rels, self.tails = array("i"), array("i"), array("i")
@@ -117,7 +116,6 @@ class GraphBuilder:
             "labels": len(self.label_spans) // 3,
         }
         seal(self.draft, META, meta)
-        self.draft.chmod(0o755)
         os.rename(self.draft, self.path)
 
 

@@ -25,8 +25,8 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float]:
     """
     splits: dict[str, float] = {}
     for text in texts:
-        name, _, share_text = text.rpartition("=")
-        name = name or "held-out"
+        name, named, share_text = text.rpartition("=")
+        name = name if named else "held-out"
         try:
             share = float(share_text)
         except ValueError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,7 @@ from pipelines.kg_extra import needs_kg
 from pipelines.options import Reading, ShardSize
 from workbench.bounds import Location
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.files import clear_drafts
 from workbench.folder_lock import locked
 from workbench.options import command
 
@@ -68,8 +68,7 @@ def build_graph(corpus: Path) -> None:
         from kg.store import GraphStore
     folder = corpus / "graph"
     with locked(corpus):
-        for rest in corpus.glob(f".{folder.name}.*"):  # of runs that were killed
-            shutil.rmtree(rest)
+        clear_drafts(folder)
         if folder.exists():
             store = GraphStore.open(folder)
             log.info("%s is there already: %d entities, %d triples", folder, store.num_entities, store.num_triples)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.corpora.files import atomic
-from workbench.training.metrics import read_metrics
+from workbench.training.metric_lines import read_metrics
 
 NUMBERS = {
     "facts": ["accuracy", "mrr"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def test_a_damaged_note_of_an_unfinished_run(finished: Any, state: bytes) -> Non
 
 
 def test_a_graph_that_was_killed_half_way_goes_and_a_damaged_one_is_refused(write_triples: Path) -> None:
-    half = write_triples / ".graph.abcdefgh"
+    half = write_triples / f".graph.99999999@{socket.gethostname()}.x1"
     half.mkdir()
     (half / "triples.npy").write_bytes(b"half")
     build_graph(write_triples)

@@ -246,7 +246,7 @@ def test_a_split_that_gets_nothing_leaves_no_corpus(json_lines, text_job):
     assert not result.folders["dev"].exists()
 
 
-@pytest.mark.parametrize("text", ["a=b", "a=0", "a=1", "a b=0.1", "=", "-0.1"])
+@pytest.mark.parametrize("text", ["a=b", "a=0", "a=1", "a b=0.1", "=", "=0.1", "-0.1"])
 def test_bad_splits(text):
     with pytest.raises(WorkbenchError, match="--split"):
         parse_splits([text])

@@ -148,14 +148,26 @@ def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
     parsed(render([run]))
 
 
+def test_damaged_lines_of_metrics_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "recipe.yaml").write_text("name: bert\n")
+    lines = [
+        b'{"step": 1, "mlm/loss": 9.0}',
+        b"nope",
+        b'{"loss": 1}',
+        b'\xff{"step": 2}',
+        b'{"step": 3, "mlm/loss": 8.0}',
+    ]
+    (tmp_path / "metrics.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    assert load_run(tmp_path).series("mlm/loss") == [(1.0, 9.0), (3.0, 8.0)]
+    assert "3 damaged lines are left out" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("recipe.yaml", None, "is not a run: it has no recipe.yaml"),
         ("recipe.yaml", "a: [", "recipe.yaml"),
         ("recipe.yaml", "- 1", "a recipe is a mapping"),
-        ("metrics.jsonl", '{"step": 1}\nnope\n', "metrics.jsonl, line 2: not valid JSON"),
-        ("metrics.jsonl", '{"loss": 1}\n', "line 1: a metrics line is an object with a step"),
         ("evaluations/a.json", "[]", "a.json: an evaluation is an object with 'task' and 'numbers'"),
         ("evaluations/a.json", '{"task": "vqa", "numbers": {}, "panels": ["vision.nothing:x"]}', "'vision.nothing:x'"),
         (

@@ -18,7 +18,7 @@ import workbench as package
 from workbench.errors import MachineError
 from workbench.training import checkpoint, weights
 from workbench.training.checkpoint import Checkpoints
-from workbench.training.metrics import read_metrics
+from workbench.training.metric_lines import read_metrics
 
 Refused = Callable[..., str]
 

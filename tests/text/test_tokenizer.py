@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -233,6 +234,18 @@ def test_encoding_in_a_forked_worker_is_quiet():
     command = [sys.executable, "-W", "ignore", "-c", FORKED]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_training_in_a_fork_of_a_process_that_trained(sentences):
+    """The threads of the first training are not there in the fork; its training must not wait for them."""
+    train_tokenizer(sentences, "wordpiece", 200)
+    process = multiprocessing.get_context("fork").Process(target=train_tokenizer, args=(sentences, "wordpiece", 200))
+    process.start()
+    process.join(timeout=60)
+    hangs = process.is_alive()
+    process.kill()
+    assert not hangs
+    assert process.exitcode == 0
 
 
 def test_training_learns_words(sentences):

@@ -13,7 +13,7 @@ import pytest
 
 from workbench.config import load_recipe
 from workbench.training.checkpoint import Checkpoints
-from workbench.training.metrics import read_metrics
+from workbench.training.metric_lines import read_metrics
 from workbench.training.run import pretrain
 
 Launch = Callable[..., Any]

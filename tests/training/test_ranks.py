@@ -14,7 +14,7 @@ import torch
 
 import workbench
 from workbench.config import load_recipe
-from workbench.training.metrics import read_metrics
+from workbench.training.metric_lines import read_metrics
 from workbench.training.run import pretrain
 
 Launch = Callable[..., Any]

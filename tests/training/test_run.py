@@ -14,7 +14,7 @@ import workbench
 from workbench.config import NetworkSpec, Recipe, load_recipe
 from workbench.errors import WorkbenchError
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
-from workbench.training.metrics import read_metrics
+from workbench.training.metric_lines import read_metrics
 from workbench.training.run import pretrain
 from workbench.training.verify import verify_resume
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import os
+import re
+import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+import psutil
 
 from workbench.errors import machine_error
 
@@ -26,7 +32,7 @@ def draft(path: Path) -> Iterator[Path]:
     """
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=DRAFT_SUFFIX, dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=DRAFT_SUFFIX, dir=path.parent)
         os.close(handle)
         try:
             yield Path(name)
@@ -50,12 +56,46 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def draft_folder(path: Path) -> Path:
+    """A new folder beside `path`, to be filled and then renamed to it.
+
+    Raises:
+        MachineError: the folder cannot be written.
+    """
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        clear_drafts(path)
+        folder = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
+        folder.chmod(0o777 & ~_umask())
+        return folder
+
+
+def clear_drafts(path: Path) -> None:
+    """Remove the drafts of `path` whose process was killed; those of living ones, and of other machines, stay."""
+    owned = re.compile(rf"{re.escape(f'.{path.name}.')}(\d+)@{re.escape(socket.gethostname())}\..*")
+    for rest in path.parent.glob(f".{glob.escape(path.name)}.*@*"):
+        owner = owned.fullmatch(rest.name)
+        if owner is None or psutil.pid_exists(int(owner[1])):
+            continue
+        if rest.is_dir():
+            shutil.rmtree(rest)
+        else:
+            rest.unlink(missing_ok=True)
+
+
+def _prefix(path: Path) -> str:
+    """Of a draft's name: what it is a draft of, and whose."""
+    return f".{path.name}.{os.getpid()}@{socket.gethostname()}."
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, whole or not at all.
+    """Write a text in UTF-8, whole or not at all; drafts of it that killed processes left go.
 
     Raises:
         MachineError: the disk is full or the folder cannot be written.
     """
+    with explained(path):
+        clear_drafts(path)
     with atomic(path) as file:
         file.write(text.encode("utf-8"))
 

@@ -11,9 +11,9 @@ from typing import Any
 from workbench.corpora.files import atomic, write_text
 from workbench.errors import WorkbenchError
 from workbench.json_values import parse_json
+from workbench.training.metric_lines import FILE_NAME, Record, read_metrics
 from workbench.yaml_values import read_yaml
 
-Record = dict[str, Any]
 HELD_OUT = "held_out/"
 
 
@@ -60,11 +60,12 @@ def load_run(folder: Path) -> Run:
     tree = read_yaml(inside(folder, recipe))
     if not isinstance(tree, dict):
         raise WorkbenchError(f"{recipe}: a recipe is a mapping; found {type(tree).__name__}")
+    inside(folder, folder / FILE_NAME)
     return Run(
         name=folder.resolve().name,
         folder=folder,
         recipe={str(key): value for key, value in tree.items()},
-        metrics=_metrics(inside(folder, folder / "metrics.jsonl")),
+        metrics=read_metrics(folder),
         evaluations=[_evaluation(inside(folder, path)) for path in sorted((folder / "evaluations").glob("*.json"))],
         pictures=[_picture(folder, path) for path in sorted((folder / "pictures").glob("*.png"))],
     )
@@ -95,22 +96,6 @@ def save_picture(figure: Any, run: Path, name: str, title: str, caption: str) ->
         figure.savefig(file, format="png", dpi=200, bbox_inches="tight", facecolor="white")
     write_text(path.with_suffix(".json"), json.dumps({"title": title, "caption": caption}, ensure_ascii=False) + "\n")
     return path
-
-
-def _metrics(path: Path) -> list[Record]:
-    """A last line that a kill cut off is left out; any other broken line is an error."""
-    if not path.is_file():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    found = []
-    for number, line in enumerate(lines, 1):
-        if not line.endswith("\n"):
-            break
-        record = _json(line, f"{path}, line {number}")
-        if not isinstance(record, dict) or "step" not in record:
-            raise WorkbenchError(f"{path}, line {number}: a metrics line is an object with a step; found {line[:60]!r}")
-        found.append(record)
-    return found
 
 
 def _evaluation(path: Path) -> Record:

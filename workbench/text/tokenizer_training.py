@@ -128,11 +128,27 @@ def _levelled(vocabulary: list[list[Any]]) -> list[tuple[str, float]]:
     return special + sorted(levelled, key=lambda item: (-item[1], item[0]))
 
 
+class _Threads:
+    """Whether the library's threads may be used here: those that a process started are not there in a fork of it, which
+    would wait for them for ever."""
+
+    started = False
+    lost = False
+
+    @classmethod
+    def forked(cls) -> None:
+        cls.lost = cls.lost or cls.started
+
+
+os.register_at_fork(after_in_child=_Threads.forked)
+
+
 @contextmanager
 def _all_cores() -> Iterator[None]:
     """Let the library use its threads, as encoding does not (see `workbench.text.tokenizer`)."""
     before = os.environ.get(_PARALLEL)
-    os.environ[_PARALLEL] = "true"
+    os.environ[_PARALLEL] = "false" if _Threads.lost else "true"
+    _Threads.started = True
     try:
         yield
     finally:

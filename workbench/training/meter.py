@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from workbench.training.distributed import World
-from workbench.training.metrics import Record, memory_gib
+from workbench.training.metric_lines import Record
+from workbench.training.metrics import memory_gib
 from workbench.training.update import StepResult
 
 

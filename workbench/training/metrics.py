@@ -6,6 +6,7 @@ import json
 import logging
 import resource
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,11 +17,11 @@ from torch.utils.tensorboard import SummaryWriter
 
 from workbench.corpora.files import write_text
 from workbench.training.distributed import World
+from workbench.training.metric_lines import FILE_NAME, Record, split_lines
 from workbench.training.update import StepResult, Sums
 
 logger = logging.getLogger(__name__)
-FILE_NAME, DAMAGED_NAME = "metrics.jsonl", "metrics.damaged.jsonl"
-Record = dict[str, Any]
+DAMAGED_NAME = "metrics.damaged.jsonl"
 
 
 @dataclass
@@ -88,13 +89,15 @@ class MetricsLog:
 
     def __init__(self, run: Path, step: int) -> None:
         self.path = run / FILE_NAME
-        records, damaged = _read(self.path)
+        records, damaged = split_lines(self.path)
         if damaged:
             with (run / DAMAGED_NAME).open("ab") as aside:
                 aside.writelines(damaged)
             logger.warning("%s: %d damaged lines were moved to %s", self.path, len(damaged), DAMAGED_NAME)
         write_text(self.path, "".join(json.dumps(record) + "\n" for record in records if record["step"] <= step))
         self.file = self.path.open("a")
+        self._hook = threading.excepthook
+        threading.excepthook = self._thread_failed
         self.board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
 
     def write(self, record: Record) -> None:
@@ -105,38 +108,14 @@ class MetricsLog:
                 self.board.add_scalar(name, value, record["step"])
 
     def close(self) -> None:
+        threading.excepthook = self._hook
         self.file.close()
         self.board.close()
 
-
-def read_metrics(run: Path) -> list[Record]:
-    """The records of a run's metrics.jsonl, oldest first; [] where there is none.
-
-    A last line that was cut off by a kill is left out, damaged ones with a warning.
-    """
-    records, damaged = _read(run / FILE_NAME)
-    if damaged:
-        logger.warning("%s: %d damaged lines are left out", run / FILE_NAME, len(damaged))
-    return records
-
-
-def _read(path: Path) -> tuple[list[Record], list[bytes]]:
-    """The records, and the lines that hold none; a last line without its end is neither."""
-    records: list[Record] = []
-    damaged: list[bytes] = []
-    for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else []:
-        if not line.endswith(b"\n"):
-            continue
-        try:
-            record = json.loads(line)
-            sound = type(record["step"]) is int and all(isinstance(value, int | float) for value in record.values())
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            sound = False
-        if sound:
-            records.append(record)
-        else:
-            damaged.append(line)
-    return records, damaged
+    def _thread_failed(self, failed: threading.ExceptHookArgs) -> None:
+        """TensorBoard's thread hands an error of the disk on to the next write: a traceback beside it tells nothing."""
+        if not isinstance(failed.exc_value, OSError):
+            self._hook(failed)
 
 
 def memory_gib(device: torch.device) -> float:

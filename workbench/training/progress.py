@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from workbench.terminal import PlainFormatter
 from workbench.training.distributed import World
-from workbench.training.metrics import Record
+from workbench.training.metric_lines import Record
 
 logger = logging.getLogger(__name__)
 PLAIN = "%(asctime)s %(message)s"
@@ -34,7 +34,7 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
     shown.setLevel(logging.INFO if world.is_main else logging.WARNING)
     handlers: list[logging.Handler] = [shown]
     if world.is_main:
-        file = logging.FileHandler(run / "log.txt")
+        file = _LogFile(run / "log.txt")
         file.setFormatter(PlainFormatter(PLAIN))
         handlers.append(file)
     for handler in handlers:
@@ -48,6 +48,18 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
             top.removeHandler(handler)
             handler.close()
         top.level, top.propagate = before
+
+
+class _LogFile(logging.FileHandler):
+    """log.txt. On a full disk its lines are lost; the metrics and checkpoints that do not fit either end the run."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 class Display:

@@ -39,7 +39,7 @@ from workbench.training.failures import named_failures
 from workbench.training.fitting import check_fit, check_links
 from workbench.training.initial import initialise, sources_of
 from workbench.training.memory import keep_freed_memory
-from workbench.training.metrics import read_metrics
+from workbench.training.metric_lines import read_metrics
 from workbench.training.progress import run_logging
 from workbench.training.run_folder import TOKENIZER, open_run, read_recipe, trust_run
 from workbench.training.task import Task, build_tasks

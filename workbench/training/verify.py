@@ -11,7 +11,7 @@ from workbench.config import Recipe
 from workbench.errors import WorkbenchError
 from workbench.training.checkpoint import MODEL, Checkpoints
 from workbench.training.distributed import distributed
-from workbench.training.metrics import read_metrics
+from workbench.training.metric_lines import read_metrics
 from workbench.training.run import pretrain
 from workbench.training.weights import read_weights
 

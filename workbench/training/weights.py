@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from workbench.corpora.files import draft
+from workbench.corpora.files import clear_drafts, draft
 from workbench.errors import WorkbenchError
 
 ALIAS = "same-as:"
@@ -42,6 +42,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
     Raises:
         MachineError: the disk is full or the folder cannot be written.
     """
+    clear_drafts(path)
     with draft(path) as temporary:
         try:
             save_file(tensors, temporary, metadata)

@@ -134,7 +134,7 @@ def resumed(world: Path) -> str:
     """A run that goes on by one step: its losses, and what it saves."""
     import workbench
     from workbench.training.checkpoint import Checkpoints
-    from workbench.training.metrics import read_metrics
+    from workbench.training.metric_lines import read_metrics
     from workbench.training.run import pretrain
     from workbench.training.run_folder import read_recipe
 
@@ -152,7 +152,7 @@ def resumed(world: Path) -> str:
 
 def measured(world: Path) -> str:
     """metrics.jsonl."""
-    from workbench.training.metrics import read_metrics
+    from workbench.training.metric_lines import read_metrics
 
     return digest(read_metrics(world / "run"))
 

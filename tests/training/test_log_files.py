@@ -1,0 +1,45 @@
+"""What is written beside the checkpoints: on a disk that fails it must not drown the message."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from workbench.terminal import Terminal
+from workbench.training.distributed import World
+from workbench.training.metrics import MetricsLog
+from workbench.training.progress import run_logging
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+def test_a_log_on_a_full_disk_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.txt").symlink_to(FULL)
+    with run_logging(tmp_path, World(), Terminal(stderr=True)):
+        logging.getLogger("workbench.training").info("a line that does not fit")
+    said = capsys.readouterr().err
+    assert "a line that does not fit" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("error", "told"), [(OSError(28, "No space left on device"), False), (ValueError("x"), True)])
+def test_only_bugs_of_threads_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: bool
+) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", seen.append)
+    log = MetricsLog(tmp_path, 0)
+
+    def fail() -> None:
+        raise error
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    log.close()
+    assert bool(seen) == told
+    assert threading.excepthook == seen.append
