@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,15 @@ def test_what_a_kill_leaves_in_the_folder_does_not_stop_the_next_start(recipe: R
     for rest in (".metrics.jsonl.tmp", ".tokenizer.json.15520.tmp", ".recipe.yaml.ab12.part", ".lock"):
         (run / rest).write_text("half")
     pretrain(recipe, run, until=2)
+    assert not [path.name for path in run.iterdir() if path.name.startswith(".")]
+
+
+def test_a_start_that_was_killed_at_once_does_not_stop_the_next(recipe: Recipe, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for rest in (".lock", f".recipe.yaml.99999999@{socket.gethostname()}.x1.part"):
+        (run / rest).write_text("half")
+    pretrain(recipe, run, until=1)
     assert not [path.name for path in run.iterdir() if path.name.startswith(".")]
 
 

@@ -70,6 +70,11 @@ def draft_folder(path: Path) -> Path:
         return folder
 
 
+def is_draft(entry: Path, path: Path) -> bool:
+    """Whether a file, or a folder, is a draft of `path`."""
+    return entry.name.startswith(f".{path.name}.") and "@" in entry.name
+
+
 def clear_drafts(path: Path) -> None:
     """Remove the drafts of `path` whose process was killed; those of living ones, and of other machines, stay."""
     owned = re.compile(rf"{re.escape(f'.{path.name}.')}(\d+)@{re.escape(socket.gethostname())}\..*")

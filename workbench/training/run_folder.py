@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench import config
 from workbench.config import Recipe, as_tree, dump_recipe
-from workbench.corpora.files import write_text
+from workbench.corpora.files import is_draft, write_text
 from workbench.errors import WorkbenchError
 from workbench.folder_lock import LOCK
 from workbench.text.tokenizer import Tokenizer
@@ -73,7 +73,7 @@ def open_run(run: Path, recipe: Recipe) -> None:
         if Path(recipe.tokenizer or "").resolve() != saved.resolve():
             saved.unlink(missing_ok=True)
         Checkpoints(run).clear_best()
-    elif any(entry.name != LOCK for entry in run.iterdir()):
+    elif any(entry.name != LOCK and not is_draft(entry, run / RECIPE) for entry in run.iterdir()):
         raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
     write_text(run / RECIPE, dump_recipe(recipe))
     for module in _own_modules(dataclasses.asdict(recipe)):
