@@ -81,7 +81,7 @@ def show(told: list[Chapter], console: Console) -> None:
     for chapter in told:
         table = Table(title=chapter.title, title_justify="left", title_style="bold", show_edge=False)
         for number, name in enumerate(chapter.head):
-            table.add_column(name, justify="left" if number == 0 else "right", overflow="fold")
+            table.add_column(name, justify="left" if number < 2 else "right", overflow="fold")
         for row in chapter.rows:
             table.add_row(*(f"{v:.3f}" if isinstance(v, float) else escape(str(v)) for v in row))
         console.print()
@@ -92,13 +92,13 @@ def show(told: list[Chapter], console: Console) -> None:
 
 def _whole(summary: Mapping[str, Any]) -> Chapter:
     minutes, seconds = divmod(round(summary["seconds_in_all"]), 60)
-    stages = ", ".join(f"{stage} {spent:.0f} s" for stage, spent in summary["seconds_of_jobs"].items())
+    stages = ", ".join(f"{stage} {spent:.0f}" for stage, spent in summary["core_seconds"].items())
     runs = sum("steps" in run for run in summary["runs"].values())
     text = [
         f"{runs} small models, trained from nothing and tested in {minutes} min {seconds} s. Something is taken away "
         "from each idea (a graph beside the text, an image beside the words), and the same test is done again: what "
         "the result loses is what the idea gave.",
-        f"Seconds of the single jobs, which ran side by side: {stages}.",
+        f"That took {sum(summary['core_seconds'].values()):.0f} seconds of one core: {stages}.",
     ]
     return Chapter("What this is", text)
 
@@ -165,7 +165,7 @@ def _retrieval(found: Found, ceiling: float) -> Chapter:
         numbers = found.row(task, "joint", test, control)["numbers"]
         rows.append(["joint", what, *_recalls(numbers)])
     rows += [[name, "baseline", *_recalls(v)] for name, v in found.baselines(task, test, ["joint"]).items()]
-    rows.append(["best that the captions allow", "", f"{ceiling:.3f}", ""])
+    rows.append(["best that the captions allow", "baseline", f"{ceiling:.3f}", ""])
     first, after = (found.number(task, "joint", test, "image_retrieval/r1", control) for control in (None, shuffled))
     counts = found.row(task, "joint", test)["counts"]
     text = (
@@ -183,7 +183,7 @@ def _recalls(numbers: Mapping[str, float]) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.1f}%"
 
 
 def _moves(before: float, after: float) -> str:

@@ -22,14 +22,14 @@ def write_summary(path: Path, seconds: dict[str, float], in_all: float) -> dict[
     """Gather every run's evaluations and speed below `runs/` into one file.
 
     Args:
-        seconds: by stage, of all its jobs together.
+        seconds: of processor time, by stage.
         in_all: seconds from the start to the end, in which jobs ran side by side.
     """
     runs = sorted(folder.parent for folder in Path("runs").glob("*/recipe.yaml"))
     scenes = json.loads(Path("raw/scenes/scenes.json").read_text(encoding="utf-8"))
     summary = {
         "seconds_in_all": round(in_all, 1),
-        "seconds_of_jobs": {stage: round(s, 1) for stage, s in seconds.items()},
+        "core_seconds": {stage: round(s, 1) for stage, s in seconds.items()},
         "runs": {run.name: _speed(run) for run in runs},
         "evaluations": [row for run in runs for row in _evaluations(run)],
         "image_retrieval_r1_ceiling": scenes["heldout"]["image_retrieval_r1_ceiling"],

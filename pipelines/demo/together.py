@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 
 from pipelines.demo.plan import WRITE, Job
@@ -35,12 +37,19 @@ class Running:
     process: BaseProcess
     log: Path
     started: float = field(default_factory=time.perf_counter)
+    core_seconds: float = 0.0
+
+    def measure(self) -> None:
+        """Take down the processor time it has had, while it can be asked."""
+        with contextlib.suppress(psutil.Error):
+            times = psutil.Process(self.process.pid).cpu_times()
+            self.core_seconds = times.user + times.system
 
 
 def run_together(jobs: list[Job], console: Console, *, at_once: int, threads: int, logs: Path) -> dict[str, float]:
     """Run jobs, `at_once` at a time, each as soon as what it reads is there, else in the order given.
 
-    Returns how many seconds the jobs of each stage took, added up.
+    Returns how many seconds of processor time the jobs of each stage took.
 
     Raises:
         WorkbenchError: one failed; says which and shows the end of its log. The others are ended.
@@ -66,7 +75,7 @@ def run_together(jobs: list[Job], console: Console, *, at_once: int, threads: in
                 for each in list(running):
                     if _look(each, board):
                         running.remove(each)
-                        seconds[each.job.stage] += time.perf_counter() - each.started
+                        seconds[each.job.stage] += each.core_seconds
         finally:
             _end(running)
     return seconds
@@ -96,6 +105,7 @@ def _look(running: Running, board: Board) -> bool:
     """Whether a job is done; the board follows the steps of the run it trains."""
     code = running.process.exitcode
     if code is None:
+        running.measure()
         board.follow(running.job, *_steps(Path(running.job.output)))
         return False
     if code:
