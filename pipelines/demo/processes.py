@@ -29,6 +29,8 @@ IMPORTED = (
     "vision.evaluation.retrieval",
     "pipelines.text",
     "pipelines.image_text",
+    "pipelines.stages.region_features",
+    "vision.regions",
     "torch.utils.tensorboard",
     "torch._dynamo",
 )
