@@ -110,6 +110,9 @@ def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str
     """Write the corpus.json of every part with a record; the corpus's own comes last, as it says that all is done."""
     shards = {part: [outcome.shards[part] for outcome in outcomes] for part in space.folders}
     check_keys([space.folders[part] / info.name for part, infos in shards.items() for info in infos])
+    for part, infos in shards.items():
+        if part != MAIN and not any(info.records for info in infos):
+            log.warning("the part %s got none of the records; no corpus was written for it", part)
     manifests = {
         part: finish_corpus(
             space.folders[part], kind=job.kind, shards=infos, provenance=space.provenance(part), about=job.about

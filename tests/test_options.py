@@ -64,3 +64,15 @@ def test_from_python_by_keyword_each_call_with_lists_of_its_own() -> None:
 def test_a_value_out_of_bounds_is_refused_by_the_name_that_the_user_typed() -> None:
     with pytest.raises(WorkbenchError, match=r"^--lr = nan; allowed: a number above 0, at most 1e\+06$"):
         example(corpus=Path("a"), lr=float("nan"))
+
+
+def test_help_keeps_what_stands_in_brackets() -> None:
+    def act(lr: Annotated[Positive, typer.Option()] = 0.5) -> None:
+        """Do it.
+
+        Example: act tasks.text.corpora=[corpora/notes]
+        """
+
+    app = typer.Typer(rich_markup_mode="rich")
+    app.command()(command(act))
+    assert "corpora=[corpora/notes]" in CliRunner().invoke(app, ["--help"]).output

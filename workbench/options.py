@@ -12,6 +12,7 @@ from inspect import Parameter
 from typing import Annotated, Any, TypeVar
 
 import typer
+from rich.markup import escape
 from typer.models import ArgumentInfo, ParameterInfo
 
 from workbench.values import check
@@ -55,6 +56,7 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
     del called.__wrapped__  # or inspect would show the dataclasses again
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    called.__doc__ = escape(function.__doc__ or "")  # --help is rich's markup, which would swallow `[corpora/notes]`
     setattr(called, COMMAND, function)
     return called
 

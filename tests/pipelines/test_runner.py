@@ -239,11 +239,12 @@ def test_held_out_documents_are_a_partition_by_key(json_lines, text_job, stored)
         assert parts[name] <= {s["key"] for s in stored(folder)}
 
 
-def test_a_split_that_gets_nothing_leaves_no_corpus(json_lines, text_job):
+def test_a_split_that_gets_nothing_leaves_no_corpus_and_says_so(json_lines, text_job, caplog):
     path = json_lines("docs.jsonl", ROWS[:2])
     result = prepare(text_job(path, splits={"dev": 0.001}), [path], Limits(workers=1))
     assert list(result.manifests) == [""]
     assert not result.folders["dev"].exists()
+    assert "the part dev got none of the records" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["a=b", "a=0", "a=1", "a b=0.1", "=", "=0.1", "-0.1"])

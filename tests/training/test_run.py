@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ import workbench
 from workbench.config import NetworkSpec, Recipe, load_recipe
 from workbench.errors import WorkbenchError
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
+from workbench.training import run as runs
+from workbench.training.checkpoint import Checkpoints
 from workbench.training.metric_lines import read_metrics
 from workbench.training.run import pretrain
 from workbench.training.verify import verify_resume
@@ -207,6 +210,29 @@ def test_a_start_that_was_killed_at_once_does_not_stop_the_next(recipe: Recipe, 
         (run / rest).write_text("half")
     pretrain(recipe, run, until=1)
     assert not [path.name for path in run.iterdir() if path.name.startswith(".")]
+
+
+def test_a_signal_during_the_start_saves_the_first_step(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = runs.check_training
+
+    def signalled(*given: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        plain(*given)
+
+    monkeypatch.setattr(runs, "check_training", signalled)  # called once, at a first start
+    with pytest.raises(runs.Stopped) as stopped:
+        pretrain(recipe, tmp_path / "run")
+    assert stopped.value.code == 143
+    assert Checkpoints(tmp_path / "run").steps() == [1]
+    assert not (tmp_path / "run" / ".lock").exists()
+
+
+def test_evaluating_on_nothing_is_refused(recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="evaluate_every = 2, but no task names held-out corpora"):
+        pretrain(shorter(recipe, max_steps=4, evaluate_every=2), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_with_other_things_is_refused(recipe: Recipe, tmp_path: Path) -> None:

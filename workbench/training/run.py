@@ -42,6 +42,7 @@ from workbench.training.memory import keep_freed_memory
 from workbench.training.metric_lines import read_metrics
 from workbench.training.progress import run_logging
 from workbench.training.run_folder import TOKENIZER, open_run, read_recipe, trust_run
+from workbench.training.signals import StopRequest
 from workbench.training.task import Task, build_tasks
 from workbench.training.trainer import Trainer
 from workbench.training.weights import load_weights
@@ -86,8 +87,14 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -
     run = Path(run_dir)
     console = Terminal(stderr=True)
     keep_freed_memory()
-    with distributed() as world, _opened(run, recipe, world), run_logging(run, world, console), named_failures(world):
-        stopped = _trainer(recipe, run, world, console).fit(until)
+    with (
+        StopRequest() as stop,  # from here on: a run that is still starting makes its first step, and saves it
+        distributed() as world,
+        _opened(run, recipe, world),
+        run_logging(run, world, console),
+        named_failures(world),
+    ):
+        stopped = _trainer(recipe, run, world, console).fit(stop, until)
         if stopped:
             logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
     if stopped:

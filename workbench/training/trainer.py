@@ -65,6 +65,11 @@ class Trainer:
         self.lanes = world.lanes(self.spec.lanes)
         self.optimizer = make_optimizer(self.root, self.spec)
         self.held_out = HeldOut(self.root, tasks, passes, self.spec, world, recipe.seed)
+        if self.spec.evaluate_every and not passes:
+            raise WorkbenchError(
+                f"train.evaluate_every = {self.spec.evaluate_every}, but no task names held-out corpora: give one in "
+                "tasks.<name>.held_out, or set train.evaluate_every=0"
+            )
         if self.spec.best is not None and not (passes and self.spec.evaluate_every):
             raise WorkbenchError(
                 f"train.best = {self.spec.best!r} follows a held-out metric: name held_out corpora in a task and set "
@@ -94,8 +99,8 @@ class Trainer:
             self.window = Window.from_state(state["window"])
         logger.info("going on from %s", latest)
 
-    def fit(self, until: int | None = None) -> int:
-        """Train up to step `until` (default: max_steps), saving at its end.
+    def fit(self, stop: StopRequest, until: int | None = None) -> int:
+        """Train up to step `until` (default: max_steps), saving at its end; after one step where `stop` asks for it.
 
         Returns 0, or the number of the signal that asked to stop; a checkpoint of the last finished step is there in
         both cases.
@@ -114,7 +119,7 @@ class Trainer:
         log = MetricsLog(self.run, self.step) if self.world.is_main else None
         display = Display(self.console, self.world, start=self.step, total=end)
         self.root.train()
-        with closing(log) if log is not None else nullcontext(), StopRequest() as stop, display, micros as found:
+        with closing(log) if log is not None else nullcontext(), display, micros as found:
             return self._loop(end, found, stop, display, log, meter)
 
     def _loop(
