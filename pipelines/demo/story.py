@@ -95,7 +95,7 @@ def _whole(summary: Mapping[str, Any]) -> Chapter:
     stages = ", ".join(f"{stage} {spent:.0f}" for stage, spent in summary["core_seconds"].items())
     runs = sum("steps" in run for run in summary["runs"].values())
     text = [
-        f"{runs} small models, trained from nothing and tested in {minutes} min {seconds} s. Something is taken away "
+        f"{runs} small models, trained and tested in {minutes} min {seconds} s. Something is taken away "
         "from each idea (a graph beside the text, an image beside the words), and the same test is done again: what "
         "the result loses is what the idea gave.",
         f"That took {sum(summary['core_seconds'].values()):.0f} seconds of one core: {stages}.",
@@ -152,8 +152,8 @@ def _questions(found: Found) -> Chapter:
     rows += [[name, "baseline", numbers[ACCURACY] / 100] for name, numbers in guesses.items()]
     counts = found.row(task, "joint-vqa", test)["counts"]
     text = (
-        f"{counts['questions']:,} questions about {counts['images']:,} images of easy-VQA's test split. With the image "
-        f"{_percent(full)} are answered right; with the question alone the share {_moves(full, blind)}."
+        f"{counts['questions']:,} questions about the first {counts['images']:,} images of easy-VQA's test split; the "
+        f"model reads an image as grid features of a pretrained network. With the image {_percent(full)} are answered right; with the question alone the share {_moves(full, blind)}."
     )
     return Chapter("Questions about images", [text], ["model", "taken away", "accuracy"], rows)
 

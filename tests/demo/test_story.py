@@ -60,7 +60,7 @@ def test_the_story_has_a_row_for_every_model_and_follows_the_numbers() -> None:
         return 0.25 if control else 0.8
 
     whole, facts, typing, questions, retrieval = told(reads)
-    assert "2 small models, trained from nothing and tested in 4 min 32 s" in whole.text[0]
+    assert "2 small models, trained and tested in 4 min 32 s" in whole.text[0]
     assert "took 340 seconds of one core: pretrain 300, evaluate 40" in whole.text[1]
     assert [row[0] for row in facts.rows[: len(TAKEN)]] == list(TAKEN)
     assert facts.rows[0][2:] == [0.8, 0.011]
