@@ -153,7 +153,8 @@ def _questions(found: Found) -> Chapter:
     counts = found.row(task, "joint-vqa", test)["counts"]
     text = (
         f"{counts['questions']:,} questions about the first {counts['images']:,} images of easy-VQA's test split; the "
-        f"model reads an image as grid features of a pretrained network. With the image {_percent(full)} are answered right; with the question alone the share {_moves(full, blind)}."
+        f"model reads an image as grid features of a pretrained network. With the image {_percent(full)} are answered "
+        f"right; with the question alone the share {_moves(full, blind)}."
     )
     return Chapter("Questions about images", [text], ["model", "taken away", "accuracy"], rows)
 
