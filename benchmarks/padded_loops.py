@@ -2,15 +2,14 @@
 
     python -m benchmarks.padded_loops bert FOLDER --output progress.jsonl --length 128 --batch 8 --steps 100
 
-    bert       BertForMaskedLM, DataCollatorForLanguageModeling's masking, the vocabulary at every position
-    k-bert     the same encoder with soft positions and a dense visible matrix made in the loader (the release); the
-               vocabulary at the masked positions alone, as in the release
+    bert       BertForMaskedLM with DataCollatorForLanguageModeling's masking
+    k-bert     the same encoder with soft positions and a dense visible matrix made in the loader (the release)
     ernie-thu  the same encoder's layers with an entity vector at every position, entity prediction at every position
-               (the release), the vocabulary at every position (the release)
-    uniter     words and regions padded, then moved together (the release's gather); the vocabulary at the masked
-               positions alone (the release)
+               (the release)
+    uniter     words and regions padded, then moved together (the release's gather)
 
-Each reads the documents into memory, tokenises them by the batch in one loader worker, shuffles, masks 15 %, clips to
+`--vocabulary all` predicts every position and lets the loss choose, as BertForMaskedLM and ERNIE-THU's release do;
+`masked` predicts the masked positions alone, as the releases of K-BERT and UNITER do. Each reads the documents into memory, tokenises them by the batch in one loader worker, shuffles, masks 15 %, clips to
 1.0, steps a fused AdamW, and writes a line every ten steps. float32, dropout 0.1.
 """
 
@@ -223,10 +222,11 @@ def _seven(boxes: Tensor) -> Tensor:
 
 
 class Plain(nn.Module):
-    """BertForMaskedLM's own loss."""
+    """BERT: the encoder and its vocabulary."""
 
-    def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast, vocabulary: str) -> None:
         super().__init__()
+        self.vocabulary = vocabulary
         config = BertConfig(
             vocab_size=len(tokenizer), hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
             intermediate_size=INNER,
@@ -235,12 +235,15 @@ class Plain(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss and the number of real tokens."""
-        return self.model(**batch).loss, batch["attention_mask"].sum()
+        states = self.model.bert(batch["input_ids"], batch["attention_mask"]).last_hidden_state
+        return self.masked_words(states, batch["labels"]), batch["attention_mask"].sum()
 
-    def at_masked(self, states: Tensor, labels: Tensor) -> Tensor:
-        """The loss with the vocabulary at the masked positions alone."""
+    def masked_words(self, states: Tensor, labels: Tensor) -> Tensor:
+        """The loss over masked words."""
         chosen = labels != -100
-        return F.cross_entropy(self.model.cls(states[chosen]), labels[chosen])
+        if self.vocabulary == "masked":
+            return F.cross_entropy(self.model.cls(states[chosen]), labels[chosen])
+        return F.cross_entropy(self.model.cls(states).flatten(0, 1), labels.flatten())
 
 
 class Tree(Plain):
@@ -248,7 +251,7 @@ class Tree(Plain):
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         inputs = {name: batch[name] for name in ("input_ids", "position_ids", "attention_mask")}
-        return self.at_masked(self.model.bert(**inputs).last_hidden_state, batch["labels"]), batch["rows"].sum()
+        return self.masked_words(self.model.bert(**inputs).last_hidden_state, batch["labels"]), batch["rows"].sum()
 
 
 class Aggregator(nn.Module):
@@ -277,8 +280,8 @@ class Aggregator(nn.Module):
 class Fused(Plain):
     """ERNIE-THU: plain layers, then aggregators; masked words and entities predicted at every position."""
 
-    def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-        super().__init__(folder, tokenizer)
+    def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast, vocabulary: str) -> None:
+        super().__init__(folder, tokenizer, vocabulary)
         vectors = load_vectors(folder / "entities.safetensors").vectors
         self.table = nn.Embedding.from_pretrained(torch.cat([torch.zeros(1, ENTITY_SIZE), vectors]))
         config = self.model.config
@@ -297,7 +300,7 @@ class Fused(Plain):
         entity, seen = self.table(entities), mask[:, None, None].bool()
         for layer in self.fusion:
             text, entity = layer(text, entity, seen, linked[:, None, None])
-        words = F.cross_entropy(self.model.cls(text).flatten(0, 1), batch["labels"].flatten())
+        words = self.masked_words(text, batch["labels"])
         meant = self.norm(F.gelu(self.dense(text))) @ self.table(batch["candidates"]).T
         return words + _mean_loss(meant, batch["entity_labels"]), mask.sum() + linked.sum()
 
@@ -305,8 +308,8 @@ class Fused(Plain):
 class Regions(Plain):
     """UNITER: words and regions in one sequence."""
 
-    def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-        super().__init__(folder, tokenizer)
+    def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast, vocabulary: str) -> None:
+        super().__init__(folder, tokenizer, vocabulary)
         self.project, self.box = nn.Linear(FEATURES, HIDDEN), nn.Linear(7, HIDDEN)
         self.norms = nn.ModuleList(nn.LayerNorm(HIDDEN, 1e-12) for _ in range(3))
         self.kind = nn.Parameter(torch.zeros(HIDDEN))
@@ -319,7 +322,7 @@ class Regions(Plain):
         both = both.gather(1, batch["gather"][..., None].expand(-1, -1, HIDDEN))
         mask = batch["attention_mask"]
         states = self.model.bert.encoder(both, mask[:, None, None].bool()).last_hidden_state
-        return self.at_masked(states[:, : batch["labels"].shape[1]], batch["labels"]), mask.sum()
+        return self.masked_words(states[:, : batch["labels"].shape[1]], batch["labels"]), mask.sum()
 
 
 def _mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -341,7 +344,7 @@ def train(options: argparse.Namespace) -> None:
     torch.manual_seed(0)
     make_collator, make_model = PEERS[options.recipe]
     collator = make_collator(options.folder, options.length, options.padding)
-    model = make_model(options.folder, collator.tokenizer).train()
+    model = make_model(options.folder, collator.tokenizer, options.vocabulary).train()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True)
     loader = DataLoader(
         Documents(options.folder), options.batch, shuffle=True, num_workers=options.workers, collate_fn=collator,
@@ -377,6 +380,7 @@ def main() -> None:
     parser.add_argument("--log-every", type=int, default=10)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--padding", choices=["longest", "max"], default="longest")
+    parser.add_argument("--vocabulary", choices=["all", "masked"], default="all")
     train(parser.parse_args())
 
 

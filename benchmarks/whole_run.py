@@ -137,6 +137,7 @@ def sides(options: argparse.Namespace, folder: Path, recipe: Path) -> dict[str, 
     peer = [sys.executable, "-m", "benchmarks.padded_loops", options.recipe, str(folder), "--output", str(progress)]
     peer += ["--length", str(options.length), "--batch", str(options.batch), "--steps", str(options.steps)]
     peer += ["--log-every", str(LOG_EVERY), "--workers", str(WORKERS), "--padding", options.padding]
+    peer += ["--vocabulary", options.vocabulary]
     ours = [sys.executable, "-m", "workbench", "pretrain", str(recipe), "--output", str(run)]
     return {"workbench": (ours, run / "metrics.jsonl"), "padded": (peer, progress)}
 
@@ -147,7 +148,7 @@ def report(options: argparse.Namespace, found: dict[str, list[Window]]) -> None:
     corpus = options.corpus.name if options.corpus else "made-up text"
     print(
         f"{options.recipe}, {corpus} cut at {options.length}, batch {options.batch}, padded to the {options.padding}, "
-        f"{options.threads} threads, {options.steps} steps"
+        f"vocabulary at {options.vocabulary} positions, {options.threads} threads, {options.steps} steps"
     )
     speed = {side: statistics.median(w.tokens / w.seconds for w in windows) for side, windows in found.items()}
     cpu = {side: statistics.median(1e3 * w.own / w.tokens for w in windows) for side, windows in found.items()}
@@ -172,6 +173,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--padding", choices=["longest", "max"], default="longest", help="what the peer pads to")
+    parser.add_argument("--vocabulary", choices=["all", "masked"], default="all", help="where the peer predicts words")
     options = parser.parse_args()
     if options.steps < LEFT_OUT + LOG_EVERY:
         parser.error(f"--steps: at least {LEFT_OUT + LOG_EVERY}, since the first {LEFT_OUT} are left out")
