@@ -9,8 +9,9 @@
     uniter     words and regions padded, then moved together (the release's gather)
 
 `--vocabulary all` predicts every position and lets the loss choose, as BertForMaskedLM and ERNIE-THU's release do;
-`masked` predicts the masked positions alone, as the releases of K-BERT and UNITER do. Each reads the documents into memory, tokenises them by the batch in one loader worker, shuffles, masks 15 %, clips to
-1.0, steps a fused AdamW, and writes a line every ten steps. float32, dropout 0.1.
+`masked` predicts the masked positions alone, as the releases of K-BERT and UNITER do. Each reads the documents into
+memory, tokenises them by the batch in one loader worker, shuffles, masks 15 %, clips to 1.0, steps a fused AdamW, and
+writes a line every ten steps. float32, dropout 0.1.
 """
 
 from __future__ import annotations
