@@ -3,6 +3,7 @@ core imports neither kg nor vision nor pipelines."""
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import logging
 import os
@@ -113,6 +114,8 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # as early: DDP's advice to look for unused parameters no more, which is wrong here (training/update.py)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if sys.stderr is not None and not faulthandler.is_enabled():
+        faulthandler.enable()  # a mapped file that is cut off kills the process; say at least where it was read
     lines = logging.StreamHandler()
     lines.setFormatter(PlainFormatter("%(message)s"))
     logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), handlers=[lines])

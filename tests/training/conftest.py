@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import multiprocessing
 import os
@@ -153,6 +154,7 @@ def _command(arguments: list[str], environment: dict[str, str], output: Path) ->
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
     for handler in list(logging.getLogger().handlers):
         logging.getLogger().removeHandler(handler)
+    faulthandler.disable()  # pytest's, which writes to pytest's terminal
     os.environ.update(environment)
     sys.argv = ["workbench", *arguments]
     main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Callable
@@ -68,6 +69,48 @@ def test_a_killed_worker_is_named(make_recipe: Any, tmp_path: Path, number_of_wo
     with pytest.raises(MachineError, match=r"a loader worker \(process \d+\) was killed by SIGKILL; .*num_workers"):
         pretrain(load_recipe(str(make_recipe(in_loader("kill", number_of_workers))), trust=True), tmp_path / "run")
     assert not multiprocessing.active_children()
+
+
+def test_a_worker_that_ends_by_itself_says_how_to_see_more(make_recipe: Any, tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match=r"ended with exit code 3.*train\.num_workers=0"):
+        pretrain(load_recipe(str(make_recipe(in_loader("exit", 1))), trust=True), tmp_path / "run")
+    assert not multiprocessing.active_children()
+
+
+def with_shards_cut_off(corpus: Path, number_of_workers: int) -> Callable[[dict[str, Any]], None]:
+    def change(tree: dict[str, Any]) -> None:
+        in_loader("cut off", number_of_workers)(tree)
+        tree["tasks"]["text"]["corpora"] = [str(corpus)]
+        tree["tasks"]["text"]["sequence"]["steps"][0]["corpus"] = str(corpus)
+
+    return change
+
+
+def test_a_shard_that_is_cut_off_under_a_worker_is_named(
+    make_recipe: Any, launch: Launch, world_folder: Path, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus"
+    shutil.copytree(world_folder / "train", corpus)
+    code, output = launch(make_recipe(with_shards_cut_off(corpus, 2)), tmp_path / "run").wait(SOON)
+    assert code == 1, output
+    told = output[output.index("error:") :]
+    assert "was killed by SIGBUS; a file of the data was changed or cut off while it was read" in told
+    assert "workbench verify" in told
+    assert f"shard {corpus}/part-000000.tar: it has 100 bytes, but " in told
+    assert "shared memory" not in output  # torch's own guess
+    assert "Traceback" not in output
+
+
+def test_without_workers_a_bus_error_says_where(
+    make_recipe: Any, launch: Launch, world_folder: Path, tmp_path: Path
+) -> None:
+    """The process itself dies: no message of ours can be made, but the place in the code can be said."""
+    corpus = tmp_path / "corpus"
+    shutil.copytree(world_folder / "train", corpus)
+    code, output = launch(make_recipe(with_shards_cut_off(corpus, 0)), tmp_path / "run").wait(SOON)
+    assert code == -signal.SIGBUS, output
+    assert "Bus error" in output
+    assert "corpora/corpus.py" in output
 
 
 class Numbers(Dataset):

@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,8 @@ class BranchingHead(Head):
 def _fail(how: str) -> None:
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if how == "exit":
+        os._exit(3)
     if how == "hang":
         time.sleep(600)
     raise {
@@ -149,13 +152,17 @@ def _fail(how: str) -> None:
 
 
 class FaultyStep(Step):
-    """Fails in the loader at micro-batch `after`: with an error, by killing its process, by hanging."""
+    """Fails in the loader at micro-batch `after`: with an error, by killing its process, by hanging, or by cutting off
+    the shards of a corpus in place."""
 
-    def __init__(self, how: str, after: int = 3) -> None:
-        self.how, self.after = how, after
+    def __init__(self, how: str, after: int = 3, corpus: str = "") -> None:
+        self.how, self.after, self.corpus = how, after, corpus
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
-        if draws.number[1] >= self.after:
+        if draws.number[1] >= self.after and self.how == "cut off":
+            for shard in Path(self.corpus).glob("*.tar"):
+                os.truncate(shard, 100)
+        elif draws.number[1] >= self.after:
             _fail(self.how)
         return sequences
 

@@ -47,6 +47,11 @@ def fetch_bytes(url: str) -> bytes:
         raise _unreachable(url, error) from error
 
 
+def copy_of(url: str, sha256: str, folder: Path) -> Path:
+    """Where the copy of a remote file lies, once it was fetched."""
+    return folder / sha256[:2] / f"{sha256}{Path(url).suffix}"
+
+
 def fetch(url: str, sha256: str, folder: Path) -> Path:
     """The local copy of a remote file, fetched if it is not there yet; several processes may ask at once.
 
@@ -55,7 +60,7 @@ def fetch(url: str, sha256: str, folder: Path) -> Path:
     Raises:
         WorkbenchError: the file cannot be fetched, has another checksum, or the disk is full.
     """
-    local = folder / sha256[:2] / f"{sha256}{Path(url).suffix}"
+    local = copy_of(url, sha256, folder)
     if local.is_file():
         return local
     with atomic(local) as target:

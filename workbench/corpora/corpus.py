@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.checksums import matches
-from workbench.corpora.cache import default_folder, fetch, fetch_bytes, is_url
+from workbench.corpora.cache import copy_of, default_folder, fetch, fetch_bytes, is_url
 from workbench.corpora.index import ShardIndex
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, parse_manifest
 from workbench.corpora.record import BadRecordError, decode, decode_foreign
@@ -141,6 +141,17 @@ class Corpus:
             _keep(self._shards, shard, opened, OPEN_SHARDS)
         return opened
 
+    def wrong_sizes(self) -> list[str]:
+        """The shards on this machine whose size is not that of corpus.json, in words. Opens no file, so that it may be
+        asked after one was cut off while it was mapped."""
+        found = []
+        for info in self.shards:
+            where = self._where(info.name)
+            path = copy_of(where, info.sha256, self.cache) if is_url(where) else Path(where)
+            if path.is_file() and (size := path.stat().st_size) != info.bytes:
+                found.append(_other_size(path, size, info))
+        return found
+
     def raw(self, shard: int, record: int) -> dict[str, bytes]:
         """The members of a record as bytes."""
         return (self._shards.get(shard) or self.shard(shard)).raw(record)
@@ -210,8 +221,12 @@ def _keep(store: OrderedDict[Any, Any], key: Any, value: Any, limit: int) -> Non
         store.popitem(last=False)
 
 
+def _other_size(path: Path, size: int, info: ShardInfo) -> str:
+    return f"shard {path}: it has {size} bytes, but {info.bytes} when it was indexed"
+
+
 def _wrong_size(path: Path, size: int, index: ShardIndex, info: ShardInfo) -> str:
-    message = f"shard {path}: it has {size} bytes, but {info.bytes} when it was indexed"
+    message = _other_size(path, size, info)
     if size > info.bytes:
         return f"{message}: it was changed; index it again"
     ends = index.member_offsets + index.member_sizes

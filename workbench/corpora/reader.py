@@ -57,6 +57,9 @@ class _Source:
             samples.append(sample)
         return samples
 
+    def wrong_sizes(self) -> list[str]:
+        return [found for items in self.items for found in items.corpus.wrong_sizes()]
+
     def skip(self, error: WorkbenchError, reason: str) -> None:
         """Count a sample that cannot be used. Raises `error` itself where samples are not to be skipped."""
         if self.on_error == "stop":
@@ -124,6 +127,10 @@ class Reader:
             WorkbenchError: `error` itself unless `on_error` is `skip`, or that more than `skip_limit` were skipped.
         """
         self._source.skip(error, reason)
+
+    def wrong_sizes(self) -> list[str]:
+        """See `Corpus.wrong_sizes`, of all corpora."""
+        return self._source.wrong_sizes()
 
     def items(self, corpus: int) -> int:
         """Items of an epoch of a corpus."""
@@ -213,6 +220,10 @@ class FinitePass:
     def skip(self, error: WorkbenchError, reason: str) -> None:
         """As `Reader.skip`."""
         self._source.skip(error, reason)
+
+    def wrong_sizes(self) -> list[str]:
+        """As `Reader.wrong_sizes`."""
+        return self._source.wrong_sizes()
 
     def micro_batch(self, number: int, lane: int) -> list[Sample]:
         """The samples of a micro-batch; [] beyond the end."""

@@ -32,6 +32,8 @@ class SampleReader(Protocol):
 
     def skip(self, error: WorkbenchError, reason: str) -> None: ...
 
+    def wrong_sizes(self) -> list[str]: ...
+
 
 class Place(NamedTuple):
     """A micro-batch's place: which task, its number in that task, its lane."""
@@ -79,6 +81,10 @@ class MicroBatches(Dataset):
             micro.dropped[reason] = micro.dropped.get(reason, 0) + count
         return micro
 
+    def wrong_sizes(self) -> list[str]:
+        """The shards of all tasks whose size is not that of corpus.json, in words."""
+        return sorted({found for reader in self.readers.values() for found in reader.wrong_sizes()})
+
     def _made(self, task: Task, reader: SampleReader, samples: list[Sample], place: Place) -> MicroBatch | None:
         """The micro-batch of the samples, less those that the reader skips because a value cannot be used."""
         while samples:
@@ -125,7 +131,7 @@ def feed(
         timeout=POLL if num_workers else 0,
         collate_fn=_same,
     )
-    with Workers(loader) as found:
+    with Workers(loader, batches.wrong_sizes) as found:
         yield map(_whole, found)
 
 

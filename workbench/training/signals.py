@@ -51,6 +51,11 @@ class StopRequest:
 
 
 def ignore_in_worker(worker: int) -> None:
-    """For loader workers: the main process decides when to stop, although a terminal signals the whole group."""
+    """For loader workers: the main process decides when to stop, although a terminal signals the whole group.
+
+    A bus error ends a worker without torch's advice on shared memory: here a file that was cut off is the likelier
+    cause, and the main process says so.
+    """
     for number in WATCHED:
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGBUS, signal.SIG_DFL)

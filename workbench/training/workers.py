@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from multiprocessing import util
 from multiprocessing.process import BaseProcess
@@ -28,7 +28,8 @@ PATIENCE = 1800.0
 """Seconds without a micro-batch after which the workers are taken to hang (a dead network file system)."""
 CAUSES = {
     signal.SIGKILL: "as a rule the machine ran out of memory: lower train.num_workers or train.micro_batch_size",
-    signal.SIGBUS: "a shard was cut short while it was read, or /dev/shm is full",
+    signal.SIGBUS: "a file of the data was changed or cut off while it was read, or the disk failed, or /dev/shm is "
+    "full: run `workbench verify` on the corpora, and replace files by renaming, never by writing over them",
     signal.SIGSEGV: "a bug in a library, or a damaged file that it read",
 }
 
@@ -40,12 +41,16 @@ class Workers(Generic[T]):
     with such a signal and then waits, for ever; so after an error they are killed here, which they can be: they only
     read. Otherwise they are asked to end.
 
+    Args:
+        wrong_sizes: names the files that were cut off, when a worker died of a bus error.
+
     Raises (when it is left):
         MachineError: the error was that a worker was lost.
     """
 
-    def __init__(self, loader: DataLoader[T]) -> None:
+    def __init__(self, loader: DataLoader[T], wrong_sizes: Callable[[], list[str]] = list) -> None:
         self.loader = loader
+        self.wrong_sizes = wrong_sizes
         self.processes: list[BaseProcess] = []
 
     def __enter__(self) -> Iterator[T]:
@@ -73,7 +78,8 @@ class Workers(Generic[T]):
             self._abandon()
             self._in_the_end()
         if lost:  # the error is the DataLoader's, or of a connection that broke, or of a message that was cut off
-            raise MachineError("; ".join(map(_ended, lost))) from error
+            cut_off = self.wrong_sizes() if any(process.exitcode == -signal.SIGBUS for process in lost) else []
+            raise MachineError("; ".join([*map(_ended, lost), *cut_off])) from error
 
     def _lost(self, deadline: float) -> list[BaseProcess]:
         """The workers that ended by themselves, or do so before the deadline."""
@@ -142,7 +148,11 @@ def _no_news_of_children() -> Iterator[None]:
 def _ended(process: BaseProcess) -> str:
     code = process.exitcode or 0
     if code > 0:
-        return f"a loader worker (process {process.pid}) ended with exit code {code}"
+        return (
+            f"a loader worker (process {process.pid}) ended with exit code {code}, which a library or a part of the "
+            "recipe gave it; what it said stands above. train.num_workers=0 loads in the main process, where its end "
+            "is seen"
+        )
     number = signal.Signals(-code)
     cause = f"; {CAUSES[number]}" if number in CAUSES else ""
     return f"a loader worker (process {process.pid}) was killed by {number.name}{cause}"
