@@ -16,6 +16,7 @@ from rich.table import Table
 
 from workbench.errors import WorkbenchError, machine_error, unknown
 from workbench.options import command
+from workbench.ranks import say_once
 from workbench.terminal import PlainFormatter, Terminal
 
 
@@ -122,7 +123,7 @@ def main() -> None:
     try:
         app.run(sys.argv[1:], "workbench")
     except WorkbenchError as error:
-        _say(str(error))
+        say_once(str(error), _say)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         _say("stopped")
@@ -132,7 +133,7 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         logging.getLogger(__name__).debug("", exc_info=True)  # WORKBENCH_LOG=DEBUG tells where it came from
-        _say(str(machine_error(error)))
+        say_once(str(machine_error(error)), _say)
         sys.exit(1)
 
 

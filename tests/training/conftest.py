@@ -165,10 +165,13 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Forked]]:
     """Starts `workbench pretrain RECIPE ... --run RUN` as rank `rank` of `size`; kills what is left in the end."""
     started: list[Forked] = []
 
-    def start(path: Path, run: Path, *overrides: str, rank: int = 0, size: int = 1, port: int = 0) -> Forked:
-        environment = {}
+    def start(
+        path: Path, run: Path, *overrides: str, rank: int = 0, size: int = 1, port: int = 0, **also: str
+    ) -> Forked:
+        environment = also
         if size > 1:
             environment = {
+                **also,
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": str(size),
