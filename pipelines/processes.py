@@ -57,10 +57,12 @@ def each(
 
 
 def _hold(context: Any) -> None:
-    """In a new worker: keep the context; Ctrl-C is the parent's business; a parent that was killed is followed."""
+    """In a new worker: keep the context; what a terminal or a scheduler sends to the whole group is the parent's
+    business; a parent that was killed is followed."""
     global _held
     _held = context
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):  # SIGTERM is how a pool ends its own processes
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_follow_parent, daemon=True).start()
 
 

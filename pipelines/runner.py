@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from pipelines.chunks import Chunk, Job, Outcome, cut_chunks, finished, work
@@ -27,6 +24,7 @@ from pipelines.workspace import Workspace
 from workbench.corpora.manifest import Manifest, finish_corpus
 from workbench.errors import WorkbenchError
 from workbench.folder_lock import locked
+from workbench.stopping import Ended
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +81,8 @@ def prepare(
     Raises:
         WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, or the output
             folder belongs to another preparation, or one is at work in it.
-        KeyboardInterrupt: on Ctrl-C or SIGTERM, after the shards under way were finished.
+        KeyboardInterrupt, Ended: on Ctrl-C, or within `workbench.stopping.ending` on another signal, after the shards
+            under way were finished.
     """
     started = time.monotonic()
     space = Workspace(job, inputs, limits, command, source or {})
@@ -156,18 +155,9 @@ def _shards(manifests: Mapping[str, Manifest]) -> int:
 
 @contextmanager
 def _interruptible(output: Path) -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does; both say how to go on."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    in_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, stop) if in_main else None
+    """What ends the run from outside says how to go on."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Ended):
         console.print(f"stopped; the finished shards of {output} are kept: run the same command again to go on")
         raise
-    finally:
-        if in_main:
-            signal.signal(signal.SIGTERM, before)

@@ -17,6 +17,7 @@ from rich.table import Table
 from workbench.errors import WorkbenchError, machine_error, unknown
 from workbench.options import command
 from workbench.ranks import say_once
+from workbench.stopping import Ended, ending
 from workbench.terminal import PlainFormatter, Terminal
 
 
@@ -121,7 +122,11 @@ def main() -> None:
     lines.setFormatter(PlainFormatter("%(message)s"))
     logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), handlers=[lines])
     try:
-        app.run(sys.argv[1:], "workbench")
+        with ending():
+            app.run(sys.argv[1:], "workbench")
+    except Ended as ended:
+        _say(f"stopped by {ended.signal.name}")
+        raise
     except WorkbenchError as error:
         say_once(str(error), _say)
         sys.exit(error.exit_code)

@@ -184,16 +184,17 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     assert not [p for p in output.iterdir() if p.name.startswith(".")]
 
 
-def test_sigint_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lines):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lines, number, code):
     path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"{i} some words. " * 400} for i in range(1500)])
     output = tmp_path / "stopped"
     command = [sys.executable, "-m", "pipelines.text", str(path), "-o", str(output), "--shard-size", "20"]
     process = subprocess.Popen([*command, "--workers", "2"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     while not list(output.glob("part-*.index")):
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, message = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "run the same command again" in message
     assert "Traceback" not in message
     names = {p.name for p in output.iterdir()}

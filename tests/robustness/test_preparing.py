@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import signal
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -181,6 +182,57 @@ def test_after_a_full_disk_the_same_command_goes_on(
     assert workbench("prepare", "text", "notes.txt", "--output", "out", "--shard-size", "10").code == 0
     assert workbench("verify", "out").code == 0
     assert sorted(path.suffix for path in (here / "out").iterdir()) == [".index"] * 4 + [".json"] + [".tar"] * 4
+
+
+SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_a_preparation_with_whole_shards(
+    here: Path, workbench: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """In the midst of a shard: the finished ones stay, the same command goes on."""
+    (here / "notes.txt").write_text("\n\n".join(f"note number {n}" for n in range(40)))
+    from workbench.corpora.writer import ShardWriter
+
+    real, added = ShardWriter.add, 0
+
+    def add(self: Any, key: str, sample: Any) -> None:
+        nonlocal added
+        added += 1
+        if added == 15:
+            signal.raise_signal(number)
+        real(self, key, sample)
+
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardWriter, "add", add)
+        ended = workbench("prepare", "text", "notes.txt", "--output", "out", "--shard-size", "10")
+    assert ended.code == 128 + number, ended
+    assert "run the same command again" in ended.err
+    assert f"error: stopped by {number.name}" in ended.err
+    assert {name for name in files(here / "out") if name.endswith(("tar", "index", "part"))} == {
+        "part-000000.tar",
+        "part-000000.index",
+    }
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert workbench("prepare", "text", "notes.txt", "--output", "out", "--shard-size", "10").code == 0
+    assert workbench("verify", "out").code == 0
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_a_tokenizer_is_written_leaves_nothing(
+    world: Path, workbench: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    before = files(world)
+    monkeypatch.setattr("workbench.corpora.files.sync", lambda _: signal.raise_signal(number))
+    ended = workbench("prepare", "tokenizer", "corpora/text", "--output", "tokenizer.json", "--vocab-size", "120")
+    assert ended.code == 128 + number, ended
+    assert files(world) == before
 
 
 def test_an_output_that_is_a_file(here: Path, refused: Refused) -> None:

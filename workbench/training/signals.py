@@ -17,7 +17,7 @@ WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class StopRequest:
-    """While entered, the first signal of `WATCHED` is only noted in `signal`; the second acts as it did before.
+    """While entered, the first signal of `WATCHED` is only noted in `signal`; the second kills, or is Ctrl-C again.
 
     Outside the main thread (where Python allows no handlers) it notes nothing. A SIGHUP that the process was told to
     ignore (nohup) stays ignored.
@@ -37,17 +37,14 @@ class StopRequest:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._restore()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        self._restore()
+        for each in self._before:
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
         logger.warning("%s: finishing this step, then saving; once more to quit at once", signal.Signals(number).name)
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before = {}
 
 
 def ignore_in_worker(worker: int) -> None:

@@ -1,0 +1,50 @@
+"""Commands that are told to end by a signal end as by Ctrl-C: they clear what is half-written, and say so."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""What schedulers and closing terminals send; Ctrl-C is Python's own KeyboardInterrupt."""
+
+
+class Ended(SystemExit):
+    """A signal asked the process to end; the exit code is 128 + its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.signal = signal.Signals(number)
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Within, the first signal of `ENDING` raises `Ended` in the main thread; a second one kills at once.
+
+    Outside the main thread, where Python allows no handlers, nothing changes. A SIGHUP that the process was told to
+    ignore (nohup) stays ignored.
+
+    Raises:
+        Ended: a signal came.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in ENDING}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in ENDING:
+            signal.signal(each, signal.SIG_DFL)
+        raise Ended(number)
+
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
