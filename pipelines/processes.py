@@ -10,9 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from workbench.errors import WorkbenchError
+from workbench.errors import MachineError
+from workbench.lost_process import how_it_ended
 
 Context = TypeVar("Context")
 Item = TypeVar("Item")
@@ -30,7 +32,8 @@ def each(
     be larger than memory. When the consumer stops, or an item fails, what is under way is finished and no more.
 
     Raises:
-        WorkbenchError: what `function` raised, or that a process died.
+        WorkbenchError: what `function` raised.
+        MachineError: a process died.
     """
     if workers == 1:
         for item in items:
@@ -40,20 +43,34 @@ def each(
         workers, mp_context=multiprocessing.get_context("spawn"), initializer=_hold, initargs=(context,)
     )
     waiting: deque[Future[Value]] = deque()
+    others = set(multiprocessing.active_children())
+    own: set[BaseProcess] = set()
     try:
         for item in items:
             waiting.append(pool.submit(_call, function, item))
+            own |= set(multiprocessing.active_children()) - others
             if len(waiting) >= workers + 2:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        raise WorkbenchError(
-            "a worker process died; the system may have run out of memory. Run the same command again to go on, with "
-            "fewer --workers or a smaller --shard-size"
-        ) from error
+        pool.shutdown(wait=True)  # the exit codes are known when all have ended
+        raise MachineError(_lost(own)) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _lost(processes: set[BaseProcess]) -> str:
+    """How those ended that were lost first: the pool ends the others itself, by SIGTERM."""
+    ended = [process for process in processes if process.exitcode]
+    first = [process for process in ended if process.exitcode != -signal.SIGTERM] or ended[:1]
+    killed = any(process.exitcode == -signal.SIGKILL for process in first)
+    cause = ", as a rule because the machine ran out of memory" if killed else "; what it said stands above"
+    return (
+        f"{', '.join(how_it_ended(process, 'a worker') for process in first) or 'a worker was lost'}{cause}. The "
+        "finished shards are kept: run the same command again to go on, "
+        f"{'with fewer --workers or a smaller --shard-size' if killed else 'with --workers 1 to see more'}"
+    )
 
 
 def _hold(context: Any) -> None:

@@ -8,6 +8,8 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import typer
@@ -121,9 +123,16 @@ def main() -> None:
     lines = logging.StreamHandler()
     lines.setFormatter(PlainFormatter("%(message)s"))
     logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), handlers=[lines])
+    with reported():
+        app.run(sys.argv[1:], "workbench")
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Within, errors for people are told in one message, and the process exits as `main` says; bugs go through."""
     try:
         with ending():
-            app.run(sys.argv[1:], "workbench")
+            yield
     except Ended as ended:
         _say(f"stopped by {ended.signal.name}")
         raise

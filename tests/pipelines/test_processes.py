@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
+
+from pipelines.processes import each
+from workbench.errors import MachineError
 
 SCRIPT = """
 import time
@@ -22,6 +28,30 @@ def slow(context, item):
 if __name__ == "__main__":
     list(each(slow, None, range(4), 2))
 """
+
+
+def killed(context: None, number: int) -> int:
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def exited(context: None, number: int) -> int:
+    if number == 3:
+        os._exit(7)
+    return number
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (killed, r"a worker \(process \d+\) was killed by SIGKILL, .*memory.*fewer --workers"),
+        (exited, r"a worker \(process \d+\) ended with exit code 7; .*--workers 1"),
+    ],
+)
+def test_a_worker_that_dies_is_the_machines_failure(function: Callable[[None, int], int], told: str) -> None:
+    with pytest.raises(MachineError, match=told):
+        list(each(function, None, range(20), 2))
 
 
 def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:

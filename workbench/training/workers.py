@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 
 from workbench.errors import MachineError, WorkbenchError
+from workbench.lost_process import how_it_ended
 
 T = TypeVar("T")
 POLL = 5.0
@@ -26,12 +27,16 @@ DYING = 1.0
 """Seconds after which a worker that breaks its connections is surely gone."""
 PATIENCE = 1800.0
 """Seconds without a micro-batch after which the workers are taken to hang (a dead network file system)."""
-CAUSES = {
+CAUSES: dict[int, str] = {
     signal.SIGKILL: "as a rule the machine ran out of memory: lower train.num_workers or train.micro_batch_size",
     signal.SIGBUS: "a file of the data was changed or cut off while it was read, or the disk failed, or /dev/shm is "
     "full: run `workbench verify` on the corpora, and replace files by renaming, never by writing over them",
     signal.SIGSEGV: "a bug in a library, or a damaged file that it read",
 }
+EXITED = (
+    "a library or a part of the recipe ended it, and what it said stands above; train.num_workers=0 loads in the main "
+    "process, where one sees more"
+)
 
 
 class Workers(Generic[T]):
@@ -147,12 +152,5 @@ def _no_news_of_children() -> Iterator[None]:
 
 def _ended(process: BaseProcess) -> str:
     code = process.exitcode or 0
-    if code > 0:
-        return (
-            f"a loader worker (process {process.pid}) ended with exit code {code}, which a library or a part of the "
-            "recipe gave it; what it said stands above. train.num_workers=0 loads in the main process, where its end "
-            "is seen"
-        )
-    number = signal.Signals(-code)
-    cause = f"; {CAUSES[number]}" if number in CAUSES else ""
-    return f"a loader worker (process {process.pid}) was killed by {number.name}{cause}"
+    cause = CAUSES.get(-code, "") if code < 0 else EXITED
+    return f"{how_it_ended(process, 'a loader worker')}{'; ' if cause else ''}{cause}"
