@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -15,6 +13,7 @@ from typing import Any, TypeVar
 
 from workbench.errors import MachineError
 from workbench.lost_process import how_it_ended
+from workbench.parent_process import follow_parent
 
 Context = TypeVar("Context")
 Item = TypeVar("Item")
@@ -80,14 +79,7 @@ def _hold(context: Any) -> None:
     _held = context
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):  # SIGTERM is how a pool ends its own processes
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_follow_parent, daemon=True).start()
-
-
-def _follow_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    follow_parent()
 
 
 def _call(function: Callable[[Any, Item], Value], item: Item) -> Value:

@@ -7,10 +7,13 @@ import os
 import shutil
 import signal
 import socket
+import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -19,7 +22,6 @@ from workbench.config import load_recipe
 from workbench.errors import MachineError
 from workbench.training import workers
 from workbench.training.run import pretrain
-from workbench.training.signals import ignore_in_worker
 
 Launch = Callable[..., Any]
 SOON = 90  # seconds for a busy machine; what these tests are about was for ever
@@ -124,13 +126,42 @@ class Numbers(Dataset):
 
 def test_a_death_is_named_at_whatever_moment_its_news_come() -> None:
     for _ in range(6):
-        loader = DataLoader(
-            Numbers(), batch_size=None, sampler=range(99), num_workers=2, worker_init_fn=ignore_in_worker
-        )
+        loader = DataLoader(Numbers(), batch_size=None, sampler=range(99), num_workers=2, worker_init_fn=workers.serve)
         with pytest.raises(MachineError, match="was killed by SIGKILL"), workers.Workers(loader) as found:
             for _ in found:
                 pass
         assert not multiprocessing.active_children()
+
+
+class LateServe:
+    """A worker that comes to itself when its owner has been killed already."""
+
+    def __init__(self, news: Connection) -> None:
+        self.news, self.owner = news, os.getpid()
+
+    def __call__(self, worker: int) -> None:
+        self.news.send(os.getpid())
+        while os.getppid() == self.owner:
+            time.sleep(0.01)
+        workers.serve(worker)
+
+
+def own_a_late_worker(news: Connection) -> None:
+    loader = DataLoader(Numbers(), batch_size=None, sampler=range(9), num_workers=1, worker_init_fn=LateServe(news))
+    list(loader)
+
+
+def test_a_worker_ends_although_its_owner_was_killed_first() -> None:
+    told, news = multiprocessing.Pipe()
+    owner = multiprocessing.get_context("fork").Process(target=own_a_late_worker, args=(news,))
+    owner.start()
+    worker = psutil.Process(told.recv())
+    owner.kill()
+    owner.join()
+    _, alive = psutil.wait_procs([worker], timeout=SOON)
+    for left in alive:
+        left.kill()
+    assert not alive
 
 
 @pytest.mark.parametrize("number_of_workers", [0, 1])

@@ -15,9 +15,8 @@ from workbench.batch import MicroBatch
 from workbench.errors import BadValueError, MachineError, WorkbenchError, machine_error
 from workbench.sequences import Sample
 from workbench.training.schedule import TaskSchedule
-from workbench.training.signals import ignore_in_worker
 from workbench.training.task import Task
-from workbench.training.workers import POLL, Workers
+from workbench.training.workers import POLL, Workers, serve
 
 PREFETCH = 4
 
@@ -127,7 +126,7 @@ def feed(
         num_workers=num_workers,
         prefetch_factor=PREFETCH if num_workers else None,
         pin_memory=device.type == "cuda",
-        worker_init_fn=ignore_in_worker,
+        worker_init_fn=serve,
         timeout=POLL if num_workers else 0,
         collate_fn=_same,
     )

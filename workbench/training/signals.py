@@ -45,14 +45,3 @@ class StopRequest:
         for each in self._before:
             signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
         logger.warning("%s: finishing this step, then saving; once more to quit at once", signal.Signals(number).name)
-
-
-def ignore_in_worker(worker: int) -> None:
-    """For loader workers: the main process decides when to stop, although a terminal signals the whole group.
-
-    A bus error ends a worker without torch's advice on shared memory: here a file that was cut off is the likelier
-    cause, and the main process says so.
-    """
-    for number in WATCHED:
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGBUS, signal.SIG_DFL)

@@ -18,6 +18,8 @@ from torch.utils.data._utils import signal_handling
 
 from workbench.errors import MachineError, WorkbenchError
 from workbench.lost_process import how_it_ended
+from workbench.parent_process import follow_parent
+from workbench.training.signals import WATCHED
 
 T = TypeVar("T")
 POLL = 5.0
@@ -39,10 +41,23 @@ EXITED = (
 )
 
 
+def serve(worker: int) -> None:
+    """In a new worker: the main process decides when to stop, although a terminal signals the whole group, and the
+    worker ends with it. (The DataLoader's own look at its parent misses one that was killed while the worker began.)
+
+    A bus error ends a worker without torch's advice on shared memory: here a file that was cut off is the likelier
+    cause, and the main process says so.
+    """
+    for number in WATCHED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGBUS, signal.SIG_DFL)
+    follow_parent()
+
+
 class Workers(Generic[T]):
     """Iterates over a DataLoader and owns its processes: a context manager that leaves none behind.
 
-    Workers ignore the signals that stop a run (`signals.ignore_in_worker`). The interpreter ends what is left of them
+    Workers ignore the signals that stop a run (`serve`). The interpreter ends what is left of them
     with such a signal and then waits, for ever; so after an error they are killed here, which they can be: they only
     read. Otherwise they are asked to end.
 
