@@ -164,6 +164,15 @@ def test_bad_files_are_told(tmp_path, name, content, message):
         Tokenizer.load(folder)
 
 
+def test_definition_that_cannot_encode_is_told(sentences):
+    backend = train_tokenizer(sentences, "wordpiece", 300)
+    definition = json.loads(backend.to_str())
+    definition["model"]["unk_token"] = "[UMK]"  # a flipped bit
+    damaged = Tokenizer(type(backend).from_str(json.dumps(definition)))
+    with pytest.raises(WorkbenchError, match=r"cannot encode this text.*UNK.*damaged"):
+        damaged.encode("☃")
+
+
 def test_vocabulary_that_is_not_utf8_is_told(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"[UNK]\n\xff\n")
     with pytest.raises(WorkbenchError, match="not UTF-8"):

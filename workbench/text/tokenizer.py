@@ -197,8 +197,20 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoded]:
-        """The tokens of many texts; much cheaper than one by one."""
-        encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        """The tokens of many texts; much cheaper than one by one.
+
+        Raises:
+            WorkbenchError: the definition cannot encode one of them (a model that lacks its unknown token).
+        """
+        try:
+            encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        except Exception as error:
+            if type(error) is not Exception:  # the library's own errors are plain ones
+                raise
+            raise WorkbenchError(
+                f"the tokenizer cannot encode this text ({error}): its definition is damaged, or was edited by hand; "
+                "train it again, or take the original"
+            ) from error
         return [self._encoded(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
 
     def _encoded(self, text: str, encoding: tokenizers.Encoding) -> Encoded:

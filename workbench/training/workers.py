@@ -72,17 +72,27 @@ class Workers(Generic[T]):
         self.loader = loader
         self.wrong_sizes = wrong_sizes
         self.processes: list[BaseProcess] = []
+        self._iterator: Any = None
 
     def __enter__(self) -> Iterator[T]:
         before = set(multiprocessing.active_children())
         try:
-            self._iterator: Any = iter(self.loader)
-        finally:  # also of those that were started before an error
-            self.processes += [child for child in multiprocessing.active_children() if child not in before]
-            # the news of a death may interrupt whatever is done here: this is done when the interpreter ends
-            self._in_the_end = util.Finalize(self, _kill, (self.processes,), exitpriority=1)
+            self._iterator = iter(self.loader)
+        except BaseException as error:
+            self._own(before)  # those that were started before the error
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        self._own(before)
         self._items = _items(self._iterator)
         return self._items
+
+    def _own(self, before: set[BaseProcess]) -> None:
+        """Note the workers: those who live and, where the DataLoader got as far as to know them, also those who were
+        killed since."""
+        started = {child for child in multiprocessing.active_children() if child not in before}
+        self.processes += started | set(getattr(self._iterator, "_workers", ()))
+        # the news of a death may interrupt whatever is done here: this is done when the interpreter ends
+        self._in_the_end = util.Finalize(self, _kill, (self.processes,), exitpriority=1)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -112,7 +122,7 @@ class Workers(Generic[T]):
     def _abandon(self) -> None:
         """Keep the DataLoader from saying goodbye to workers that are killed: they may die with the lock of the very
         event that it would set, and it would wait for that for ever. It has no public way to be told."""
-        if self.processes:
+        if self.processes and self._iterator is not None:
             self._iterator._shutdown = True
             signal_handling._remove_worker_pids(id(self._iterator))
             if hasattr(self._iterator, "_pin_memory_thread_done_event"):
