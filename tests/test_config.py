@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.config import Recipe, dump_recipe, load_recipe
+from workbench.config import Recipe, dump_recipe, load_recipe, with_overrides
 from workbench.errors import WorkbenchError
 
 RECIPE = """
@@ -67,6 +67,39 @@ def test_what_is_written_reads_back_equal(file: Path) -> None:
 def test_wrong_values_say_where_and_what_is_allowed(file: Path, override: str, message: str) -> None:
     with pytest.raises(WorkbenchError, match=message):
         load_recipe(str(file), [override])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.lr=fast", "override 'train.lr=fast': train.lr = 'fast' is of type str; allowed: "),
+        ("train.max_step=3", "override 'train.max_step=3': unknown key 'max_step' in train. Did you mean 'max_steps'"),
+        ("train.lr=${nowhere}", "override 'train.lr=${nowhere}': Interpolation key 'nowhere' not found"),
+        ("tasks.text.corpora=[]", "override 'tasks.text.corpora=[]': tasks.text.corpora = []; allowed: a list of "),
+        (
+            "model.layers[3].num_heads=2",
+            "override 'model.layers[3].num_heads=2': there is no model.layers[3]: model.layers has 1 element,",
+        ),
+        ("model.layers.first.num_heads=2", "there is no model.layers[first]: model.layers has 1 element,"),
+    ],
+)
+def test_a_bad_override_is_to_blame_and_not_the_file(file: Path, override: str, message: str) -> None:
+    with pytest.raises(WorkbenchError) as refused:
+        load_recipe(str(file), ["seed=3", override, "train.log_every=2"])
+    assert message in str(refused.value)
+    assert str(file) not in str(refused.value)
+
+
+def test_what_the_file_says_is_not_the_overrides_fault(file: Path) -> None:
+    file.write_text(RECIPE.replace("max_steps: 3", "max_steps: none"))
+    with pytest.raises(WorkbenchError) as refused:
+        load_recipe(str(file), ["seed=3"])
+    assert str(refused.value).startswith(f"{file}: train.max_steps = 'none' is of type str; allowed: a whole number")
+
+
+def test_an_override_of_a_runs_own_recipe_is_to_blame(file: Path) -> None:
+    with pytest.raises(WorkbenchError, match=r"^override 'train.lr=fast': train\.lr = 'fast'"):
+        with_overrides(load_recipe(str(file)), ["train.lr=fast"])
 
 
 def test_a_missing_key_is_named(file: Path) -> None:

@@ -23,6 +23,7 @@ from workbench.bounds import (
     FileName,
     LearningRate,
     Location,
+    Means,
     Momentum,
     Name,
     NotNegative,
@@ -93,7 +94,7 @@ class SequenceSpec:
 class TaskSpec:
     """A task = corpora + sequence builder + objectives. `corpora` maps a corpus (path or URL) to its weight."""
 
-    corpora: Annotated[dict[Location, Positive], MinLen(1)]
+    corpora: Annotated[dict[Location, Positive], MinLen(1), Means("a list of corpora, or a mapping of them to weights")]
     sequence: SequenceSpec
     objectives: Annotated[list[PartSpec], MinLen(1)]
     weight: Positive = 1.0
@@ -106,7 +107,7 @@ class TaskSpec:
         if not isinstance(value, Mapping) or not isinstance(value.get("corpora"), list):
             return value
         places = value["corpora"]
-        if not all(isinstance(place, str) for place in places):
+        if not places or not all(isinstance(place, str) for place in places):
             return value
         return {**value, "corpora": dict.fromkeys(places, 1.0)}
 
@@ -228,19 +229,21 @@ def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = ()) -> Reci
     Raises:
         WorkbenchError: as `load_recipe`.
     """
-    plain = read_yaml(path, overrides)
-    if not isinstance(plain, dict):
-        raise WorkbenchError(f"{path}: a recipe is a mapping with model, tasks and train; found {type(plain).__name__}")
-    plain.setdefault("name", path.stem)
-    return check(Recipe, plain, str(path))
+
+    def made(plain: Any) -> Recipe:
+        if not isinstance(plain, dict):
+            raise WorkbenchError(f"a recipe is a mapping with model, tasks and train; found {type(plain).__name__}")
+        return recipe_from_dict({"name": path.stem, **plain})
+
+    return read_yaml(path, overrides, made)
 
 
 def with_overrides(recipe: Recipe, overrides: list[str] | tuple[str, ...]) -> Recipe:
     """A recipe with `key=value` overrides applied."""
-    return recipe_from_dict(changed(as_tree(recipe), overrides, recipe.name), recipe.name)
+    return changed(as_tree(recipe), overrides, recipe.name, recipe_from_dict)
 
 
-def recipe_from_dict(tree: Mapping[str, Any], where: str = "recipe") -> Recipe:
+def recipe_from_dict(tree: Mapping[str, Any], where: str = "") -> Recipe:
     """A recipe from plain values (what `dataclasses.asdict` gave)."""
     return check(Recipe, dict(tree), where)
 

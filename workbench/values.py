@@ -160,9 +160,11 @@ def _fields(kind: Any, value: Any, where: str) -> Any:
             raise unknown("key", str(key), names, where)
     for name in names:
         if name in _required(kind) and name not in value:
-            raise WorkbenchError(f"{where}: the key {name!r} is missing; keys: {', '.join(names)}")
+            place = f"{where}: " if where else ""
+            raise WorkbenchError(f"{place}the key {name!r} is missing; keys: {', '.join(names)}")
     hints = typing.get_type_hints(kind, include_extras=True)
-    return kind(**{name: check(hints[name], inner, f"{where}.{name}") for name, inner in value.items()})
+    above = f"{where}." if where else ""
+    return kind(**{name: check(hints[name], inner, f"{above}{name}") for name, inner in value.items()})
 
 
 def _leaf(hint: Any, value: Any, where: str) -> Any:
@@ -223,5 +225,5 @@ def _bare(hint: Any) -> Any:
 def _refusal(allowed: str, value: Any, where: str, *, is_type: bool) -> WorkbenchError:
     shown = repr(value)
     shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
-    found = f" is of type {type(value).__name__}" if is_type else ""
+    found = f" is of type {type(value).__name__}" if is_type and not isinstance(value, list | dict) else ""
     return WorkbenchError(f"{where} = {shown}{found}; allowed: {allowed}")

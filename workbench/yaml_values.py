@@ -8,66 +8,137 @@ reports, and are refused. No tag makes an object: OmegaConf's loader is YAML's s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from workbench.errors import WorkbenchError
 
+T = TypeVar("T")
+_STEP = re.compile(r"[^.\[\]]+")  # of an override's key: model.layers[0].num_heads
 _KEY = re.compile(r"\$\{[\w.\-\[\]]+\}")
+SHOWN = 120  # characters of an override in a message
 _DEEP = "values are nested too deeply"
 
 
-def read_yaml(path: Path, overrides: Iterable[str] = ()) -> Any:
+class OverrideError(WorkbenchError):
+    """An override that is none, or names nothing in the values it should change."""
+
+
+def _same(values: Any) -> Any:
+    return values
+
+
+def read_yaml(path: Path, overrides: Sequence[str] = (), make: Callable[[Any], T] = _same) -> T:
     """The plain values of a recipe's file, with `key=value` overrides applied and every `${key}` replaced.
 
+    Args:
+        make: what is made of the values.
+
     Raises:
-        WorkbenchError: no YAML in UTF-8, an override that is none, or something else than a key in `${...}`.
+        WorkbenchError: no YAML in UTF-8, an override that is none, something else than a key in `${...}`, or what
+            `make` refused; names the file, or the override without which that would not have happened.
     """
-    return _plain(lambda: OmegaConf.load(path), overrides, str(path))
+    return _made(lambda: OmegaConf.load(path), overrides, str(path), make)
 
 
-def changed(tree: Any, overrides: Iterable[str], where: str) -> Any:
+def changed(tree: Any, overrides: Sequence[str], where: str, make: Callable[[Any], T] = _same) -> T:
     """Plain values with `key=value` overrides applied.
 
     Raises:
-        WorkbenchError: as `read_yaml`.
+        WorkbenchError: as `read_yaml`; `where` is what stands for the file.
     """
-    return _plain(lambda: OmegaConf.create(tree), overrides, where)
+    return _made(lambda: OmegaConf.create(tree), overrides, where, make)
 
 
-def _plain(load: Any, overrides: Iterable[str], where: str) -> Any:
+def _made(load: Callable[[], Any], overrides: Sequence[str], where: str, make: Callable[[Any], T]) -> T:
+    try:
+        return make(_plain(load, overrides))
+    except OverrideError:
+        raise
+    except WorkbenchError as error:
+        for place, text in enumerate(overrides):
+            others = [*overrides[:place], *overrides[place + 1 :]]
+            if _refusal(load, others, make) != str(error):
+                raise WorkbenchError(f"{_named(text)}: {error}") from error
+        raise WorkbenchError(f"{where}: {error}") from error
+
+
+def _refusal(load: Callable[[], Any], overrides: Sequence[str], make: Callable[[Any], T]) -> str:
+    try:
+        make(_plain(load, overrides))
+    except WorkbenchError as error:
+        return str(error)
+    return ""
+
+
+def _plain(load: Callable[[], Any], overrides: Iterable[str]) -> Any:
     try:
         tree = load()
-        for key, value in map(_override, overrides):
-            OmegaConf.update(tree, key, value, merge=False)
-        for text in _texts(OmegaConf.to_container(tree, resolve=False)):
-            if "${" in _KEY.sub("", text):
+        for text in overrides:
+            _apply(tree, text)
+        for value in _texts(OmegaConf.to_container(tree, resolve=False)):
+            if "${" in _KEY.sub("", value):
                 raise WorkbenchError(
-                    f"{where}: {text!r}: only keys of the recipe itself may stand in ${{...}}, as in ${{vars.data}}; "
+                    f"{value!r}: only keys of the recipe itself may stand in ${{...}}, as in ${{vars.data}}; "
                     "nothing is read from the environment. Give such a value as an override, key=value"
                 )
         return OmegaConf.to_container(tree, resolve=True)
     except (OmegaConfBaseException, YAMLError, TypeError, ValueError) as error:
-        raise WorkbenchError(f"{where}: {' '.join(str(error).split())}") from error
+        raise WorkbenchError(_words(error)) from error
     except RecursionError as error:
-        raise WorkbenchError(f"{where}: {_DEEP}") from error
+        raise WorkbenchError(_DEEP) from error
+
+
+def _apply(tree: Any, text: str) -> None:
+    key, value = _override(text)
+    _check_elements(tree, key, text)
+    try:
+        OmegaConf.update(tree, key, value, merge=False)
+    except (OmegaConfBaseException, TypeError, ValueError) as error:
+        raise OverrideError(f"{_named(text)}: {_words(error)}") from error
+
+
+def _check_elements(tree: Any, key: str, text: str) -> None:
+    """OmegaConf's own words on a list's elements say neither which list nor how many there are."""
+    so_far = ""
+    for step in _STEP.findall(key):
+        if isinstance(tree, ListConfig):
+            there = f"{so_far} has {len(tree)} element{'s' * (len(tree) != 1)}, numbered from 0"
+            if not re.fullmatch(r"-?\d+", step) or not -len(tree) <= int(step) < len(tree):
+                raise OverrideError(
+                    f"{_named(text)}: there is no {so_far}[{step}]: {there}. To add one, give the whole list: "
+                    f"{so_far}=[...]"
+                )
+        elif not isinstance(tree, DictConfig):
+            return
+        so_far += f"[{step}]" if isinstance(tree, ListConfig) else f".{step}" if so_far else step
+        tree = tree[int(step)] if isinstance(tree, ListConfig) else tree.get(step)
+
+
+def _named(override: str) -> str:
+    shown = repr(override)
+    return f"override {shown if len(shown) <= SHOWN else f'{shown[:SHOWN]}...'}"
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise WorkbenchError(f"override {text!r} is not of the form key=value (for example train.lr=1e-4)")
+        raise OverrideError(f"{_named(text)} is not of the form key=value (for example train.lr=1e-4)")
     try:
         return key, OmegaConf.to_container(OmegaConf.create(f"value: {value}"), resolve=False)["value"]  # type: ignore
     except (OmegaConfBaseException, YAMLError) as error:
-        raise WorkbenchError(f"override {text!r}: the value is no YAML ({' '.join(str(error).split())})") from error
+        raise OverrideError(f"{_named(text)}: the value is no YAML ({_words(error)})") from error
     except RecursionError as error:
-        raise WorkbenchError(f"override {text[:60]!r}...: {_DEEP}") from error
+        raise OverrideError(f"{_named(text)}: {_DEEP}") from error
 
 
 def _texts(tree: Any) -> Iterator[str]:

@@ -34,7 +34,7 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("train.max_step=3", ["max_step", "'max_steps'", "recipe.yaml.train"]),
+        ("train.max_step=3", ["max_step", "'max_steps'", "in train."]),
         ("train.max_steps=many", ["train.max_steps = 'many'", "whole number"]),
         ("train.lr=fast", ["train.lr = 'fast'", "a number"]),
         ("train.micro_batch_size=3", ["global_batch_size = 8 is not a multiple of micro_batch_size = 3"]),
