@@ -40,9 +40,7 @@ class Patches(Image):
         class_row: bool = False,
     ) -> None:
         if size % patch:
-            raise WorkbenchError(
-                f"Patches: size = {size} is not a multiple of patch = {patch}; choose sizes that divide"
-            )
+            raise WorkbenchError(f"size = {size} is not a multiple of patch = {patch}; choose sizes that divide")
         self.square = Square(size, resize=resize, crop_scale=crop_scale, flip=flip)
         self.patch = patch
         self.normalisation = normalisation

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class WorkbenchError(Exception):
@@ -67,6 +68,16 @@ def machine_error(error: OSError, path: object = None) -> MachineError:
     reason = error.strerror or str(error) or type(error).__name__
     advice = ADVICE.get(error.errno or 0, "the operating system says: {}. Mend that and run the same command again")
     return MachineError(f"{place}: {advice.format(reason)}" if place else advice.format(reason))
+
+
+@contextmanager
+def told_of(place: str) -> Iterator[None]:
+    """Within, errors for people name the place in the recipe that they are about."""
+    try:
+        yield
+    except WorkbenchError as error:
+        kind = MachineError if isinstance(error, MachineError) else WorkbenchError
+        raise kind(f"{place}: {error}") from error
 
 
 def nearest(name: str, valid: Iterable[str]) -> list[str]:

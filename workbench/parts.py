@@ -15,7 +15,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError, told_of, unknown
 from workbench.trust import import_named
 from workbench.values import check_all
 
@@ -96,7 +96,8 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     that the recipe does not state itself.
 
     Raises:
-        WorkbenchError: unknown name or option, missing option, or a value that the option's annotation does not allow.
+        WorkbenchError: unknown name or option, missing option, a value that the option's annotation does not allow, or
+            what the part itself refused; names the place.
     """
     options = {kind: spec} if isinstance(spec, str) else dict(spec)
     if kind not in options:
@@ -109,7 +110,9 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     except WorkbenchError as error:
         raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
     place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
-    return part(**checked(part, options, place, given))
+    arguments = checked(part, options, place, given)
+    with told_of(place):
+        return part(**arguments)
 
 
 def checked(

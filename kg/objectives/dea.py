@@ -69,7 +69,7 @@ class Dea(Objective):
     def __init__(self, replaced: Share = 0.05, removed: Share = 0.15, stream: Word = "entity") -> None:
         if replaced + removed > 1:
             raise WorkbenchError(
-                f"dea: replaced = {replaced}, removed = {removed}; allowed: shares that together are at most 1"
+                f"replaced = {replaced}, removed = {removed}; allowed: shares that together are at most 1"
             )
         self.replaced = replaced
         self.removed = removed
@@ -103,9 +103,7 @@ class Dea(Objective):
             WorkbenchError: the network has no such stream.
         """
         if self.stream not in network.sizes:
-            raise WorkbenchError(
-                f"objective {self.name!r} needs a stream {self.stream!r} in the model; found {', '.join(network.sizes)}"
-            )
+            raise WorkbenchError(f"it needs a stream {self.stream!r} in the model; found {', '.join(network.sizes)}")
         return DeaHead(network.sizes["text"], network.sizes[self.stream], self.stream)
 
 

@@ -118,7 +118,7 @@ def test_wrong_specs() -> None:
                 [{"layer": "joint", "streams": ["text", "other"], "num_heads": 2}],
             )
         )
-    with pytest.raises(WorkbenchError, match="not a multiple of num_heads = 3"):
+    with pytest.raises(WorkbenchError, match="num_heads = 3 does not divide"):
         Network(NetworkSpec({"text": TEXT}, [{"layer": "self", "stream": "text", "num_heads": 3}]))
     with pytest.raises(WorkbenchError, match="unknown stream 'txt'"):
         Network(NetworkSpec({"text": TEXT}, [], poolers=["txt"]))

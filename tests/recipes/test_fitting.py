@@ -49,7 +49,7 @@ def test_positions_beyond_the_table_are_found_on_the_cpu(world: Any) -> None:
     assert task.positions == 128
     assert task.sequences([sample], (0, 0, 0))
     task.positions = 5
-    with pytest.raises(WorkbenchError, match=r"tasks\.text: sequence 'a' has position \d+, .* max_positions = 5"):
+    with pytest.raises(WorkbenchError, match=r"text\.sequence: sequence 'a' has position \d+, .* max_positions = 5"):
         task.sequences([sample], (0, 0, 0))
 
 
@@ -59,7 +59,9 @@ def test_patches_are_those_of_the_embedding(world: Any, option: str, value: int)
         tree["tasks"]["pairs"]["sequence"]["builder"]["image"][option] = value
 
     recipe = changed(small_recipe("clip", world), change)
-    with pytest.raises(WorkbenchError, match=r"tasks\.pairs\.sequence\.image: (patch|grid) = \d+, but the network's"):
+    with pytest.raises(
+        WorkbenchError, match=r"tasks\.pairs\.sequence\.image: (patch|grid) = \d+, but model\.streams\.image"
+    ):
         small_root(recipe)
 
 

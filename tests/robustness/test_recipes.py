@@ -49,7 +49,22 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ("model.layers=[{layer: self, stream: text, num_head: 2}]", ["num_head", "'num_heads'"]),
         ("model.layers=[{layer: self, stream: text, num_heads: two}]", ["num_heads = 'two'", "whole number"]),
         ("model.layers=[{layer: self, stream: txt, num_heads: 2}]", ["txt", "text"]),
-        ("model.layers=[{layer: self, stream: text, num_heads: 3}]", ["16", "3"]),
+        (
+            "model.layers=[{layer: self, stream: text, num_heads: 3}]",
+            ["layers[0]: layer 'self'", "num_heads = 3", "16"],
+        ),
+        (
+            "model.layers=[{group: [{layer: self, stream: text, num_heads: 3}]}]",
+            ["model.layers[0].group[0]: layer"],
+        ),
+        (
+            "tasks.text.objectives=[{objective: mlm, mask: 0.9, random: 0.5}]",
+            ["text.objectives[0]", "mask = 0.9"],
+        ),
+        ("tasks.text.objectives=[{objective: mlm, policy: spans}]", ["tasks.text.objectives[0]", "'spans'", "'span'"]),
+        ("tasks.text.objectives=[{objective: nsp}]", ["objective 'nsp'", "model.poolers"]),
+        ("tasks.text.sequence.max_length=2", ["tasks.text.sequence: builder 'document'", "max_length = 2 leaves no"]),
+        ("tasks.text.sequence.max_length=128", ["tasks.text.sequence.max_length = 128", "model.streams.text.max_posi"]),
         ("model.layers=[{layer: own_layer:Mine, stream: text}]", ["no module 'own_layer'", "beside the recipe"]),
         ("model.layers=[{layer: kg.fusion:Aggregater, streams: [text]}]", ["Aggregater", "'Aggregator'"]),
         ("tasks.text.objectives=[{objective: mlmm}]", ["unknown objective 'mlmm'", "'mlm'"]),

@@ -96,7 +96,9 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         inner = inner_size or hidden_size
         if inner % num_heads:
-            raise WorkbenchError(f"attention: width {inner} is not a multiple of num_heads = {num_heads}")
+            raise WorkbenchError(
+                f"num_heads = {num_heads} does not divide the width {inner} of the attention; choose a number that does"
+            )
         self.num_heads = num_heads
         self.head_size = inner // num_heads
         self.dropout = dropout

@@ -40,7 +40,7 @@ class Sizes(dict[str, int]):
     """Hidden sizes by stream; to ask for a stream that the recipe does not have is a wrong recipe."""
 
     def __missing__(self, name: str) -> int:
-        raise unknown("stream", name, self, "model.layers")
+        raise unknown("stream", name, self, "the network")
 
 
 class Pooler(nn.Module):
@@ -105,7 +105,7 @@ class Network(nn.Module):
         """
         if stream not in self.poolers:
             raise WorkbenchError(
-                f"an objective needs the pooled output of stream {stream!r}; add it to model.poolers "
+                f"the pooled output of stream {stream!r} is needed; add it to model.poolers "
                 f"(found: {', '.join(self.poolers) or 'none'})"
             )
         return self.poolers[stream](self.first_rows(states, batch, stream))

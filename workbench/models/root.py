@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from workbench.batch import MicroBatch
 from workbench.config import Recipe
-from workbench.errors import unknown
+from workbench.errors import told_of, unknown
 from workbench.models.network import Network, States, initialise
 from workbench.objective import Head, LossOutput, Objective, StepHead
 
@@ -58,10 +58,11 @@ class Root(nn.Module):
                 states[place] = network(batch)
             head = self.heads[name]
             targets = batch.targets.get(name, {})
-            if embed and isinstance(head, StepHead):
-                results[name] = head.embed(network, states[place], batch, targets)
-            else:
-                results[name] = head(network, states[place], batch, targets)
+            with told_of(f"objective {name!r}"):
+                if embed and isinstance(head, StepHead):
+                    results[name] = head.embed(network, states[place], batch, targets)
+                else:
+                    results[name] = head(network, states[place], batch, targets)
         return results
 
 
@@ -75,7 +76,7 @@ def build_root(recipe: Recipe, objectives: dict[str, Objective], places: dict[st
     """Networks and heads with fresh weights.
 
     Raises:
-        WorkbenchError: an objective names a network that the recipe does not have.
+        WorkbenchError: an objective names a network that the recipe does not have, or does not fit its own.
     """
     networks = build_networks(recipe, **given)
     heads = {}
@@ -83,6 +84,7 @@ def build_root(recipe: Recipe, objectives: dict[str, Objective], places: dict[st
         place = places[name]
         if place.network not in networks:
             raise unknown("network", place.network, networks, f"objective {name!r}")
-        heads[name] = objective.head(networks[place.network])
+        with told_of(f"objective {name!r}"):
+            heads[name] = objective.head(networks[place.network])
         initialise(heads[name], recipe.networks[place.network].init_range)
     return Root(networks, heads, places)

@@ -53,13 +53,13 @@ class Mlm(Objective):
     ) -> None:
         if mask + random > 1 + 1e-9:
             raise WorkbenchError(
-                f"mlm: mask = {mask}, random = {random}; allowed: shares of at most 1 together (the rest of the "
+                f"mask = {mask}, random = {random}; allowed: shares of at most 1 together (the rest of the "
                 "selected tokens stays as it is)"
             )
         self.rate, self.mask, self.random = rate, mask, random
         self.per_group = replace == "group"
         self.max_predictions = max_predictions
-        self.policy = parts.build("policy", policy, "mlm")
+        self.policy = parts.build("policy", policy)
         self.mask_id = tokenizer.id("mask")
         self.ordinary = tokenizer.ordinary_ids
 

@@ -28,7 +28,7 @@ class ImageStream:
 
     def __init__(self, spec: str | dict[str, Any] | None, control: str | None = None) -> None:
         wanted = spec is not None and control != QUESTION_ONLY
-        self.part: Image | None = parts.build("image", spec, "sequence") if wanted else None  # type: ignore[arg-type]
+        self.part: Image | None = parts.build("image", spec) if wanted else None  # type: ignore[arg-type]
         self.augment = True
         self._last: tuple[Sample, Fields] | None = None
 

@@ -11,7 +11,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.models.root import Root
-from workbench.training.task import Task
+from workbench.training.task import DEFAULT_NETWORK, Task
 
 logger = logging.getLogger(__name__)
 SPANS = {"text": "spans", "image-text": "caption_spans"}  # the field that holds linked entities, by kind of corpus
@@ -26,12 +26,13 @@ def check_fit(tasks: Iterable[Task], root: Root) -> None:
             those of the embedding.
     """
     for task in tasks:
-        for network in {placed.network: root.network(placed.network) for placed in task.objectives}.values():
-            _check_positions(task, network)
-            _check_images(task, network)
+        for name in dict.fromkeys(placed.network for placed in task.objectives):
+            place = "model" if list(root.networks) == [DEFAULT_NETWORK] else f"model.{name}"
+            _check_positions(task, root.network(name), place)
+            _check_images(task, root.network(name), place)
 
 
-def _check_positions(task: Task, network: Network) -> None:
+def _check_positions(task: Task, network: Network, place: str) -> None:
     positions = getattr(_embedding(network, "text"), "max_positions", None)
     if not positions:
         return
@@ -39,12 +40,12 @@ def _check_positions(task: Task, network: Network) -> None:
     if longest > positions:
         raise WorkbenchError(
             f"tasks.{task.name}.sequence.max_length = {longest} is more than the {positions} positions of the network "
-            f"(max_positions of its text stream): shorten max_length or enlarge max_positions"
+            f"({place}.streams.text.max_positions): shorten max_length or enlarge max_positions"
         )
     task.positions = positions if task.positions is None else min(positions, task.positions)
 
 
-def _check_images(task: Task, network: Network) -> None:
+def _check_images(task: Task, network: Network, place: str) -> None:
     """What an image part says of its rows (`shape`: patch, grid, size), its embedding must say too."""
     image = getattr(getattr(task.builder, "image", None), "part", None)
     given: Mapping[str, int] = getattr(image, "shape", {})
@@ -52,7 +53,7 @@ def _check_images(task: Task, network: Network) -> None:
     for name in given.keys() & taken.keys():
         if given[name] != taken[name]:
             raise WorkbenchError(
-                f"tasks.{task.name}.sequence.image: {name} = {given[name]}, but the network's image stream says "
+                f"tasks.{task.name}.sequence.image: {name} = {given[name]}, but {place}.streams.image says "
                 f"{name} = {taken[name]} (found {_listed(given)}, expected {_listed(taken)}); let them agree"
             )
 

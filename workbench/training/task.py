@@ -122,7 +122,7 @@ class Task:
         for i, step in enumerate(self.steps):
             sequences = step(sequences, self._draws(f"step-{i}", "build", number))
         if self.positions is not None:
-            _check_positions(sequences, self.positions, self.name)
+            _check_positions(sequences, self.positions, f"tasks.{self.name}.sequence")
         return sequences
 
     def with_builder(self, builder: Any) -> Task:
@@ -169,13 +169,13 @@ def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
     return TaskObjective(objective, objective.name, place.weight, place.view, place.network)
 
 
-def _check_positions(sequences: list[Sequence], positions: int, task: str) -> None:
+def _check_positions(sequences: list[Sequence], positions: int, where: str) -> None:
     """On a GPU an index beyond the table is no message; so it is found here, where the positions are on the CPU."""
     for sequence in sequences:
         found = sequence.streams.get("text", {}).get("position_ids")
         if found is not None and len(found) and int(found.max()) >= positions:
             raise WorkbenchError(
-                f"tasks.{task}: sequence {sequence.key!r} has position {int(found.max())}, but the network has "
+                f"{where}: sequence {sequence.key!r} has position {int(found.max())}, but the network has "
                 f"max_positions = {positions}: shorten the max_length of the builder or of the steps, or enlarge it"
             )
 

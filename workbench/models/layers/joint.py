@@ -30,7 +30,7 @@ class Joint(nn.Module):
         super().__init__()
         found = {name: sizes[name] for name in streams}
         if len(set(found.values())) != 1:
-            raise WorkbenchError(f"layer 'joint' needs streams of one hidden size; found {found}")
+            raise WorkbenchError(f"the streams of a joint layer have one hidden size; found {found}")
         block = Options(num_heads, **options)
         self.streams = tuple(streams)
         self.attention = AttentionBlock(sizes[streams[0]], block)
