@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +67,37 @@ def test_a_corpus_that_is_not_there_names_its_neighbours(world: Path, refused: R
 def test_a_damaged_manifest(world: Path, refused: Refused) -> None:
     truncate(world / "corpora/text/corpus.json")
     for command in (["show", "corpora/text"], ["verify", "corpora/text"], ["pretrain", "recipe.yaml", "--run", "run"]):
-        assert "corpus.json is not valid JSON" in refused(*command)
+        message = refused(*command)
+        assert "corpus.json is not valid JSON" in message
+        assert "delete the folder" in message
+
+
+@pytest.mark.parametrize("damage", [truncate, lambda path: path.write_text(path.read_text().replace("text", "test"))])
+def test_the_advice_on_a_damaged_manifest_is_true(
+    world: Path, refused: Refused, workbench: Any, damage: Callable[[Path], Any]
+) -> None:
+    """Preparing again does not mend it, deleting the folder before does."""
+    command = ("prepare", "text", "notes.txt", "--output", "corpora/text", "--shard-size", "10")
+    damage(world / "corpora/text/corpus.json")
+    assert "delete the folder (and those of its held-out parts) and prepare the corpus again" in refused(*command)
+    shutil.rmtree(world / "corpora/text")
+    assert workbench(*command).code == 0
+    assert workbench("verify", "corpora/text").code == 0
+
+
+def test_the_advice_on_a_damaged_manifest_of_a_foreign_webdataset_is_true(
+    here: Path, refused: Refused, workbench: Any
+) -> None:
+    foreign_tar(here / "set" / "a.tar", ["1.txt", "2.txt"])
+    assert workbench("index", "set").code == 0
+    truncate(here / "set" / "corpus.json", 0.1)
+    assert "delete this file alone, and index it again" in refused("show", "set")
+    (here / "set" / "corpus.json").unlink()
+    assert workbench("index", "set").code == 0
+    (here / "set" / "a.index").unlink()
+    assert "index it again with the same command" in refused("show", "set")
+    assert workbench("index", "set").code == 0
+    assert workbench("verify", "set").code == 0
 
 
 def test_a_damaged_index(world: Path, refused: Refused, workbench: Any) -> None:

@@ -186,7 +186,7 @@ class Corpus:
         path = Path(where)
         if not path.is_file():
             raise WorkbenchError(
-                f"{path} is listed in {self.place}/{FILE_NAME} but is not there; restore it, or prepare it again"
+                f"{path} is listed in {self.place}/{FILE_NAME} but is not there; restore it, or {self._mend}"
             )
         return path
 
@@ -199,12 +199,16 @@ class Corpus:
             path = fetch(url, sha256, self.cache)
         return path
 
+    @property
+    def _mend(self) -> str:
+        again = "index it" if self.manifest.foreign else "prepare it"
+        return f"{again} again with the same command, which mends it"
+
     def _changed(self, path: Path, what: str) -> str:
-        mend = "index it again" if self.manifest.foreign else "prepare it again with the same command, which mends it"
         unless = "" if what == "index" else "; train.verify=false reads it as it is"
         return (
             f"{path}: the checksum of this {what} differs from the one in {self.place}/{FILE_NAME}: it was changed or "
-            f"damaged after it was written. Restore it, or {mend}{unless}"
+            f"damaged after it was written. Restore it, or {self._mend}{unless}"
         )
 
     def _where(self, name: str) -> str:

@@ -19,6 +19,7 @@ from workbench.corpora.index_layout import LENGTH, read_layout
 from workbench.errors import WorkbenchError
 
 SUFFIX = ".index"
+MEND = "run the `workbench prepare` or `workbench index` that made it again, which mends it"
 
 
 def index_name(shard_name: str) -> str:
@@ -112,13 +113,9 @@ class ShardIndex:
             self._keys, self._key_starts = arrays["keys"], arrays["key_starts"]
             self.lengths = {n.removeprefix(LENGTH): a for n, a in arrays.items() if n.startswith(LENGTH)}
         except FileNotFoundError as error:
-            raise WorkbenchError(
-                f"{path}: the shard's index is missing; make it again with `workbench index {path.parent}`"
-            ) from error
+            raise WorkbenchError(f"{path}: the shard's index is missing; {MEND}") from error
         except ValueError as error:
-            raise WorkbenchError(
-                f"{path}: the index is damaged ({error}); delete it and run the preparation or `workbench index` again"
-            ) from error
+            raise WorkbenchError(f"{path}: the index is damaged ({error}); {MEND}") from error
 
     @property
     def records(self) -> int:

@@ -20,6 +20,11 @@ from workbench.errors import WorkbenchError, unknown
 
 FILE_NAME = "corpus.json"
 _CHECKSUM = re.compile("[0-9a-f]{128}")
+MEND = (
+    "Restore it, or delete the folder (and those of its held-out parts) and prepare the corpus again; of somebody "
+    "else's WebDataset delete this file alone, and index it again"
+)
+"""Preparing again mends shards and indexes, but not this file, which alone notes what the shards were made of."""
 DIGEST = "digest"
 SCHEMA = 1
 
@@ -146,17 +151,14 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         )
     stated = tree.pop(DIGEST, None)
     if stated is not None and stated != _digest(tree):  # corpora of earlier versions have none
-        raise WorkbenchError(
-            f"{where} was changed or damaged after it was written (its digest does not fit). Restore it, or delete the "
-            "corpus and prepare it again"
-        )
+        raise WorkbenchError(f"{where} was changed or damaged after it was written (its digest does not fit). {MEND}")
     if str(tree["kind"]) not in FIELDS:
         raise unknown("kind of corpus", str(tree["kind"]), FIELDS, where)
     try:
         shards = [parse_shard(shard) for shard in tree["shards"]]
         return Manifest(**_typed(Manifest, {**tree, "shards": shards}))
     except (TypeError, ValueError) as error:
-        raise WorkbenchError(f"{where} is damaged or from another version: {error}; prepare it again") from error
+        raise WorkbenchError(f"{where} is damaged or from another version: {error}. {MEND}") from error
 
 
 def parse_shard(tree: Any) -> ShardInfo:
@@ -181,9 +183,9 @@ def _tree(data: bytes, where: str) -> dict[str, Any]:
     try:
         tree = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise WorkbenchError(f"{where} is not valid JSON: {error}") from error
+        raise WorkbenchError(f"{where} is not valid JSON: {error}. {MEND}") from error
     if not isinstance(tree, dict) or not isinstance(tree.get("shards"), list) or "kind" not in tree:
-        raise WorkbenchError(f"{where} is not a corpus manifest: it needs the keys kind and shards")
+        raise WorkbenchError(f"{where} is not a corpus manifest: it needs the keys kind and shards. {MEND}")
     return tree
 
 
