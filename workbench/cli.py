@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.errors import WorkbenchError, machine_error, unknown
+from workbench.errors import WorkbenchError, system_error, unknown
 from workbench.options import command
 from workbench.ranks import say_once
 from workbench.stopping import Ended, ending
@@ -112,7 +112,8 @@ def main() -> None:
     """Run a command.
 
     Exit code 0: done; 1: checked data is wrong, the machine failed (a full disk, no memory, a lost process) or, with a
-    traceback, a bug; 2: a wrong input; 128 + n: stopped by signal n (130 for Ctrl-C, 143 for SIGTERM).
+    traceback, a bug; 2: a wrong input, also a file or
+    folder that may not be read or written; 128 + n: stopped by signal n (130 for Ctrl-C, 143 for SIGTERM).
     """
     # read when torch's OpenMP is loaded: threads that wait by spinning made a step 20 times slower beside other work
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -147,8 +148,9 @@ def reported() -> Iterator[None]:
         sys.exit(1)
     except OSError as error:
         logging.getLogger(__name__).debug("", exc_info=True)  # WORKBENCH_LOG=DEBUG tells where it came from
-        say_once(str(machine_error(error)), _say)
-        sys.exit(1)
+        refusal = system_error(error)
+        say_once(str(refusal), _say)
+        sys.exit(refusal.exit_code)
 
 
 def _say(message: str) -> None:

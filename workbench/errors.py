@@ -16,7 +16,7 @@ class WorkbenchError(Exception):
 
 
 class MachineError(WorkbenchError):
-    """The input is right, but the machine did not do it: a full disk, no memory, a process that was killed.
+    """The input is right, but the machine did not do it: a full or failing disk, no memory, a process that was killed.
 
     The same command may succeed later.
     """
@@ -57,8 +57,24 @@ ADVICE = {
 }
 
 
-def machine_error(error: OSError, path: object = None) -> MachineError:
+CHOICES = {
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
+"""What another path, or other permissions, would have avoided: a wrong input. With the rest the machine failed."""
+
+
+def system_error(error: OSError, path: object = None) -> WorkbenchError:
     """What the operating system refused, as a message: the file, the reason, what to do.
+
+    It is a `MachineError`, unless a file or folder was named that cannot serve (`CHOICES`).
 
     Args:
         path: the file meant, where the error itself names none (a full disk while writing).
@@ -67,7 +83,8 @@ def machine_error(error: OSError, path: object = None) -> MachineError:
     place = str(path) if path is not None else " -> ".join(named)
     reason = error.strerror or str(error) or type(error).__name__
     advice = ADVICE.get(error.errno or 0, "the operating system says: {}. Mend that and run the same command again")
-    return MachineError(f"{place}: {advice.format(reason)}" if place else advice.format(reason))
+    kind = WorkbenchError if error.errno in CHOICES else MachineError
+    return kind(f"{place}: {advice.format(reason)}" if place else advice.format(reason))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from workbench.errors import WorkbenchError, machine_error
+from workbench.errors import WorkbenchError, system_error
 
 logger = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -31,8 +31,7 @@ def locked(folder: Path) -> Iterator[None]:
     has locks; on one without, a warning is all there is.
 
     Raises:
-        WorkbenchError: another process, or this one, holds it; says which.
-        MachineError: the folder cannot be written.
+        WorkbenchError: another process, or this one, holds it (says which), or the folder cannot be written.
     """
     made = not folder.exists()
     if folder.exists() and not folder.is_dir():
@@ -46,7 +45,7 @@ def locked(folder: Path) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
             file = _acquire(folder)
         except OSError as error:
-            raise machine_error(error, folder) from error
+            raise system_error(error, folder) from error
         try:
             yield
         finally:

@@ -165,7 +165,7 @@ def test_a_folder_where_a_file_is_meant(world: Path, workbench: Any, folder: str
         (world / folder).unlink()
     (world / folder).mkdir()
     ended = workbench(*command)
-    assert ended.code in (1, 2), ended.err
+    assert ended.code == 2, ended.err
     assert ended.err.count("error:") == 1, ended.err
     assert "Traceback" not in ended.err
     assert Path(folder).name in ended.err
@@ -173,14 +173,38 @@ def test_a_folder_where_a_file_is_meant(world: Path, workbench: Any, folder: str
 
 
 def test_errors_of_the_system_are_messages(tmp_path: Path) -> None:
-    from workbench.errors import machine_error
+    from workbench.errors import system_error
 
     with pytest.raises(OSError, match="Is a directory") as raised:
         tmp_path.read_bytes()
-    assert str(machine_error(raised.value)).startswith(f"{tmp_path}: a folder stands where a file is needed")
-    assert "Input/output error" in str(machine_error(OSError(errno.EIO, "Input/output error")))
-    assert str(machine_error(OSError("odd"))) == (
+    assert str(system_error(raised.value)).startswith(f"{tmp_path}: a folder stands where a file is needed")
+    assert "Input/output error" in str(system_error(OSError(errno.EIO, "Input/output error")))
+    assert str(system_error(OSError("odd"))) == (
         "the operating system says: odd. Mend that and run the same command again"
     )
-    assert machine_error(FULL, "here").exit_code == MachineError.exit_code == 1
+    assert system_error(FULL, "here").exit_code == MachineError.exit_code == 1
     shutil.rmtree(tmp_path)
+
+
+READ_ONLY = OSError(errno.EROFS, os.strerror(errno.EROFS), "disk")
+
+
+def no_entry(*_: Any, **__: Any) -> None:
+    raise READ_ONLY
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["prepare", "tokenizer", "corpora/text", "--vocab-size", "120", "--output", "disk/tokenizer.json"],
+        ["prepare", "text", "notes.txt", "--output", "disk/corpus"],
+        ["pretrain", "recipe.yaml", "--run", "disk/run"],
+    ],
+)
+@pytest.mark.parametrize("call", ["pathlib.Path.mkdir", "tempfile.mkstemp"])
+def test_a_folder_that_may_not_be_written_is_a_wrong_input(
+    world: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch, command: list[str], call: str
+) -> None:
+    """A full disk is the machine's failure (1), a place that was chosen wrongly is not (2)."""
+    monkeypatch.setattr(call, no_entry)
+    assert "cannot write here (Read-only file system); choose another place" in refused(*command, code=2)

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import psutil
 
-from workbench.errors import machine_error
+from workbench.errors import system_error
 
 CHUNK = 1 << 20
 DRAFT_SUFFIX = ".part"
@@ -28,7 +28,8 @@ def draft(path: Path) -> Iterator[Path]:
     name `path` at once; when the block fails nothing is left behind.
 
     Raises:
-        MachineError: the disk is full or the folder cannot be written.
+        MachineError: the disk is full.
+        WorkbenchError: the folder cannot be written.
     """
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +51,8 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
     """A binary file that takes the name `path` when the block ends, and leaves nothing behind when it fails.
 
     Raises:
-        MachineError: the disk is full or the folder cannot be written.
+        MachineError: the disk is full.
+        WorkbenchError: the folder cannot be written.
     """
     with draft(path) as temporary, temporary.open("wb") as file:
         yield file
@@ -60,7 +62,7 @@ def draft_folder(path: Path) -> Path:
     """A new folder beside `path`, to be filled and then renamed to it.
 
     Raises:
-        MachineError: the folder cannot be written.
+        WorkbenchError: the folder cannot be written.
     """
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,8 @@ def write_text(path: Path, text: str) -> None:
     """Write a text in UTF-8, whole or not at all; drafts of it that killed processes left go.
 
     Raises:
-        MachineError: the disk is full or the folder cannot be written.
+        MachineError: the disk is full.
+        WorkbenchError: the folder cannot be written.
     """
     with explained(path):
         clear_drafts(path)
@@ -116,7 +119,7 @@ def explained(path: Path) -> Iterator[None]:
     except OSError as error:
         named = error.filename if isinstance(error.filename, str | bytes) else None
         elsewhere = named is not None and Path(os.fsdecode(named)).parent != path.parent
-        raise machine_error(error, None if elsewhere else path) from error
+        raise system_error(error, None if elsewhere else path) from error
 
 
 def sync(path: Path) -> None:

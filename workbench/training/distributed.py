@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d
 
-from workbench.errors import MachineError, WorkbenchError, machine_error
+from workbench.errors import MachineError, WorkbenchError, system_error
 
 T = TypeVar("T")
 PATIENCE = timedelta(minutes=30)
@@ -58,8 +58,7 @@ class World:
         """What `make` gives on the main rank, on every rank; its refusal is everybody's, so that nobody waits.
 
         Raises:
-            WorkbenchError: the one that `make` raised on the main rank.
-            MachineError: the OSError that it raised there, as a message.
+            WorkbenchError: the one that `make` raised on the main rank, or the OSError, as a message.
         """
         made: T | None = None
         refusal: WorkbenchError | None = None
@@ -69,7 +68,7 @@ class World:
             except WorkbenchError as error:
                 refusal = error
             except OSError as error:
-                refusal = machine_error(error)
+                refusal = system_error(error)
         refused = self.gather((type(refusal), str(refusal)) if refusal is not None else None)[0]
         if refusal is not None:
             raise refusal

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from workbench.batch import MicroBatch
-from workbench.errors import BadValueError, MachineError, WorkbenchError, machine_error
+from workbench.errors import BadValueError, MachineError, WorkbenchError, system_error
 from workbench.sequences import Sample
 from workbench.training.schedule import TaskSchedule
 from workbench.training.task import Task
@@ -64,9 +64,8 @@ class MicroBatches(Dataset):
     def __getitem__(self, place: Place) -> MicroBatch | Failure | None:
         try:
             return self.micro_batch(place)
-        except OSError as error:
-            return Failure(str(machine_error(error)), MachineError)
-        except WorkbenchError as error:
+        except (OSError, WorkbenchError) as refused:
+            error = system_error(refused) if isinstance(refused, OSError) else refused
             return Failure(str(error), MachineError if isinstance(error, MachineError) else WorkbenchError)
 
     def micro_batch(self, place: Place) -> MicroBatch | None:

@@ -40,7 +40,8 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
     """Write a safetensors file, whole or not at all; it is on the disk when this returns.
 
     Raises:
-        MachineError: the disk is full or the folder cannot be written.
+        MachineError: the disk is full.
+        WorkbenchError: the folder cannot be written.
     """
     clear_drafts(path)
     with draft(path) as temporary:
