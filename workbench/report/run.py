@@ -57,7 +57,7 @@ def load_run(folder: Path) -> Run:
     recipe = folder / "recipe.yaml"
     if not recipe.is_file():
         raise WorkbenchError(f"{folder} is not a run: it has no recipe.yaml; give the folder that 'pretrain' wrote")
-    tree = read_yaml(inside(folder, recipe))
+    tree: Any = read_yaml(inside(folder, recipe))
     if not isinstance(tree, dict):
         raise WorkbenchError(f"{recipe}: a recipe is a mapping; found {type(tree).__name__}")
     inside(folder, folder / FILE_NAME)
