@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -12,12 +12,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from workbench.batch import Batch, Stream
 from workbench.bounds import Assignment, Count, Location, Seed
-from workbench.config import find_recipe, load_recipe, recipe_names
+from workbench.config import load_recipe, recipe_names
 from workbench.options import Trust
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # torch takes seconds, and a corpus is shown without
+    from workbench.batch import Batch, Stream
 
 BRANCH_STYLES = ("", "cyan", "magenta", "blue", "yellow")
 
@@ -67,10 +69,10 @@ def show(
 
 def show_batch(recipe_name: str, overrides: list[str], samples: int, *, trust: bool = False) -> None:
     """Print the first micro-batch of each task: tokens, masks, entities, branches, boxes."""
+    recipe = load_recipe(recipe_name, overrides, trust=trust)
     from workbench.training.run import first_batches
 
-    find_recipe(recipe_name)
-    tokenizer, batches = first_batches(load_recipe(recipe_name, overrides, trust=trust))
+    tokenizer, batches = first_batches(recipe)
     console = Terminal()
     for name, micro in batches.items():
         for view, contents in micro.views.items():

@@ -21,6 +21,8 @@ from workbench.errors import WorkbenchError
 IMPORTED = (
     "workbench.cli",
     "workbench.training.commands",
+    "workbench.training.run",
+    "workbench.training.verify",
     "workbench.evaluation.commands",
     "kg.evaluation.facts_task",
     "kg.evaluation.typing",

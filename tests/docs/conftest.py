@@ -47,6 +47,8 @@ def imported() -> None:
     for name in (
         "pipelines.commands",
         "workbench.training.commands",
+        "workbench.training.run",
+        "workbench.training.verify",
         "workbench.report.commands",
         "kg.evaluation.typing",
         "kg.evaluation.facts_task",

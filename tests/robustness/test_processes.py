@@ -114,3 +114,47 @@ def test_a_reader_that_goes_away_is_no_error_of_ours(world: Path, start: Start) 
     assert process.stdout is not None
     process.stdout.close()
     assert process.wait(timeout=240) in (0, 1)
+
+
+WITHOUT_TORCH = """
+import sys
+from workbench.cli import main
+
+sys.modules["torch"] = None  # to import it is an error
+for command in sys.stdin.read().splitlines():
+    sys.argv = ["workbench", *command.split()]
+    try:
+        main()
+    except SystemExit as ended:
+        assert ended.code == 2, ended.code
+"""
+
+
+def test_cheap_refusals_do_not_wait_for_torch(world: Path) -> None:
+    """It takes seconds to import."""
+    told = {
+        "pretrain recipe.yaml train.max_step=3": "unknown key 'max_step'",
+        "pretrain no-such-recipe": "unknown recipe 'no-such-recipe'",
+        "pretrain recipe.yaml train.lr=fast": "train.lr = 'fast'",
+        "pretrain recipe.yaml tasks.text.corpora=[gone]": "tasks.text: there is no corpus at",
+        "pretrain recipe.yaml tasks.text.held_out=[gone]": "tasks.text: there is no corpus at",
+        "verify-resume recipe.yaml train.max_step=3": "unknown key 'max_step'",
+        "show gone": "there is no corpus at",
+        "show no-such-recipe --batch": "unknown recipe 'no-such-recipe'",
+        "prepare tokenizer gone --output tokenizer.json": "there is no corpus at",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH],
+        cwd=world,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"},
+        input="\n".join(told),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == len(told), done.stderr
+    for error, words in zip(errors, told.values(), strict=True):
+        assert words in error

@@ -1,7 +1,11 @@
-"""The commands `workbench pretrain` and `workbench verify-resume`."""
+"""The commands `workbench pretrain` and `workbench verify-resume`.
+
+torch takes seconds to import: what can be refused without it is refused before.
+"""
 
 from __future__ import annotations
 
+from itertools import filterfalse
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +14,11 @@ from annotated_types import Ge, Le
 
 from workbench.bounds import Assignment, Location
 from workbench.config import Recipe, load_recipe
+from workbench.corpora.cache import is_url
+from workbench.corpora.corpus import Corpus
+from workbench.errors import told_of
 from workbench.options import Trust
 from workbench.terminal import Terminal
-from workbench.training import run as runs
-from workbench.training import verify
 
 RecipeName = Annotated[Location, typer.Argument(help="A recipe's name (see `workbench recipes`) or a YAML file.")]
 Overrides = Annotated[
@@ -40,7 +45,9 @@ def pretrain(
 
       torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes] --output runs/notes
     """
-    loaded = load_recipe(recipe, overrides or [], trust=trust)
+    loaded = _checked(recipe, overrides, trust)
+    from workbench.training import run as runs
+
     runs.pretrain(loaded, run or default_run(loaded))
 
 
@@ -59,7 +66,9 @@ def verify_resume(
 
       workbench verify-resume bert tasks.text.corpora=[corpora/notes] --steps 20
     """
-    loaded = load_recipe(recipe, overrides or [], trust=trust)
+    loaded = _checked(recipe, overrides, trust)
+    from workbench.training import verify
+
     folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
     verdict = verify.verify_resume(loaded, folder, steps)
     console = Terminal()
@@ -76,6 +85,16 @@ def verify_resume(
         f"{len(verdict.weights)} weight tensors"
     )
     raise typer.Exit(1)
+
+
+def _checked(recipe: str, overrides: list[str] | None, trust: bool) -> Recipe:
+    """The recipe, whose corpora on this machine are there."""
+    loaded = load_recipe(recipe, overrides or [], trust=trust)
+    for name, task in loaded.tasks.items():
+        for place in filterfalse(is_url, (*task.corpora, *task.held_out)):
+            with told_of(f"tasks.{name}"):
+                Corpus.open(place)
+    return loaded
 
 
 def default_run(recipe: Recipe) -> Path:

@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[3]
 MODULES = (
     "pipelines.commands",
     "workbench.training.commands",
+    "workbench.training.run",
+    "workbench.training.verify",
     "workbench.report.commands",
     "workbench.evaluation.commands",
     "workbench.corpora.commands",
