@@ -134,37 +134,29 @@ def test_a_death_is_named_at_whatever_moment_its_news_come() -> None:
 
 
 class Doomed(DataLoader):
-    """Its workers are killed before anybody could look at them: after they began, or while others of them begin."""
-
-    def __init__(self, while_they_begin: bool) -> None:
-        begin = kill_this_process if while_they_begin else workers.serve
-        super().__init__(Numbers(), batch_size=None, sampler=range(9), num_workers=2, worker_init_fn=begin)
-        self.while_they_begin = while_they_begin
+    """Its workers are killed before anybody could look at them."""
 
     def __iter__(self) -> Any:
         iterator = super().__iter__()
-        with workers._no_news_of_children():
-            for process in iterator._workers:
-                if not self.while_they_begin:
-                    process.kill()
-                process.join()
-        if self.while_they_begin:
-            signal.raise_signal(signal.SIGCHLD)  # what the DataLoader is told: it raises
+        for process in iterator._workers:
+            process.kill()
+            process.join()
         return iterator
 
 
-def kill_this_process(worker: int) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.parametrize("while_they_begin", [True, False])
-def test_a_worker_that_dies_at_once_is_named(while_they_begin: bool) -> None:
-    with (
-        pytest.raises(MachineError, match=r"was killed by SIGKILL"),
-        workers.Workers(Doomed(while_they_begin)) as found,
-    ):
+def test_a_worker_that_dies_at_once_is_named() -> None:
+    doomed = Doomed(Numbers(), batch_size=None, sampler=range(9), num_workers=2, worker_init_fn=workers.serve)
+    with pytest.raises(MachineError, match=r"was killed by SIGKILL"), workers.Workers(doomed) as found:
         list(found)
     assert not multiprocessing.active_children()
+
+
+def test_nothing_is_raised_where_the_news_of_a_death_come() -> None:
+    loader = DataLoader(Numbers(), batch_size=None, sampler=range(9), num_workers=1, worker_init_fn=workers.serve)
+    with workers.Workers(loader) as found:
+        next(found)
+        signal.raise_signal(signal.SIGCHLD)
+        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
 
 
 class LateServe:

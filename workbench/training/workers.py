@@ -22,9 +22,8 @@ from workbench.parent_process import follow_parent
 from workbench.training.signals import WATCHED
 
 T = TypeVar("T")
-POLL = 5.0
-"""Seconds of the DataLoader's own timeout, after which it looks whether its workers live. Their deaths are told by a
-signal at once, but its exception is lost where the interpreter happens to run a finaliser."""
+POLL = 1.0
+"""Seconds of the DataLoader's own timeout, after which it looks whether its workers live."""
 DYING = 1.0
 """Seconds after which a worker that breaks its connections is surely gone."""
 PATIENCE = 1800.0
@@ -51,6 +50,7 @@ def serve(worker: int) -> None:
     for number in WATCHED:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGBUS, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     follow_parent()
 
 
@@ -77,7 +77,8 @@ class Workers(Generic[T]):
     def __enter__(self) -> Iterator[T]:
         before = set(multiprocessing.active_children())
         try:
-            self._iterator = iter(self.loader)
+            with _no_news_of_children():
+                self._iterator = iter(self.loader)
         except BaseException as error:
             self._own(before)  # those that were started before the error
             self.__exit__(type(error), error, error.__traceback__)
@@ -91,7 +92,7 @@ class Workers(Generic[T]):
         killed since."""
         started = {child for child in multiprocessing.active_children() if child not in before}
         self.processes += started | set(getattr(self._iterator, "_workers", ()))
-        # the news of a death may interrupt whatever is done here: this is done when the interpreter ends
+        # the user may interrupt whatever is done here: this is done when the interpreter ends
         self._in_the_end = util.Finalize(self, _kill, (self.processes,), exitpriority=1)
 
     def __exit__(
@@ -102,11 +103,10 @@ class Workers(Generic[T]):
             self._iterator = None  # nobody else has it: it asks its workers to end and waits a little
             self._in_the_end()
             return
-        with _no_news_of_children():
-            unexplained = isinstance(error, Exception) and not isinstance(error, WorkbenchError)
-            lost = self._lost(time.monotonic() + DYING) if unexplained else []
-            self._abandon()
-            self._in_the_end()
+        unexplained = isinstance(error, Exception) and not isinstance(error, WorkbenchError)
+        lost = self._lost(time.monotonic() + DYING) if unexplained else []
+        self._abandon()
+        self._in_the_end()
         if lost:  # the error is the DataLoader's, or of a connection that broke, or of a message that was cut off
             cut_off = self.wrong_sizes() if any(process.exitcode == -signal.SIGBUS for process in lost) else []
             raise MachineError("; ".join([*map(_ended, lost), *cut_off])) from error
@@ -130,11 +130,10 @@ class Workers(Generic[T]):
 
 
 def _kill(processes: list[BaseProcess]) -> None:
-    with _no_news_of_children():
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.join()
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
 
 
 def _items(iterator: Iterator[T]) -> Generator[T, None, None]:
@@ -159,20 +158,21 @@ def _items(iterator: Iterator[T]) -> Generator[T, None, None]:
 
 @contextmanager
 def _no_news_of_children() -> Iterator[None]:
-    """The DataLoader raises in the main thread when one of its workers dies; not while we end them ourselves."""
-    if threading.current_thread() is not threading.main_thread():
+    """Within, a DataLoader is made that is not told by a signal when a worker dies.
+
+    It would raise in the main thread wherever that happens to be: in a finaliser, where the error is lost, or in the
+    middle of a lock. It looks for itself every `POLL` seconds.
+    """
+    if threading.current_thread() is not threading.main_thread():  # there it does not listen to signals
         yield
         return
-    while True:
-        try:
-            before: Any = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            break
-        except RuntimeError:  # news that waited to be told
-            continue
+    before = signal.getsignal(signal.SIGCHLD)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     try:
         yield
     finally:
-        signal.signal(signal.SIGCHLD, before)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _ended(process: BaseProcess) -> str:
