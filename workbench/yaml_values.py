@@ -137,8 +137,6 @@ def _override(text: str) -> tuple[str, Any]:
         return key, OmegaConf.to_container(OmegaConf.create(f"value: {value}"), resolve=False)["value"]  # type: ignore
     except (OmegaConfBaseException, YAMLError) as error:
         raise OverrideError(f"{_named(text)}: the value is no YAML ({_words(error)})") from error
-    except RecursionError as error:
-        raise OverrideError(f"{_named(text)}: {_DEEP}") from error
 
 
 def _texts(tree: Any) -> Iterator[str]:

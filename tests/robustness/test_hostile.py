@@ -179,7 +179,7 @@ def test_keys_of_the_recipe_stand_for_their_values(world: Path) -> None:
 def test_deeply_nested_recipes_are_one_message(here: Path, refused: Refused, name: str) -> None:
     (here / name).write_text(hostile.DEEP[name])
     assert name in refused("show", name, "--batch")
-    refused("show", "tiny-text", f"vars.x={hostile.DEEP['list.yaml']}", "--batch")
+    assert "error: override 'vars.x=" in refused("show", "tiny-text", f"vars.x={hostile.DEEP['list.yaml']}", "--batch")
 
 
 def test_a_recipe_that_is_no_text_is_one_message(here: Path, refused: Refused) -> None:
@@ -266,10 +266,16 @@ def test_only_images_with_such_names_are_one_message(here: Path, lines: Callable
 
 
 @pytest.mark.parametrize("url", hostile.URLS)
-def test_places_that_are_no_stores_are_one_message(world: Path, refused: Refused, url: str) -> None:
+def test_places_that_are_no_stores_are_one_message(
+    world: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    """Nor is their library asked, which may start servers or follow further addresses."""
+    asked = []
+    monkeypatch.setattr("fsspec.open", lambda *arguments, **_: asked.append(arguments))
     assert url in refused("show", url)
     assert url in refused("pretrain", "recipe.yaml", f"tasks.text.corpora=['{url}']", "--run", "run")
     assert not (world / "run").exists()
+    assert bool(asked) == url.startswith("memory://")  # which is a store, without that corpus
 
 
 def test_a_store_whose_library_raises_its_own_errors(monkeypatch: pytest.MonkeyPatch) -> None:
