@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.errors import WorkbenchError, system_error, unknown
+from workbench.errors import WorkbenchError, message, system_error, unknown
 from workbench.options import command
 from workbench.ranks import say_once
 from workbench.stopping import Ended, ending
@@ -138,7 +138,7 @@ def reported() -> Iterator[None]:
         _say(f"stopped by {ended.signal.name}")
         raise
     except WorkbenchError as error:
-        say_once(str(error), _say)
+        say_once(message(error), _say)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         _say("stopped")
@@ -149,7 +149,7 @@ def reported() -> Iterator[None]:
     except OSError as error:
         logging.getLogger(__name__).debug("", exc_info=True)  # WORKBENCH_LOG=DEBUG tells where it came from
         refusal = system_error(error)
-        say_once(str(refusal), _say)
+        say_once(message(refusal), _say)
         sys.exit(refusal.exit_code)
 
 

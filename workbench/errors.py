@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 
 class WorkbenchError(Exception):
@@ -84,17 +83,15 @@ def system_error(error: OSError, path: object = None) -> WorkbenchError:
     reason = error.strerror or str(error) or type(error).__name__
     advice = ADVICE.get(error.errno or 0, "the operating system says: {}. Mend that and run the same command again")
     kind = WorkbenchError if error.errno in CHOICES else MachineError
-    return kind(f"{place}: {advice.format(reason)}" if place else advice.format(reason))
+    made = kind(f"{place}: {advice.format(reason)}" if place else advice.format(reason))
+    for note in getattr(error, "__notes__", ()):
+        made.add_note(note)
+    return made
 
 
-@contextmanager
-def told_of(place: str) -> Iterator[None]:
-    """Within, errors for people name the place in the recipe that they are about."""
-    try:
-        yield
-    except WorkbenchError as error:
-        kind = MachineError if isinstance(error, MachineError) else WorkbenchError
-        raise kind(f"{place}: {error}") from error
+def message(error: WorkbenchError) -> str:
+    """What is told of an error: what it says, and the notes of those who passed it on (`workbench.blame`)."""
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def nearest(name: str, valid: Iterable[str]) -> list[str]:

@@ -13,9 +13,11 @@ import inspect
 import pkgutil
 import typing
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from workbench.errors import WorkbenchError, told_of, unknown
+from workbench.blame import Blame, mark
+from workbench.errors import WorkbenchError, unknown
 from workbench.trust import import_named
 from workbench.values import check_all
 
@@ -38,6 +40,8 @@ PROTOCOLS = {
     "objective": Protocol("workbench.objective:Objective", "head", ("network",)),
 }
 """What a part of each kind must be: whatever else a recipe names is refused."""
+
+_building: ContextVar[str] = ContextVar("building", default="")  # the place of the part that is being made
 
 PACKAGES = {
     "layer": "workbench.models.layers",
@@ -92,13 +96,15 @@ def _of_kind(kind: str, found: Any, name: str) -> Any:
 def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given: Any) -> Any:
     """Build the part that `spec` describes: a name, or a mapping with the name under `kind` and the options beside it.
 
-    `given` are things the caller has (tokenizer, max_length, ...); the part gets those its signature asks for and
-    that the recipe does not state itself.
+    `where` is the place in the recipe, for messages; for a part that another one builds in its `__init__`, the option
+    that names it. `given` are things the caller has (tokenizer, max_length, ...); the part gets those its signature
+    asks for and that the recipe does not state itself.
 
     Raises:
         WorkbenchError: unknown name or option, missing option, a value that the option's annotation does not allow, or
             what the part itself refused; names the place.
     """
+    where = ".".join(filter(None, (_building.get(), where)))
     options = {kind: spec} if isinstance(spec, str) else dict(spec)
     if kind not in options:
         raise WorkbenchError(f"{where or kind}: the key {kind!r} is missing; found {sorted(options)}")
@@ -110,9 +116,13 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     except WorkbenchError as error:
         raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
     place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
-    arguments = checked(part, options, place, given)
-    with told_of(place):
-        return part(**arguments)
+    accepted = checked(part, options, place, given)
+    outer = _building.set(where)
+    try:
+        with Blame(place):
+            return mark(part(**accepted), place)
+    finally:
+        _building.reset(outer)
 
 
 def checked(

@@ -104,9 +104,9 @@ def make_recipe(world_folder: Path, tmp_path: Path) -> MakeRecipe:
             change(plain)
         path = tmp_path / f"{name}.yaml"
         path.write_text(yaml.safe_dump(plain))
-        parts = tmp_path / "toy_parts.py"
-        if not parts.exists():
-            parts.symlink_to(HERE / "toy_parts.py")
+        for module in ("toy_parts.py", "broken_parts.py"):
+            if not (tmp_path / module).exists():
+                (tmp_path / module).symlink_to(HERE / module)
         return path
 
     return make

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from workbench import parts
 from workbench.batch import Batch
 from workbench.bounds import PartSpec, Repeats
+from workbench.calls import STREAMS, call, rows_of_width
 from workbench.config import NetworkSpec, Spec
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
@@ -85,12 +86,12 @@ class Network(nn.Module):
         hidden: States = {}
         for name, stream in batch.streams.items():
             if name in self.embeddings:
-                hidden[name] = self.embeddings[name](stream.fields)
+                hidden[name] = call(self.embeddings[name], "", rows_of_width(self.sizes[name]), stream.fields)
         for layer in self.layers:
             if self.checkpointing and self.training:
-                hidden = checkpoint(layer, hidden, context, use_reentrant=False)
+                hidden = checkpoint(call, layer, "", STREAMS, hidden, context, use_reentrant=False)
             else:
-                hidden = layer(hidden, context)
+                hidden = call(layer, "", STREAMS, hidden, context)
         return hidden
 
     def first_rows(self, states: States, batch: Batch, stream: str = "text") -> Tensor:

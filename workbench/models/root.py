@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from workbench.batch import MicroBatch
+from workbench.blame import mark, named
+from workbench.calls import EMBEDDED, HEAD, LOSS, STEP_HEAD, call
 from workbench.config import Recipe
-from workbench.errors import told_of, unknown
+from workbench.errors import unknown
 from workbench.models.network import Network, States, initialise
 from workbench.objective import Head, LossOutput, Objective, StepHead
 
@@ -58,11 +60,11 @@ class Root(nn.Module):
                 states[place] = network(batch)
             head = self.heads[name]
             targets = batch.targets.get(name, {})
-            with told_of(f"objective {name!r}"):
-                if embed and isinstance(head, StepHead):
-                    results[name] = head.embed(network, states[place], batch, targets)
-                else:
-                    results[name] = head(network, states[place], batch, targets)
+            if isinstance(head, StepHead):
+                embedded = call(head, "embed", EMBEDDED, network, states[place], batch, targets)
+                results[name] = embedded if embed else call(head, "loss", LOSS, embedded)
+            else:
+                results[name] = call(head, "", LOSS, network, states[place], batch, targets)
         return results
 
 
@@ -84,7 +86,7 @@ def build_root(recipe: Recipe, objectives: dict[str, Objective], places: dict[st
         place = places[name]
         if place.network not in networks:
             raise unknown("network", place.network, networks, f"objective {name!r}")
-        with told_of(f"objective {name!r}"):
-            heads[name] = objective.head(networks[place.network])
+        head = call(objective, "head", STEP_HEAD if objective.step_wide else HEAD, networks[place.network])
+        heads[name] = mark(head, f"{named(objective)}, its head")
         initialise(heads[name], recipe.networks[place.network].init_range)
     return Root(networks, heads, places)

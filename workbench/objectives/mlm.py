@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from workbench import parts
 from workbench.batch import Batch, Targets
 from workbench.bounds import Count, PartName, PartSpec, Share, SomeShare
+from workbench.calls import GROUPS, call
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
@@ -59,14 +60,14 @@ class Mlm(Objective):
         self.rate, self.mask, self.random = rate, mask, random
         self.per_group = replace == "group"
         self.max_predictions = max_predictions
-        self.policy = parts.build("policy", policy)
+        self.policy = parts.build("policy", policy, "policy")
         self.mask_id = tokenizer.id("mask")
         self.ordinary = tokenizer.ordinary_ids
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
             rng = draws.of(sequence.draw)
-            rows = self._corrupt(sequence, self.policy(sequence, self.rate, rng), rng)
+            rows = self._corrupt(sequence, call(self.policy, "", GROUPS, sequence, self.rate, rng), rng)
             sequence.targets[self.name] = {"rows": Rows("text", rows[0]), "labels": rows[1]}
         return {}
 

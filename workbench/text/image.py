@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from workbench import parts
+from workbench.calls import FIELDS, call
 from workbench.keyed import Draws
 from workbench.sequences import Fields, Sample
 from workbench.text.protocols import Image
@@ -28,7 +29,7 @@ class ImageStream:
 
     def __init__(self, spec: str | dict[str, Any] | None, control: str | None = None) -> None:
         wanted = spec is not None and control != QUESTION_ONLY
-        self.part: Image | None = parts.build("image", spec) if wanted else None  # type: ignore[arg-type]
+        self.part: Image | None = parts.build("image", spec, "image") if wanted else None  # type: ignore[arg-type]
         self.augment = True
         self._last: tuple[Sample, Fields] | None = None
 
@@ -37,9 +38,9 @@ class ImageStream:
         if self.part is None:
             return {}
         if self.augment:
-            return {"image": self.part(sample, rng)}
+            return {"image": call(self.part, "", FIELDS, sample, rng)}
         if self._last is None or self._last[0] is not sample:
-            self._last = (sample, self.part(sample, None))
+            self._last = (sample, call(self.part, "", FIELDS, sample, None))
         return {"image": dict(self._last[1])}
 
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d
 
-from workbench.errors import MachineError, WorkbenchError, system_error
+from workbench.errors import MachineError, WorkbenchError, message, system_error
 
 T = TypeVar("T")
 PATIENCE = timedelta(minutes=30)
@@ -69,7 +69,7 @@ class World:
                 refusal = error
             except OSError as error:
                 refusal = system_error(error)
-        refused = self.gather((type(refusal), str(refusal)) if refusal is not None else None)[0]
+        refused = self.gather((type(refusal), message(refusal)) if refusal is not None else None)[0]
         if refusal is not None:
             raise refusal
         if refused is not None:

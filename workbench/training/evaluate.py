@@ -15,7 +15,7 @@ from workbench.objective import LossOutput, StepHead
 from workbench.training.distributed import World
 from workbench.training.feed import MicroBatches, Place, SampleReader, feed
 from workbench.training.metrics import Window, add_sums
-from workbench.training.stepwide import Embedded, gather_embedded
+from workbench.training.stepwide import Embedded, gather_embedded, loss_of
 from workbench.training.task import Task, labels
 from workbench.training.update import autocast_dtype, seed_device
 
@@ -104,7 +104,7 @@ class HeldOut:
         whole, _ = gather_embedded(mine, self.spec.lanes, self.world)
         head = self.root.heads[label[1]]
         assert isinstance(head, StepHead)
-        output = head.loss({n: t.float() if t.is_floating_point() else t for n, t in whole.items()})
+        output = loss_of(head, whole)
         if self.world.is_main:
             self._add(window, label, output, sum(counts))
 

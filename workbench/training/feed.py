@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from workbench.batch import MicroBatch
-from workbench.errors import BadValueError, MachineError, WorkbenchError, system_error
+from workbench.errors import BadValueError, MachineError, WorkbenchError, message, system_error
 from workbench.sequences import Sample
 from workbench.training.schedule import TaskSchedule
 from workbench.training.task import Task
@@ -66,7 +66,7 @@ class MicroBatches(Dataset):
             return self.micro_batch(place)
         except (OSError, WorkbenchError) as refused:
             error = system_error(refused) if isinstance(refused, OSError) else refused
-            return Failure(str(error), MachineError if isinstance(error, MachineError) else WorkbenchError)
+            return Failure(message(error), MachineError if isinstance(error, MachineError) else WorkbenchError)
 
     def micro_batch(self, place: Place) -> MicroBatch | None:
         """The micro-batch at a place; `dropped` tells what the reader skipped and the builder lost on the way."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from workbench.calls import LOSS, call
 from workbench.objective import LossOutput, StepHead
 from workbench.training.distributed import World
 
@@ -62,7 +63,7 @@ def step_loss(head: StepHead, mine: dict[int, Embedded], lanes: int, factor: flo
     leaves = {name: t.float().requires_grad_() for name, t in whole.items() if t.is_floating_point()}
     parameters = [p for p in head.parameters() if p.requires_grad]
     with torch.enable_grad():
-        output = head.loss({**whole, **leaves})
+        output = loss_of(head, {**whole, **leaves})
         inputs = [*leaves.values(), *parameters]
         if output.loss.requires_grad:
             found: tuple[Tensor | None, ...] = torch.autograd.grad(output.loss * factor, inputs, allow_unused=True)
@@ -80,6 +81,13 @@ def step_loss(head: StepHead, mine: dict[int, Embedded], lanes: int, factor: flo
         if gradient is not None
     ]
     return StepLoss(_detached(output), gradients, of_head)
+
+
+def loss_of(head: StepHead, embedded: Embedded) -> LossOutput:
+    """The loss of the embeddings of a step, in float32."""
+    whole = {name: t.float() if t.is_floating_point() else t for name, t in embedded.items()}
+    output: LossOutput = call(head, "loss", LOSS, whole)
+    return output
 
 
 def surrogate(embedded: Embedded, gradients: Embedded) -> Tensor:

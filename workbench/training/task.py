@@ -12,10 +12,11 @@ from typing import Any
 from workbench import parts
 from workbench.batch import Batch, MicroBatch, collate
 from workbench.bounds import NotNegative, Word
+from workbench.calls import BATCH_TARGETS, COUNT, SAMPLES, SEQUENCES, call
 from workbench.config import Spec, TaskSpec
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draw, Draws
-from workbench.objective import Objective
+from workbench.objective import BatchTargets, Objective
 from workbench.sequences import Sample, Sequence
 from workbench.values import check
 
@@ -101,29 +102,32 @@ class Task:
         names it keys every generator.
         """
         for placed in self.objectives:
-            samples = placed.objective.arrange(samples, self._draws(placed.name, "arrange", number))
+            draws = self._draws(placed.name, "arrange", number)
+            samples = call(placed.objective, "arrange", SAMPLES, samples, draws)
         sequences = self.sequences(samples, number)
         views: dict[str, Batch] = {}
         counts: dict[str, float] = {}
         grouped = self.views
         for view, objectives in grouped.items():
             mine = sequences if len(grouped) == 1 else [sequence.copy() for sequence in sequences]
-            targets = {
-                placed.name: placed.objective.corrupt(mine, self._draws(placed.name, "corrupt", number))
-                for placed in objectives
-            }
+            targets = {placed.name: self._corrupt(placed, mine, number) for placed in objectives}
             views[view] = collate(mine, targets)
-            counts |= {placed.name: placed.objective.count(views[view]) for placed in objectives}
+            counts |= {placed.name: call(placed.objective, "count", COUNT, views[view]) for placed in objectives}
         return MicroBatch(self.name, views, counts, number, self.take_dropped())
 
     def sequences(self, samples: list[Sample], number: Draw = ()) -> list[Sequence]:
         """The builder and the steps alone, without objectives: what evaluation and encoding need."""
-        sequences: list[Sequence] = self.builder(samples, self._draws("builder", "build", number))
+        sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, self._draws("builder", "build", number))
         for i, step in enumerate(self.steps):
-            sequences = step(sequences, self._draws(f"step-{i}", "build", number))
+            sequences = call(step, "", SEQUENCES, sequences, self._draws(f"step-{i}", "build", number))
         if self.positions is not None:
             _check_positions(sequences, self.positions, f"tasks.{self.name}.sequence")
         return sequences
+
+    def _corrupt(self, placed: TaskObjective, sequences: list[Sequence], number: Draw) -> BatchTargets:
+        draws = self._draws(placed.name, "corrupt", number)
+        targets: BatchTargets = call(placed.objective, "corrupt", BATCH_TARGETS, sequences, draws)
+        return targets
 
     def with_builder(self, builder: Any) -> Task:
         """The same task with another builder: the steps stay."""

@@ -25,7 +25,7 @@ from workbench.keyed import digest
 from workbench.models.root import Root
 from workbench.objective import LossOutput, StepHead
 from workbench.training.distributed import World
-from workbench.training.stepwide import Embedded, StepLoss, step_loss, surrogate
+from workbench.training.stepwide import Embedded, StepLoss, loss_of, step_loss, surrogate
 from workbench.training.task import Task, labels
 
 T = TypeVar("T")
@@ -253,7 +253,7 @@ class Updater:
         if isinstance(output, dict):
             head = self.root.heads[label[1]]
             assert isinstance(head, StepHead)
-            output = head.loss({n: t.float() if t.is_floating_point() else t for n, t in output.items()})
+            output = loss_of(head, output)
         sums.add(label, output)
         return output.loss * (factors[label] * self.world.size)
 

@@ -1,0 +1,98 @@
+"""An error in a part names the part and its place in the recipe, wherever it comes from; so does what it returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.config import load_recipe
+from workbench.errors import WorkbenchError
+from workbench.training.run import pretrain
+
+HOOKS = ("__init__", "arrange", "corrupt", "count", "head", "forward")
+OBJECTIVE = "tasks.text.objectives[1]: objective 'broken_parts:BrokenObjective'"
+STEP_WIDE = "tasks.text.objectives[1]: objective 'broken_parts:BrokenStepWide'"
+PLACES = {
+    "step": "tasks.text.sequence.steps[0]: step 'broken_parts:BrokenStep'",
+    "builder": "tasks.text.sequence: builder 'broken_parts:BrokenBuilder'",
+    "policy": "tasks.text.objectives[0].policy: policy 'broken_parts:BrokenPolicy'",
+    "layer": "model.layers[1]: layer 'broken_parts:BrokenLayer'",
+    "embedding": "model.streams.text: embedding 'broken_parts:BrokenEmbedding'",
+    **{f"objective {hook}": f"{OBJECTIVE}{', its head' * (hook == 'forward')}" for hook in HOOKS},
+    "step-wide head": STEP_WIDE,
+    "step-wide embed": f"{STEP_WIDE}, its head",
+    "step-wide loss": f"{STEP_WIDE}, its head",
+}
+WORKERS = ("step", "builder", "policy", "objective arrange", "objective corrupt", "objective count")
+
+
+def broken(tree: dict[str, Any], part: str, how: str) -> None:
+    kind, _, when = part.partition(" ")
+    task, model = tree["tasks"]["text"], tree["model"]
+    spec = {kind: f"broken_parts:Broken{kind.title()}", "how": how}
+    if kind == "step":
+        task["sequence"]["steps"] = [spec]
+    elif kind == "builder":
+        task["sequence"].update(spec)
+    elif kind == "policy":
+        task["objectives"][0]["policy"] = spec
+    elif kind == "layer":
+        model["layers"] = [model["layers"][0] | {"repeat": 1}, spec]
+    elif kind == "embedding":
+        model["streams"]["text"] = {"hidden_size": 16, **spec}
+    else:
+        name = "broken_parts:BrokenStepWide" if kind == "step-wide" else "broken_parts:BrokenObjective"
+        task["objectives"].append({"objective": name, "how": how, "when": when})
+
+
+def train(make_recipe: Any, run: Path, part: str, how: str, **settings: Any) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        broken(tree, part, how)
+        tree["train"].update(settings)
+
+    pretrain(load_recipe(str(make_recipe(change)), trust=True), run, until=1)
+
+
+@pytest.mark.parametrize("part", PLACES)
+def test_a_bug_is_told_with_its_part(make_recipe: Any, tmp_path: Path, part: str) -> None:
+    with pytest.raises(RuntimeError, match=r"^boom") as raised:
+        train(make_recipe, tmp_path / "run", part, "raise")
+    assert raised.value.__notes__ == [f"raised in {PLACES[part]}"]
+
+
+@pytest.mark.parametrize("part", WORKERS)
+def test_a_bug_in_a_worker_is_told_with_its_part(make_recipe: Any, tmp_path: Path, part: str) -> None:
+    with pytest.raises(RuntimeError) as raised:
+        train(make_recipe, tmp_path / "run", part, "raise in a worker", num_workers=1)
+    assert str(raised.value).splitlines()[-2:] == ["RuntimeError: boom", f"raised in {PLACES[part]}"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_refusal_is_told_with_its_part(make_recipe: Any, launch: Any, tmp_path: Path, workers: int) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        broken(tree, "step", "refuse")
+        tree["train"].update(num_workers=workers)
+
+    code, said = launch(make_recipe(change), tmp_path / "run").wait()
+    assert (code, said.splitlines()[-1]) == (2, f"error: {PLACES['step']}: this cannot be")
+
+
+def test_a_bug_in_a_layer_that_recomputes_is_told_with_its_part(make_recipe: Any, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"^boom") as raised:
+        train(make_recipe, tmp_path / "run", "layer", "raise", activation_checkpointing=True)
+    assert raised.value.__notes__ == [f"raised in {PLACES['layer']}"]
+
+
+@pytest.mark.parametrize("how", ["nothing", "a pair", "numbers"])
+@pytest.mark.parametrize("part", [part for part in PLACES if part != "objective __init__"])
+def test_what_a_part_must_not_return(make_recipe: Any, tmp_path: Path, part: str, how: str) -> None:
+    with pytest.raises(WorkbenchError) as raised:
+        train(make_recipe, tmp_path / "run", part, how)
+    told = str(raised.value)
+    assert told.startswith(PLACES[part])
+    found = {"nothing": "returned None", "a pair": "returned a tuple of ", "numbers": "returned a list of int"}[how]
+    assert f" {found}" in told
+    assert "; allowed: " in told
+    assert not hasattr(raised.value, "__notes__")
