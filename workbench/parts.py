@@ -111,11 +111,12 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     name = options.pop(kind)
     if not isinstance(name, str):
         raise WorkbenchError(f"{where or kind}: {kind} = {name!r}; allowed: a name, or 'package.module:Class'")
+    place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
     try:
-        part = find(kind, name)
+        with Blame(place):
+            part = find(kind, name)
     except WorkbenchError as error:
         raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
-    place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
     accepted = checked(part, options, place, given)
     outer = _building.set(where)
     try:

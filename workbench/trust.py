@@ -14,22 +14,25 @@ for all recipes in it. `allow` is asked for every recipe anew all the same.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
-import importlib.util
 import inspect
+import logging
 import os
-import pkgutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.identities import note
+from workbench.module_files import beside, file_of, imports_of, module_specs
 
 ROOT = Path(__file__).resolve().parents[1]
+log = logging.getLogger(__name__)
 SHIPPED = tuple(ROOT / package for package in ("workbench", "kg", "vision", "pipelines"))
 _trusted: set[Path] = set()
+_passed_over: dict[str, str] = {}  # by top-level module, in words: a file that an installed one is preferred to
 
 
 def import_paths(tree: Any) -> list[str]:
@@ -49,7 +52,8 @@ def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> Non
     Raises:
         WorkbenchError: code of the folder, or of the current one, is named and is not trusted. Nothing was run.
     """
-    folder = folder.resolve()
+    names, folder = list(names), folder.resolve()
+    _look_for_passed_over(names, [folder])
     places = (folder, Path.cwd())
     own = list(dict.fromkeys(file for name in names for file in _files(name, folder) if _lies_in(file, places)))
     if not own:
@@ -59,6 +63,29 @@ def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> Non
     _trusted.update(place for place in places if any(_lies_in(file, (place,)) for file in own))
     if folder in _trusted and str(folder) not in sys.path:
         sys.path.append(str(folder))
+
+
+def own_code(names: Iterable[str]) -> dict[Path, Path]:
+    """The trusted files that importing these import paths runs: those of the modules, and what they import in turn.
+
+    Returns:
+        by the path at which a file would be found below any folder (`mine.py`, `package/inner.py`), where it lies.
+    """
+    found: dict[Path, Path] = {}
+    left = [name.partition(":")[0] for name in names]
+    for module in left:  # which grows
+        for spec in module_specs(module):
+            file = file_of(spec)
+            if file is None or not _lies_in(file, _trusted):
+                continue
+            words = spec.name.split(".")
+            place = Path(*(words if spec.submodule_search_locations is not None else words[:-1]), file.name)
+            if place not in found:
+                found[place] = file
+                imported = imports_of(spec)
+                _look_for_passed_over(imported, [file.parents[len(place.parts) - 1]])
+                left += imported
+    return found
 
 
 def import_named(what: str, name: str) -> Any:
@@ -74,32 +101,54 @@ def import_named(what: str, name: str) -> Any:
     if not _is_import_path(name):
         raise WorkbenchError(f"{what} {name!r} is no import path; write 'package.module:Class'")
     module_name, _, attribute = name.partition(":")
-    special = any(word.startswith("__") for word in (*module_name.split("."), attribute))
-    if special or module_name.partition(".")[0] in sys.stdlib_module_names:
-        raise WorkbenchError(f"{what} {name!r}: {module_name!r} holds no parts; name one as 'package.module:Class'")
+    top = module_name.partition(".")[0]
+    if top in sys.stdlib_module_names or any(word.startswith("__") for word in (*module_name.split("."), attribute)):
+        raise WorkbenchError(
+            f"{what} {name!r}: {module_name!r} is of Python itself and holds no parts; name one as "
+            "'package.module:Class' (a file of your own needs a name that Python has not taken)"
+        )
     own = [file for file in _files(name) if _lies_in(file, (Path.cwd(),)) and not _lies_in(file, _trusted)]
     if own:
         raise _untrusted(own, f"{what} {name!r}")
+    for place, file in own_code([name]).items():
+        note("part", place, hashlib.sha256(file.read_bytes()).hexdigest())
+    passed_over = f". {_passed_over[top]}" if _passed_over.get(top) else ""
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name and not module_name.startswith(error.name):
-            raise WorkbenchError(f"{what} {name!r} needs the package {error.name!r}, which is not installed") from error
+        if error.name and not f"{module_name}.".startswith(f"{error.name}."):
+            raise WorkbenchError(
+                f"{what} {name!r} needs the package {error.name!r}, which is neither installed "
+                f"nor beside {module_name!r}"
+            ) from error
         raise WorkbenchError(
             f"{what} {name!r}: there is no module {module_name!r}. Write 'package.module:Class'; "
-            "a module beside the recipe's YAML can be named too"
+            f"a module beside the recipe's YAML can be named too{passed_over}"
         ) from error
     if not hasattr(module, attribute):
         public = [n for n, v in vars(module).items() if inspect.isclass(v) or inspect.isfunction(v)]
-        raise unknown(what, attribute, public, module_name)
+        refusal = unknown(what, attribute, public, f"{module_name} ({getattr(module, '__file__', 'no file')})")
+        raise WorkbenchError(f"{refusal}{passed_over.removeprefix('.')}")
     return getattr(module, attribute)
+
+
+def _look_for_passed_over(names: Iterable[str], folders: Iterable[Path]) -> None:
+    """Find files of the folders that nobody gets by these names, as installed modules come first, and say so once."""
+    for top in dict.fromkeys(name.partition(":")[0].partition(".")[0] for name in names):
+        used = next((file for file in map(file_of, module_specs(top)) if file is not None), None)
+        files = [file for file in (beside(top, folder) for folder in folders) if file is not None]
+        others = [file for file in files if used is not None and os.path.realpath(file) != os.path.realpath(used)]
+        told = f"{top!r} is {used}; {others[0]} is not used, as what is installed comes first" if others else ""
+        if told and _passed_over.get(top) != told:
+            log.warning("%s: give it another name", told)
+        _passed_over[top] = told
 
 
 def _untrusted(files: Iterable[Path], where: str) -> WorkbenchError:
     listed = "\n".join(f"  {file}" for file in files)
     return WorkbenchError(
-        f"{where} names code that is not installed; using it would run\n{listed}\nNothing was run. Where you trust it, "
-        "say --trust (in Python: trust=True)"
+        f"{where} names code that is not installed; using it would run, with what they import,\n{listed}\n"
+        "Nothing was run. Where you trust it, say --trust (in Python: trust=True)"
     )
 
 
@@ -119,49 +168,9 @@ def _is_import_path(text: str) -> bool:
 
 
 def _files(name: str, folder: Path | None = None) -> list[Path]:
-    """The files that importing the module of `name` would run, the packages around it first; nothing is run here.
-
-    Args:
-        folder: where a module is looked for that is not installed.
-    """
-    files: list[Path] = []
-    names = name.partition(":")[0].split(".")
-    places: Iterable[str] | None = None
-    for depth in range(len(names)):
-        full = ".".join(names[: depth + 1])
-        spec = _top_level(full, folder) if places is None else _inside(full, places)
-        if spec is None:
-            break
-        if spec.has_location and spec.origin:
-            files.append(Path(spec.origin))
-        places = spec.submodule_search_locations
-        if places is None:
-            break
-    return files
-
-
-def _top_level(name: str, folder: Path | None) -> ModuleSpec | None:
-    try:
-        spec = importlib.util.find_spec(name)  # of a name without dots: imports nothing
-    except ValueError:  # a module that was made by hand
-        return None
-    return spec if spec is not None or folder is None else PathFinder.find_spec(name, [str(folder)])
-
-
-def _inside(name: str, places: Iterable[str]) -> ModuleSpec | None:
-    """The module `name` of a package that lies at `places`; `importlib.util.find_spec` would import the package."""
-    loaded = sys.modules.get(name)
-    if loaded is not None:
-        return loaded.__spec__
-    namespace = ModuleSpec(name, None, is_package=True)
-    for place in places:
-        finder = pkgutil.get_importer(place)
-        spec = None if finder is None else finder.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            return spec
-        if spec is not None and namespace.submodule_search_locations is not None:
-            namespace.submodule_search_locations += spec.submodule_search_locations or []
-    return namespace if namespace.submodule_search_locations else None
+    """The files that importing the module of `name` would run; nothing is run here."""
+    specs = module_specs(name.partition(":")[0], folder)
+    return [file for file in map(file_of, specs) if file is not None]
 
 
 def _lies_in(file: Path, places: Iterable[Path]) -> bool:

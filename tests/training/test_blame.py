@@ -62,6 +62,13 @@ def test_a_bug_is_told_with_its_part(make_recipe: Any, tmp_path: Path, part: str
     assert raised.value.__notes__ == [f"raised in {PLACES[part]}"]
 
 
+@pytest.mark.parametrize("part", ["layer", "objective __init__", "objective head", "step"])
+def test_a_part_that_cannot_be_made_leaves_no_run(make_recipe: Any, tmp_path: Path, part: str) -> None:
+    with pytest.raises(RuntimeError, match=r"^boom"):
+        train(make_recipe, tmp_path / "run", part, "raise")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("part", WORKERS)
 def test_a_bug_in_a_worker_is_told_with_its_part(make_recipe: Any, tmp_path: Path, part: str) -> None:
     with pytest.raises(RuntimeError) as raised:

@@ -322,7 +322,9 @@ def test_an_error_in_the_loader_keeps_its_words(make_recipe: Any, tmp_path: Path
         tree["tasks"]["text"]["sequence"]["steps"] = [{"step": "toy_parts:Failing"}]
         tree["train"]["num_workers"] = workers
 
-    with pytest.raises(WorkbenchError, match=r"^sample r\d+ is bad$"):
+    with pytest.raises(
+        WorkbenchError, match=r"^sample r\d+ is bad\nraised in tasks\.text\.sequence\.steps\[0\]: step .*Failing'$"
+    ):
         pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run")
 
 

@@ -3,8 +3,9 @@
     {"since_step": 0, "read": {"corpus": {"corpora/wiki": "<SHA-256>"}, "graph": {...}, "tokenizer": {...}},
      "held_out": {"corpus": {...}}}
 
-What counts is content: the same corpus at another place is the same data. Held-out corpora may change, as the recipe's
-`held_out` may; the record then names those that were read last.
+To it belongs the code that lies beside the recipe (`part`), as it decides the numbers too. What counts is content: the
+same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may; the record
+then names those that were read last.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from workbench.training.distributed import World
 
 logger = logging.getLogger(__name__)
 DATA = "data.json"
+PART = "part"
+"""What `workbench.trust` notes the files of parts as that lie beside the recipe."""
 
 
 def keep_data(run: Path, read: Identities, held_out: Identities, step: int, world: World) -> None:
@@ -38,16 +41,24 @@ def keep_data(run: Path, read: Identities, held_out: Identities, step: int, worl
             raise WorkbenchError(f"rank {rank} reads other data than rank {world.rank}:\n{changed}\nBring them in line")
     before = read_data(run) if step else None
     if before is not None and _known(before["read"]) != _known(read):
-        raise WorkbenchError(
-            f"{run} was trained on other data:\n{_listed(_differences(before['read'], read))}\nRestore it, or choose "
-            f"another run folder. To go on with the new data knowingly, remove {run / DATA}"
-        )
+        raise _other(run, _differences(before["read"], read))
     if step and before is None:
         logger.warning("%s has no record of its data (%s); it is written now, at step %d", run, DATA, step)
     if world.is_main:
         record = {**(before or {"since_step": step, "read": read}), "held_out": held_out}
         with atomic(run / DATA) as file:
             file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
+
+
+def _other(run: Path, differences: list[str]) -> WorkbenchError:
+    """The error for a run that would go on with other data or other code."""
+    code = any(line.startswith(f"{PART} ") for line in differences)
+    what = "with other code" if code else "on other data"
+    copy = f" ({run} has the code as it was)" if code else ""
+    return WorkbenchError(
+        f"{run} was trained {what}:\n{_listed(differences)}\nRestore it{copy}, or choose another run folder. To go on "
+        f"with the new {'one' if code else 'data'} knowingly, remove {run / DATA}"
+    )
 
 
 def refuse_other(run: Path, read: Identities) -> None:
@@ -72,8 +83,8 @@ def refuse_other(run: Path, read: Identities) -> None:
 def refuse_changed(run: Path, read: Identities) -> None:
     """Check what a new run reads against the run that its weights come from: what both name must be the same.
 
-    Corpora are left out, as weights may go on to others; so is what lies at another place (and not in the run's own
-    folder), which was meant.
+    Corpora and the code of parts are left out, as weights may go on to others; so is what lies at another place (and
+    not in the run's own folder), which was meant.
 
     Raises:
         WorkbenchError: something has changed since; names it.
@@ -81,7 +92,7 @@ def refuse_changed(run: Path, read: Identities) -> None:
     before = read_data(run)
     known = before["read"] if before else {}
     for kind, places in read.items():
-        recorded = known.get(kind, {}) if kind != "corpus" else {}
+        recorded = known.get(kind, {}) if kind not in ("corpus", PART) else {}
         for place, identity in places.items():
             meant = place not in recorded and not Path(place).resolve().is_relative_to(run.resolve())
             if recorded and not meant and identity not in recorded.values():

@@ -41,7 +41,7 @@ from workbench.training.initial import initialise, sources_of
 from workbench.training.memory import keep_freed_memory
 from workbench.training.metric_lines import read_metrics
 from workbench.training.progress import run_logging
-from workbench.training.run_folder import TOKENIZER, open_run, read_recipe, trust_run
+from workbench.training.run_folder import TOKENIZER, keep_code, open_run, read_recipe, trust_run
 from workbench.training.signals import StopRequest
 from workbench.training.task import Task, build_tasks
 from workbench.training.trainer import Trainer
@@ -179,7 +179,7 @@ def _opened(run: Path, recipe: Recipe, world: World) -> Iterator[None]:
         try:
             world.from_main(lambda: open_run(run, recipe))
             yield
-        except (WorkbenchError, OSError):
+        except Exception:
             if new and world.is_main and Checkpoints(run).latest() is None and not read_metrics(run):
                 shutil.rmtree(run, ignore_errors=True)
             raise
@@ -197,6 +197,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Train
         passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
     steps = Checkpoints(run).steps()
     keep_data(run, read, held_out, steps[-1] if steps else 0, world)
+    world.from_main(lambda: keep_code(run, recipe))
     if not steps:
         check_training(recipe, tasks.values(), root)
         for network, spec in recipe.networks.items():

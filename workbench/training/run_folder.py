@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import importlib.util
-import re
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ from workbench.errors import WorkbenchError
 from workbench.folder_lock import LOCK
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import Checkpoints
-from workbench.trust import allow, import_paths
+from workbench.trust import allow, import_paths, own_code
 
 RECIPE, TOKENIZER = "recipe.yaml", "tokenizer.json"
 MAY_CHANGE = (
@@ -76,26 +73,18 @@ def open_run(run: Path, recipe: Recipe) -> None:
     elif any(entry.name != LOCK and not is_draft(entry, run / RECIPE) for entry in run.iterdir()):
         raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
     write_text(run / RECIPE, dump_recipe(recipe))
-    for module in _own_modules(dataclasses.asdict(recipe)):
-        copy = run / module.name
-        if not copy.exists() or not (begun or copy.samefile(module)):
-            shutil.copyfile(module, run / module.name)
 
 
-def _own_modules(value: Any) -> list[Path]:
-    """Single-file modules that the recipe names and that no installed package holds (they lie beside its YAML).
+def keep_code(run: Path, recipe: Recipe) -> None:
+    """Copy the code that lies beside the recipe into the run, so that it can be loaded anywhere and as it was trained.
 
-    They go into the run folder, so that the run can be loaded anywhere and as it was trained.
+    That is the modules of its parts and what they import from there in turn; not what they read otherwise.
     """
-    found: list[Path] = []
-    for _, leaf in _flat(value):
-        named = re.fullmatch(r"([A-Za-z_]\w*):[A-Za-z_]\w*", leaf) if isinstance(leaf, str) else None
-        spec = importlib.util.find_spec(named[1]) if named and named[1] not in sys.stdlib_module_names else None
-        if spec is not None and spec.origin and not {"site-packages", "dist-packages"} & set(Path(spec.origin).parts):
-            origin = Path(spec.origin)
-            if origin.suffix == ".py" and origin.name != "__init__.py":
-                found.append(origin)
-    return list(dict.fromkeys(found))
+    for place, file in own_code(import_paths(as_tree(recipe))).items():
+        copy = run / place
+        if not (copy.exists() and copy.samefile(file)):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
 
 
 def read_recipe(run: Path) -> Recipe:

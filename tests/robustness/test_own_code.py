@@ -1,0 +1,161 @@
+"""Code beside a recipe belongs to the run: recorded, taken along, and not confused with what is installed."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import workbench as product
+from workbench.errors import WorkbenchError
+from workbench.parts import find
+from workbench.trust import allow
+
+LAYER = "model.layers=[{layer: own_layer:Own}]"
+FILES = {
+    "own_layer.py": """
+from torch import nn
+
+from own_helper import BIAS
+from own_package.inner import FACTOR
+
+
+class Own(nn.Module):
+    def forward(self, hidden, context):
+        from own_late import changed
+
+        return {name: changed(rows) * FACTOR + BIAS for name, rows in hidden.items()}
+""",
+    "own_helper.py": "BIAS = 0.0\n",
+    "own_late.py": "def changed(rows):\n    return rows\n",
+    "own_package/__init__.py": "",
+    "own_package/inner.py": "from . import deeper\n\nFACTOR = deeper.FACTOR\n",
+    "own_package/deeper.py": "FACTOR = 1.0\n",
+    "own_package/unused.py": "",
+}
+USED = sorted(set(FILES) - {"own_package/unused.py"})
+
+
+def forget() -> None:
+    """As in a new process."""
+    for name in [name for name in sys.modules if name.startswith("own_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    forget()
+
+
+@pytest.fixture
+def beside(world: Path) -> Path:
+    for name, text in FILES.items():
+        (world / name).parent.mkdir(exist_ok=True)
+        (world / name).write_text(text)
+    return world
+
+
+def start(workbench: Callable[..., Any], *more: str) -> Any:
+    forget()
+    return workbench("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust", *more)
+
+
+def test_a_run_has_the_code_of_its_parts_and_what_it_imports(beside: Path, workbench: Any) -> None:
+    assert start(workbench).code == 0
+    assert sorted(str(path.relative_to("run")) for path in Path("run").rglob("*.py")) == USED
+    shutil.move("run", "sent")
+    for name in FILES:
+        (beside / name).unlink()
+    forget()
+    sys.path[:] = [place for place in sys.path if place != str(beside)]
+    done = workbench("encode", "sent", "notes.txt", "--output", "vectors.safetensors", "--trust")
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("name", USED)
+def test_a_run_does_not_go_on_with_edited_code(beside: Path, workbench: Any, refused: Any, name: str) -> None:
+    assert start(workbench).code == 0
+    (beside / name).write_text(FILES[name] + "# edited\n")
+    forget()
+    message = refused("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust")
+    assert f"run was trained with other code:\n  part {name}: other content" in message
+    assert "Restore it" in message
+    assert "another run folder" in message
+    assert Path("run", name).read_text() == FILES[name]
+    (beside / name).write_text(FILES[name])
+    assert start(workbench).code == 0
+
+
+def test_edited_code_is_taken_knowingly(beside: Path, workbench: Any) -> None:
+    assert start(workbench).code == 0
+    (beside / "own_helper.py").write_text("BIAS = 1.0\n")
+    Path("run", "data.json").unlink()
+    assert start(workbench).code == 0
+    assert Path("run", "own_helper.py").read_text() == "BIAS = 1.0\n"
+
+
+def test_a_run_with_edited_code_is_not_used(beside: Path, workbench: Any) -> None:
+    assert start(workbench).code == 0
+    Path("run", "own_late.py").write_text("def changed(rows):\n    return rows * 2\n")
+    shutil.move("run", "sent")
+    for name in FILES:
+        (beside / name).unlink()
+    forget()
+    sys.path[:] = [place for place in sys.path if place != str(beside)]
+    with pytest.raises(WorkbenchError, match=r"part at own_late\.py is not the one that sent was trained with"):
+        product.load("sent", trust=True)
+
+
+def test_new_weights_may_go_on_with_other_code(beside: Path, workbench: Any) -> None:
+    assert start(workbench).code == 0
+    (beside / "own_helper.py").write_text("BIAS = 1.0\n")
+    forget()
+    done = workbench("pretrain", "recipe.yaml", LAYER, "model.init_from=run", "--run", "next", "--trust")
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("installed", ["torch", "own_installed"])
+def test_a_file_with_an_installed_name_is_told(
+    world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, installed: str
+) -> None:
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "own_installed.py").write_text("")
+    sys.path.append(str(site))
+    (world / f"{installed}.py").write_text(FILES["own_layer.py"])
+    with caplog.at_level(logging.WARNING):
+        allow([f"{installed}:Own"], world, "recipe.yaml", trust=True)
+    with pytest.raises(WorkbenchError) as refusal:
+        find("layer", f"{installed}:Own")
+    for said in (caplog.text, str(refusal.value)):
+        assert f"{world / f'{installed}.py'} is not used, as what is installed comes first" in said
+        assert (
+            f"'{installed}' is {site / 'own_installed.py' if installed == 'own_installed' else torch.__file__}" in said
+        )
+
+
+def test_a_helper_with_an_installed_name_is_told(
+    beside: Path, workbench: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (beside / "yaml.py").write_text("def changed(rows):\n    return rows\n")
+    (beside / "own_helper.py").write_text("import yaml\n\nBIAS = yaml.BIAS\n")
+    with pytest.raises(AttributeError, match="BIAS") as raised:
+        start(workbench)
+    assert f"'yaml' is {yaml.__file__}; {beside / 'yaml.py'} is not used" in capfd.readouterr().err
+    assert raised.value.__notes__ == ["raised in model.layers[0]: layer 'own_layer:Own'"]
+
+
+def test_a_helper_that_is_missing_is_told(beside: Path, refused: Any) -> None:
+    (beside / "own_helper.py").unlink()
+    message = refused("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust")
+    assert "model.layers[0]: layer 'own_layer:Own' needs the package 'own_helper'" in message
+    assert "neither installed nor beside 'own_layer'" in message
+    assert not Path("run").exists()
