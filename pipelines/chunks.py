@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from pipelines.readers.reader import Drop, MalformedError, Reader, Record
 from pipelines.splits import MAIN, document_of, part_folder, part_of
 from pipelines.stages import Stage, apply
+from workbench.blame import Blame
 from workbench.corpora.manifest import ShardInfo
 from workbench.corpora.writer import ShardWriter, finished_shard
 from workbench.errors import WorkbenchError
@@ -131,7 +132,8 @@ def read(job: Job, record: Record) -> Sample | Drop:
     """A raw record as a sample with the job's provenance; a malformed one raises or is dropped as the job says."""
     name = type(job.reader).__name__
     try:
-        sample = job.reader.sample(record)
+        with Blame(job.reader):
+            sample = job.reader.sample(record)
     except MalformedError as error:
         if job.on_error == "stop":
             raise WorkbenchError(f"{error}. Mend the input, or leave such records out with --on-error skip") from error

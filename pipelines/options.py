@@ -17,13 +17,14 @@ import yaml
 from pipelines.chunks import Job
 from pipelines.files import expand
 from pipelines.progress import show
-from pipelines.readers import detect, formats, make_reader
+from pipelines.readers import detect, find_format, make_reader
 from pipelines.readers.reader import Reader
 from pipelines.runner import Limits, prepare
 from pipelines.splits import parse_splits
 from pipelines.stages import Stage
 from workbench.bounds import Assignment, Count, Location, Name, Processes, Title
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError
+from workbench.trust import allow, import_paths
 from workbench.values import is_text
 
 
@@ -63,8 +64,12 @@ class Reading(Writing):
 
     inputs: Annotated[list[Location], typer.Argument(help="Files, folders or glob patterns.", show_default=False)]
     format: Annotated[
-        Name | None, typer.Option(help="Raw format; default: as the input looks.", show_default=False)
+        Name | None,
+        typer.Option(help="Raw format, or module:Class of one's own; default: as the input looks.", show_default=False),
     ] = None
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the code of a format that is not installed (in this folder).")
+    ] = False
     option: Annotated[
         list[Assignment], typer.Option(help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
     ] = field(default_factory=list)
@@ -83,6 +88,7 @@ class Reading(Writing):
         Raises:
             WorkbenchError: unknown format or option, or a value of the wrong type.
         """
+        allow(import_paths([self.format]), Path.cwd(), "--format", trust=self.trust)
         paths = expand(self.inputs)
         reader = chosen_reader(kind, self.format, paths, self.option, **lists)
         self.prepare(self.job(reader, stages), paths)
@@ -124,9 +130,7 @@ def chosen_reader(
         WorkbenchError: unknown format or option, or a value of the wrong type.
     """
     name = name or detect(kind, paths)
-    if name not in formats(kind):
-        raise unknown(f"{kind} format", name, formats(kind))
-    hints = typing.get_type_hints(formats(kind)[name], include_extras=True)
+    hints = typing.get_type_hints(find_format(kind, name), include_extras=True)
     values: dict[str, Any] = {field: list(value) for field, value in lists.items() if value}
     for option in options:
         field, equals, value = option.partition("=")

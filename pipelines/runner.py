@@ -19,8 +19,10 @@ from pipelines.chunks import Chunk, Job, Outcome, cut_chunks, finished, work
 from pipelines.duplicates import check_keys, find_duplicates
 from pipelines.processes import each
 from pipelines.progress import Meter, console
+from pipelines.readers.reader import Record
 from pipelines.splits import MAIN
 from pipelines.workspace import Workspace
+from workbench.blame import Blame
 from workbench.corpora.manifest import Manifest, finish_corpus
 from workbench.errors import WorkbenchError
 from workbench.folder_lock import locked
@@ -125,8 +127,12 @@ def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str
 def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: Meter) -> list[Outcome]:
     """The outcomes of all chunks, in order."""
 
+    def records() -> Iterator[Record]:
+        with Blame(job.reader):
+            yield from job.reader.records(inputs)
+
     def chunks() -> Iterator[Chunk]:
-        return cut_chunks(job.reader.records(inputs), limits.shard_size, limits.shard_bytes, limits.limit)
+        return cut_chunks(records(), limits.shard_size, limits.shard_bytes, limits.limit)
 
     duplicates: dict[int, frozenset[int]] = {}
     if job.dedupe:

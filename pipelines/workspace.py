@@ -20,6 +20,7 @@ from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
 from workbench.corpora.writer import finished_shard
 from workbench.errors import WorkbenchError
 from workbench.folder_lock import locked
+from workbench.trust import code_checksums
 
 if TYPE_CHECKING:
     from pipelines.runner import Limits
@@ -179,7 +180,7 @@ def _read_state(path: Path) -> dict[str, Any]:
 def _options(job: Job, limits: Limits) -> dict[str, Any]:
     """Everything that decides the corpus besides the inputs, as plain JSON values (the number of workers does not)."""
     stages = [[stage_name(s), _fields(s)] for s in job.stages]
-    options = {
+    options: dict[str, Any] = {
         "format": type(job.reader).__name__,
         "format_options": dataclasses.asdict(job.reader),
         "stages": stages,
@@ -192,6 +193,9 @@ def _options(job: Job, limits: Limits) -> dict[str, Any]:
         "shard_bytes": limits.shard_bytes,
         "limit": limits.limit,
     }
+    code = code_checksums(f"{type(job.reader).__module__}:{type(job.reader).__name__}")
+    if code:  # of a format that is not installed
+        options["format_code"] = code
     return json.loads(json.dumps(options, default=str))
 
 

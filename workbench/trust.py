@@ -88,6 +88,11 @@ def own_code(names: Iterable[str]) -> dict[Path, Path]:
     return found
 
 
+def code_checksums(name: str) -> dict[str, str]:
+    """The SHA-256 checksums of `own_code` of one import path, by place."""
+    return {str(place): hashlib.sha256(file.read_bytes()).hexdigest() for place, file in own_code([name]).items()}
+
+
 def import_named(what: str, name: str) -> Any:
     """What `package.module:name` stands for.
 
@@ -110,8 +115,8 @@ def import_named(what: str, name: str) -> Any:
     own = [file for file in _files(name) if _lies_in(file, (Path.cwd(),)) and not _lies_in(file, _trusted)]
     if own:
         raise _untrusted(own, f"{what} {name!r}")
-    for place, file in own_code([name]).items():
-        note("part", place, hashlib.sha256(file.read_bytes()).hexdigest())
+    for place, checksum in code_checksums(name).items():
+        note("part", place, checksum)
     passed_over = f". {_passed_over[top]}" if _passed_over.get(top) else ""
     try:
         module = importlib.import_module(module_name)

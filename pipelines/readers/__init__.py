@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -11,8 +12,10 @@ from typing import Any
 
 from pipelines.files import files
 from pipelines.readers.reader import Peek, Reader, peek
+from workbench.blame import Blame, mark
 from workbench.errors import WorkbenchError, unknown
 from workbench.parts import checked
+from workbench.trust import import_named
 
 
 @cache
@@ -57,17 +60,37 @@ def _matching(kind: str, source: Peek) -> list[str]:
     return [name for name, reader in formats(kind).items() if reader.detect(source)]
 
 
+def find_format(kind: str, name: str) -> type[Reader]:
+    """The reader class of a format's name, or of an import path, `module:Class`.
+
+    Raises:
+        WorkbenchError: unknown format (lists the nearest names), code that is not trusted, or no reader of this kind.
+    """
+    available = formats(kind)
+    if ":" not in name:
+        if name not in available:
+            raise unknown(f"{kind} format", name, [*available, "module:Class"])
+        return available[name]
+    found = import_named("format", name)
+    if not (inspect.isclass(found) and issubclass(found, Reader) and found.kind == kind):
+        raise WorkbenchError(
+            f"format {name!r} is no reader of {kind}; allowed: a class derived from pipelines.readers.reader.Reader "
+            f"with kind = {kind!r}"
+        )
+    return found
+
+
 def make_reader(kind: str, name: str | None, paths: Sequence[Path], options: Mapping[str, Any]) -> Reader:
     """The reader of the named format (or of the one that the input looks like) with its options.
 
     Raises:
-        WorkbenchError: unknown format or option; lists the nearest names.
+        WorkbenchError: unknown format or option (lists the nearest names), or a format that is not trusted.
     """
     name = name or detect(kind, paths)
-    available = formats(kind)
-    if name not in available:
-        raise unknown(f"{kind} format", name, available)
-    return available[name](**checked(available[name], options, f"format {name!r}"))
+    reader, place = find_format(kind, name), f"format {name!r}"
+    accepted = checked(reader, options, place)
+    with Blame(place):
+        return mark(reader(**accepted), place)
 
 
 def _describe(source: Peek) -> str:
