@@ -59,3 +59,44 @@ def test_a_part_whose_package_is_missing(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     with pytest.raises(WorkbenchError, match="needs the package 'a_package_nobody_has'"):
         parts.find("layer", "needs_more_for_test:Layer")
+
+
+LOOSE = """
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from somewhere import Anything
+
+
+class Loose(nn.Module):
+    def __init__(self, typed: float = 1.0, untyped=1.0, any: Any = None, other: Anything = None) -> None:
+        super().__init__()
+
+    def forward(self, hidden, context):
+        return hidden
+"""
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("option", ["typed", "untyped", "any", "any.inner", "any.inner[1]", "other"])
+def test_no_option_of_a_part_is_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: float) -> None:
+    (tmp_path / "loose_for_test.py").write_text(LOOSE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    given = {"any.inner": {"inner": value}, "any.inner[1]": {"inner": [0, value]}}.get(option, value)
+    with pytest.raises(WorkbenchError) as refusal:
+        parts.build("layer", {"layer": "loose_for_test:Loose", option.partition(".")[0]: given})
+    kind = "a number" if option == "typed" else "a finite number"
+    assert str(refusal.value) == f"layer 'loose_for_test:Loose': {option} = {value}; allowed: {kind}"
+
+
+def test_an_annotation_that_cannot_be_looked_up_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loose_for_test.py").write_text(LOOSE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    with pytest.raises(WorkbenchError, match="typed = 'much' is of type str; allowed: a number"):
+        parts.build("layer", {"layer": "loose_for_test:Loose", "typed": "much"})

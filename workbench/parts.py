@@ -7,6 +7,7 @@ class of that module whose name is the same without underscores (`sentence_pair`
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 from workbench.blame import Blame, mark
 from workbench.errors import WorkbenchError, unknown
 from workbench.trust import import_named
-from workbench.values import check_all
+from workbench.values import check_all, refuse_not_finite
 
 
 class Protocol(NamedTuple):
@@ -139,6 +140,8 @@ def checked(
         if option not in names and not open_ended:
             raise unknown("option", option, names, where)
     stated = check_all(hints, options, where)
+    for option, value in stated.items():
+        refuse_not_finite(value, f"{where}: {option}")
     complete = {n: v for n, v in (given or {}).items() if n in names and n not in options} | stated
     missing = [
         n
@@ -163,10 +166,16 @@ def _member(package: str, name: str) -> Any:
 
 def _hints(part: Any) -> dict[str, Any]:
     target = part.__init__ if inspect.isclass(part) else part
-    try:
-        return typing.get_type_hints(target, include_extras=True)
-    except (NameError, TypeError):
-        return {}
+    hints: dict[str, Any] = {}
+    for name, hint in getattr(target, "__annotations__", {}).items():
+
+        def alone() -> None: ...
+
+        alone.__annotations__ = {name: hint}
+        # what only a type checker imports cannot be looked up, and tells nothing of the other options
+        with contextlib.suppress(NameError, TypeError):
+            hints |= typing.get_type_hints(alone, getattr(target, "__globals__", None), include_extras=True)
+    return hints
 
 
 def option_names(part: Any) -> list[str]:

@@ -7,6 +7,7 @@ number is wanted, NaN and infinity are nowhere. What is made here is the message
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,6 +55,22 @@ def check_all(hints: Mapping[str, Any], values: Mapping[str, Any], where: str) -
         name: check(hints[name], value, f"{where}: {name}") if name in hints else value
         for name, value in values.items()
     }
+
+
+def refuse_not_finite(value: Any, where: str) -> None:
+    """What holds for a value of any type, also of none.
+
+    Raises:
+        WorkbenchError: NaN or infinity stand somewhere in it.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _refusal("a finite number", value, where, is_type=False)
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            refuse_not_finite(inner, f"{where}.{name}")
+    elif isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            refuse_not_finite(inner, f"{where}[{i}]")
 
 
 def is_text(hint: Any) -> bool:
