@@ -83,10 +83,14 @@ def _are_groups(found: Any, *_: Any) -> bool:
 
 
 def _fits(found: Any, hidden: Mapping[str, Tensor], *_: Any) -> bool:
-    """Whether a layer's streams are those that it got, each with as many rows as wide as before."""
-    return isinstance(found, dict) and all(
-        name in found and isinstance(found[name], Tensor) and found[name].shape == rows.shape
-        for name, rows in hidden.items()
+    """Whether a layer returns streams with as many rows, as wide as it got them. It may end one by leaving it out."""
+    return (
+        isinstance(found, dict)
+        and (bool(found) or not hidden)
+        and all(
+            isinstance(rows, Tensor) and (name not in hidden or rows.shape == hidden[name].shape)
+            for name, rows in found.items()
+        )
     )
 
 
@@ -111,7 +115,7 @@ EMBEDDED = Returns(
     "a dict of tensors, a row for each sequence",
     lambda f, *_: isinstance(f, dict) and all(isinstance(inner, Tensor) and inner.ndim for inner in f.values()),
 )
-STREAMS = Returns("all streams that it got, each [rows, hidden_size] as before", _fits)
+STREAMS = Returns("a dict of streams, each a tensor [rows, hidden_size] as the layer got it", _fits)
 
 
 def rows_of_width(size: int) -> Returns:

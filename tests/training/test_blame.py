@@ -92,6 +92,11 @@ def test_a_bug_in_a_layer_that_recomputes_is_told_with_its_part(make_recipe: Any
     assert raised.value.__notes__ == [f"raised in {PLACES['layer']}"]
 
 
+def test_a_layer_must_not_change_the_rows(make_recipe: Any, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match=r"returned a dict with text: a Tensor \[\d+, 16\].*as the layer got it"):
+        train(make_recipe, tmp_path / "run", "layer", "other rows")
+
+
 @pytest.mark.parametrize("how", ["nothing", "a pair", "numbers"])
 @pytest.mark.parametrize("part", [part for part in PLACES if part != "objective __init__"])
 def test_what_a_part_must_not_return(make_recipe: Any, tmp_path: Path, part: str, how: str) -> None:
