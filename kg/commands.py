@@ -11,8 +11,10 @@ import typer
 from rich.table import Table
 
 from kg.store import GraphStore
-from workbench.bounds import Count, Device, LearningRate, Name, Seed, Size
+from kg.vector_options import VectorOptions
+from workbench.bounds import Count, Device, Name
 from workbench.errors import WorkbenchError
+from workbench.options import command
 from workbench.terminal import Terminal
 
 log = logging.getLogger(__name__)
@@ -20,17 +22,11 @@ log = logging.getLogger(__name__)
 Graph = Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)]
 
 
+@command
 def vectors(
     graph: Graph,
     output: Annotated[Path, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
-    model: Annotated[Name, typer.Option(help="TransE, RotatE, DistMult, ... (pykeen's names).")] = "TransE",
-    dim: Annotated[Size, typer.Option(help="Size of the vectors.")] = 100,
-    epochs: Annotated[Count, typer.Option(help="Passes over the triples.")] = 50,
-    batch_size: Annotated[Count, typer.Option(help="Triples in a step.")] = 1024,
-    lr: Annotated[LearningRate, typer.Option(help="Learning rate of Adam.")] = 0.01,
-    negatives: Annotated[Size, typer.Option(help="False triples for each true one.")] = 16,
-    loss: Annotated[Name, typer.Option(help="nssa, marginranking, softplus, ... (pykeen's names).")] = "nssa",
-    seed: Seed = 0,
+    options: VectorOptions,
     held_out: Annotated[
         Path | None, typer.Option(help="Triples to rank afterwards: head, relation, tail in columns parted by tabs.")
     ] = None,
@@ -48,21 +44,14 @@ def vectors(
     """
     import torch
 
-    from kg.vectors import train_vectors
+    from kg.vector_training import train_vectors
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     trained = train_vectors(
         open_graph(graph),
         output,
-        model=model,
-        dim=dim,
-        epochs=epochs,
-        batch_size=batch_size,
-        lr=lr,
-        negatives=negatives,
-        loss=loss,
-        seed=seed,
+        options,
         device=device,
         held_out=list(read_triples(held_out)) if held_out else (),
         progress=Terminal().is_terminal,

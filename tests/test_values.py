@@ -51,15 +51,15 @@ def shipped_parts() -> list[tuple[str, str]]:
 
 def declared() -> dict[str, dict[str, Any]]:
     """What can be stated, by who declares it: option -> annotation."""
-    hints = {f"{kind} {name}": parts.option_types(parts.find(kind, name)) for kind, name in shipped_parts()}
+    hints = {f"{kind} {name}": parts.options_of(parts.find(kind, name)).types for kind, name in shipped_parts()}
     hints |= {f"command {name}": {o.name: o.annotation for o in options_of(f)} for name, f in all_commands()}
     hints |= {spec.__name__: typing.get_type_hints(spec, include_extras=True) for spec in SPECS}
     for kind in ("text", "image-text", "triples"):
-        hints |= {f"format {name}": parts.option_types(reader) for name, reader in formats(kind).items()}
+        hints |= {f"format {name}": parts.options_of(reader).types for name, reader in formats(kind).items()}
     for module in STAGES:
         for name, value in vars(module).items():
             if dataclasses.is_dataclass(value) and value.__module__ == module.__name__:
-                hints[f"stage {name}"] = parts.option_types(value)
+                hints[f"stage {name}"] = parts.options_of(value).types
     return hints
 
 
@@ -107,7 +107,7 @@ def test_the_rule_finds_what_is_open() -> None:
 @pytest.mark.parametrize(("kind", "name"), shipped_parts())
 def test_every_part_refuses_what_it_does_not_allow(kind: str, name: str) -> None:
     part = parts.find(kind, name)
-    for option, hint in parts.option_types(part).items():
+    for option, hint in parts.options_of(part).types.items():
         for value in () if option in GIVEN else bad_values(hint):
             with pytest.raises(WorkbenchError, match=rf"here: {option}.* = .*; allowed: "):
                 parts.checked(part, {option: value}, "here")

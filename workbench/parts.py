@@ -31,6 +31,14 @@ class Protocol(NamedTuple):
     arguments: tuple[str, ...]
 
 
+class Options(NamedTuple):
+    """The options of a part: their names, the annotations of those that have one, whether any other is taken too."""
+
+    names: list[str]
+    types: dict[str, Any]
+    open_ended: bool
+
+
 PROTOCOLS = {
     "layer": Protocol("torch.nn:Module", "forward", ("hidden", "context")),
     "embedding": Protocol("torch.nn:Module", "forward", ("fields",)),
@@ -135,7 +143,7 @@ def checked(
     Raises:
         WorkbenchError: as for `build`.
     """
-    names, hints, open_ended = _accepted(part)
+    names, hints, open_ended = options_of(part)
     for option in options:
         if option not in names and not open_ended:
             raise unknown("option", option, names, where)
@@ -178,22 +186,12 @@ def _hints(part: Any) -> dict[str, Any]:
     return hints
 
 
-def option_names(part: Any) -> list[str]:
-    """The options that a part takes, those of `**options: Unpack[...]` included."""
-    return _accepted(part)[0]
-
-
-def option_types(part: Any) -> dict[str, Any]:
-    """The annotations of the options that a part takes."""
-    return {name: hint for name, hint in _accepted(part)[1].items() if name != "return"}
-
-
 def _parameters(part: Any) -> dict[str, inspect.Parameter]:
     return {n: p for n, p in inspect.signature(part).parameters.items() if n != "self"}
 
 
-def _accepted(part: Any) -> tuple[list[str], dict[str, Any], bool]:
-    """The names of a part's options, their annotations, and whether it takes any keyword."""
+def options_of(part: Any) -> Options:
+    """The options that a part takes, those of `**options: Unpack[...]` included."""
     hints = _hints(part)
     names: list[str] = []
     open_ended = False
@@ -205,7 +203,7 @@ def _accepted(part: Any) -> tuple[list[str], dict[str, Any], bool]:
         open_ended = shared is None
         names += list(shared or {})
         hints |= shared or {}
-    return names, hints, open_ended
+    return Options(names, {name: hint for name, hint in hints.items() if name != "return"}, open_ended)
 
 
 def _unpacked(hint: Any) -> dict[str, Any] | None:

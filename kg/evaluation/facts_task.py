@@ -21,7 +21,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.ranks import RankScores, rank_scores, realistic_rank
-from workbench.evaluation.result import Result, identity
+from workbench.evaluation.result import Result, corpus_input
 from workbench.json_values import parse_json
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.options import Trust
@@ -77,7 +77,7 @@ def evaluate(
     evaluated = open_run(run, Mlm, wanted, task=name, control=control, trust=trust)
     result = evaluate_facts(evaluated, facts, normalisation, batch_size)
     result.control = control
-    result.inputs = {"checkpoint": evaluated.checkpoint, "corpus": identity(opened), "candidates": str(candidates)}
+    result.inputs = {"checkpoint": evaluated.checkpoint, "corpus": corpus_input(opened), "candidates": str(candidates)}
     result.write(result_path(run, TASK, opened.name, control))
     draw_subject(evaluated, [_fact(sample)[1] for found in facts.values() for sample in found.samples])
     result.show()

@@ -26,7 +26,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import BatchSize, Epochs, LearningRate, Tuning
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
-from workbench.evaluation.result import Result, identity
+from workbench.evaluation.result import Result, corpus_input
 from workbench.options import Trust, command
 from workbench.sequences import Sample
 from workbench.text.builders.mention import Mention
@@ -113,7 +113,7 @@ def evaluate(
     evaluated = open_run(run, Types, wanted, control=control, trust=trust)
     result = evaluate_types(evaluated, opened, rule, macro, batch_size=batch_size, limit=limit, probe=probe)
     result.control = control
-    result.inputs = {"checkpoint": evaluated.checkpoint, "corpus": identity(opened)}
+    result.inputs = {"checkpoint": evaluated.checkpoint, "corpus": corpus_input(opened)}
     result.write(result_path(run, TASK, opened.name, control))
     result.show()
 

@@ -8,7 +8,7 @@ import torch
 
 from kg.linkprediction import TransE, link_prediction, rows_of
 from kg.store import GraphStore
-from kg.vectors import PykeenScores
+from kg.vector_training import PykeenScores
 
 ENTITIES, RELATIONS = 40, 3
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from kg.store import GraphStore
-from kg.vectors import load_vectors, train_vectors
+from kg.vector_options import VectorOptions
+from kg.vector_training import train_vectors
+from kg.vectors import load_vectors
 from workbench.errors import WorkbenchError
 
 pytest.importorskip("pykeen")
-SMALL = {"dim": 8, "epochs": 3, "batch_size": 32, "negatives": 4}
+SMALL = VectorOptions(dim=8, epochs=3, batch_size=32, negatives=4)
 
 
 @pytest.fixture
@@ -24,7 +27,7 @@ def store(tmp_path):
 
 
 def test_the_file_gives_back_what_was_trained(store, tmp_path):
-    trained = train_vectors(store, tmp_path / "deep" / "v.safetensors", **SMALL)
+    trained = train_vectors(store, tmp_path / "deep" / "v.safetensors", SMALL)
     loaded = load_vectors(tmp_path / "deep" / "v.safetensors")
     assert torch.equal(loaded.vectors, trained.vectors)
     assert torch.equal(loaded.relations, trained.relations)
@@ -40,21 +43,22 @@ def test_the_file_gives_back_what_was_trained(store, tmp_path):
 def test_the_same_seed_gives_the_same_vectors(store, tmp_path):
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    first = train_vectors(store, tmp_path / "a.safetensors", seed=1, **SMALL).vectors
+    first = train_vectors(store, tmp_path / "a.safetensors", replace(SMALL, seed=1)).vectors
     assert torch.equal(torch.get_rng_state(), before), "training moved the caller's random numbers"
     torch.rand(3)
-    assert torch.equal(train_vectors(store, tmp_path / "b.safetensors", seed=1, **SMALL).vectors, first)
-    assert not torch.equal(train_vectors(store, tmp_path / "c.safetensors", seed=2, **SMALL).vectors, first)
+    assert torch.equal(train_vectors(store, tmp_path / "b.safetensors", replace(SMALL, seed=1)).vectors, first)
+    assert not torch.equal(train_vectors(store, tmp_path / "c.safetensors", replace(SMALL, seed=2)).vectors, first)
 
 
 def test_training_finds_held_out_triples(store, tmp_path):
     triples = list(store.triples())
     graph = GraphStore.build(triples[::2] + triples[1::4], tmp_path / "part")
     held_out = [*triples[3::4], ("stranger", "next", "é1")]
-    options = {"dim": 32, "lr": 0.05, "batch_size": 32, "held_out": held_out}
+    options = VectorOptions(dim=32, lr=0.05, batch_size=32)
     mrr = {}
     for epochs in (0, 100):
-        found = train_vectors(graph, tmp_path / f"{epochs}.safetensors", epochs=epochs, **options)
+        path = tmp_path / f"{epochs}.safetensors"
+        found = train_vectors(graph, path, replace(options, epochs=epochs), held_out=held_out)
         assert found.provenance["link_prediction"]["both"]["examples"] == 2 * (len(held_out) - 1)
         mrr[epochs] = found.provenance["link_prediction"]["both"]["mrr"]
     assert mrr[100] > max(0.3, 2 * mrr[0])
@@ -62,7 +66,7 @@ def test_training_finds_held_out_triples(store, tmp_path):
 
 @pytest.mark.parametrize(("model", "size"), [("RotatE", 16), ("DistMult", 8)])
 def test_other_models(store, tmp_path, model, size):
-    found = train_vectors(store, tmp_path / "v.safetensors", model=model, **SMALL)
+    found = train_vectors(store, tmp_path / "v.safetensors", replace(SMALL, model=model))
     assert found.vectors.shape == (30, size)
     assert found.vectors.dtype == torch.float32
 
@@ -75,9 +79,9 @@ def test_without_pykeen(store, tmp_path, monkeypatch):
 
 def test_wrong_inputs(store, tmp_path):
     with pytest.raises(WorkbenchError, match="unknown embedding model 'transee'.*Did you mean 'transe'"):  # noqa: RUF043
-        train_vectors(store, tmp_path / "v.safetensors", model="transee")
+        train_vectors(store, tmp_path / "v.safetensors", VectorOptions(model="transee"))
     with pytest.raises(WorkbenchError, match="unknown loss 'nsa'"):
-        train_vectors(store, tmp_path / "v.safetensors", loss="nsa")
+        train_vectors(store, tmp_path / "v.safetensors", VectorOptions(loss="nsa"))
     with pytest.raises(WorkbenchError, match="another ending"):
         train_vectors(store, tmp_path / "vectors")
     with pytest.raises(WorkbenchError, match="has no triples"):

@@ -65,7 +65,7 @@ def _part(spec: dict[str, Any]) -> dict[str, Any]:
     kind = next((kind for kind in ("layer", "embedding") if kind in spec), None)
     if kind is None:
         return spec
-    known = parts.option_names(parts.find(kind, spec[kind]))
+    known = parts.options_of(parts.find(kind, spec[kind])).names
     small = spec | {name: 0.0 for name in ("dropout", "attention_dropout") if name in known}
     return small | ({"hidden_size": 16} if spec[kind] == "kg.embedding:EntityTable" else {})
 

@@ -17,13 +17,13 @@ from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import StringConstraints
 from typer.models import ArgumentInfo, ParameterInfo
 
+from workbench import parts
 from workbench.cli import COMMANDS, Commands
 from workbench.config import NetworkSpec, Recipe, TaskSpec, TrainSpec
 from workbench.models.embeddings.token import Token
 from workbench.models.layers.self import Self
 from workbench.objectives.mlm import Mlm
 from workbench.options import COMMAND, options_of
-from workbench.parts import option_types
 from workbench.text.builders.document import Document
 
 NOT_A_NUMBER: tuple[Any, ...] = ("abc", True, float("nan"), float("inf"), -float("inf"))
@@ -32,10 +32,10 @@ WHERE: dict[str, dict[str, Any]] = {
     "train.": typing.get_type_hints(TrainSpec, include_extras=True),
     "tasks.text.": typing.get_type_hints(TaskSpec, include_extras=True),
     "model.": typing.get_type_hints(NetworkSpec, include_extras=True),
-    "model.streams.text.": option_types(Token),
-    "model.layers.0.": option_types(Self),
-    "tasks.text.sequence.": option_types(Document),
-    "tasks.text.objectives.0.": option_types(Mlm),
+    "model.streams.text.": parts.options_of(Token).types,
+    "model.layers.0.": parts.options_of(Self).types,
+    "tasks.text.sequence.": parts.options_of(Document).types,
+    "tasks.text.objectives.0.": parts.options_of(Mlm).types,
 }
 """Places in a recipe of one text stream, and what is declared there."""
 GIVEN = ("sizes", "tokenizer", "vocab_size", "vars")  # what the caller has, and what is read before keys are checked

@@ -27,7 +27,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.finetuning import BatchSize, Epochs, Tuning
 from workbench.evaluation.opening import Evaluated, find_objective, result_path
 from workbench.evaluation.ranks import count_rivals
-from workbench.evaluation.result import Result, identity
+from workbench.evaluation.result import Result, corpus_input
 from workbench.keyed import generator
 from workbench.options import Trust, command
 from workbench.text.image import SHUFFLED_CAPTIONS
@@ -206,7 +206,7 @@ def retrieval_result(
         task=TASK,
         numbers=numbers,
         counts={"texts": found.scores.texts, "images": found.scores.images},
-        inputs={**found.checkpoints, "corpus": identity(corpus)},
+        inputs={**found.checkpoints, "corpus": corpus_input(corpus)},
         variant=f"{found.variant}, ties {ties}",
         control=control,
         baselines={"chance": chance(owner, found.scores.images)},

@@ -29,7 +29,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import Tuning
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
-from workbench.evaluation.result import Result, identity
+from workbench.evaluation.result import Result, corpus_input
 from workbench.options import Trust, command
 from workbench.sequences import Sample, Sequence
 from workbench.text.builders.question_image import QuestionImage
@@ -125,7 +125,7 @@ def evaluate_answers(
         task=TASK,
         numbers=scores.numbers(),
         counts={"questions": len(questions), "images": answered.images, "answers": len(vocabulary)},
-        inputs={"checkpoint": run.checkpoint, "corpus": identity(corpus)},
+        inputs={"checkpoint": run.checkpoint, "corpus": corpus_input(corpus)},
         variant=scores.variant,
         baselines=_baselines(run, questions, scores.variant),
         examples=_examples(run.folder, answered, scores),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -51,8 +50,3 @@ def forward_pass(network: Network, transform: Transform, samples: Iterator[list[
         if sequences:
             batch = collate(sequences).to(device)
             yield Forward(group, sequences, batch, network(batch))
-
-
-def builder_of(task: Any) -> dict[str, Any]:
-    """The `unit` and `window` of a task's builder, for `sample_pass`."""
-    return {"unit": task.builder.unit, "window": task.builder.window}

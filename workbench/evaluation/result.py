@@ -56,7 +56,6 @@ class Result:
         (console or Terminal()).print(self.table())
 
 
-def identity(corpus: Corpus) -> dict[str, Any]:
-    """What says which corpus this was: its place, its size and its shards' checksums."""
-    shards = corpus.manifest.shards
-    return {"path": str(corpus.place), "records": sum(s.records for s in shards), "sha256": [s.sha256 for s in shards]}
+def corpus_input(corpus: Corpus) -> dict[str, Any]:
+    """A corpus among a result's `inputs`: its place, its size and its identity (a checksum of the content)."""
+    return {"path": str(corpus.place), "records": corpus.records, "sha256": corpus.identity}

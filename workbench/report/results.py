@@ -125,7 +125,7 @@ def _sources(found: Sequence[tuple[Run, Record]]) -> str:
 
 
 def _identity(value: Any) -> str:
-    """What went in, in one line: a corpus is its place, its size and the beginnings of its checksums."""
+    """What went in, in one line: a corpus is its place, its size and the beginning of its checksum."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {_identity(part)}" for name, part in value.items())
     if isinstance(value, list | tuple):

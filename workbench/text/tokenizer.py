@@ -132,10 +132,6 @@ class Tokenizer:
             write_text(target.parent / ROLES_FILE, json.dumps(tokens, ensure_ascii=False, indent=2))
         return target
 
-    def same_as(self, other: Tokenizer) -> bool:
-        """Whether the two cut every text alike and use the same special tokens."""
-        return self.roles == other.roles and json.loads(self.backend.to_str()) == json.loads(other.backend.to_str())
-
     def __getstate__(self) -> dict[str, Any]:
         return {"definition": self.backend.to_str(), "roles": self.roles}
 
