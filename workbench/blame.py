@@ -1,7 +1,7 @@
 """Which part, at which place of the recipe, an error came from.
 
-`workbench.parts.build` marks what it builds. An error for people that leaves a marked part begins with the part's name; any
-other gets a note, which Python prints as the last line of a traceback, and the command line after its message:
+`workbench.parts.build` marks what it builds. An error for people that leaves a marked part begins with the part's name;
+any other gets a note, which Python prints as the last line of a traceback, and the command line after its message:
 
     RuntimeError: boom
     raised in tasks.text.objectives[1]: objective 'swapped:Swapped'

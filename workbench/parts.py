@@ -121,11 +121,11 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     if not isinstance(name, str):
         raise WorkbenchError(f"{where or kind}: {kind} = {name!r}; allowed: a name, or 'package.module:Class'")
     place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
-    try:
-        with Blame(place):
+    with Blame(place):  # to import a module is to run it
+        try:
             part = find(kind, name)
-    except WorkbenchError as error:
-        raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
+        except WorkbenchError as error:
+            raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
     accepted = checked(part, options, place, given)
     outer = _building.set(where)
     try:

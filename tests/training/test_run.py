@@ -323,7 +323,7 @@ def test_an_error_in_the_loader_keeps_its_words(make_recipe: Any, tmp_path: Path
         tree["train"]["num_workers"] = workers
 
     with pytest.raises(
-        WorkbenchError, match=r"^sample r\d+ is bad\nraised in tasks\.text\.sequence\.steps\[0\]: step .*Failing'$"
+        WorkbenchError, match=r"^tasks\.text\.sequence\.steps\[0\]: step 'toy_parts:Failing': sample r\d+ is bad$"
     ):
         pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run")
 
