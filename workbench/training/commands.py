@@ -12,11 +12,11 @@ from typing import Annotated
 import typer
 from annotated_types import Ge, Le
 
+from workbench.blame import Blame
 from workbench.bounds import Assignment, Location
 from workbench.config import Recipe, load_recipe
 from workbench.corpora.cache import is_url
 from workbench.corpora.corpus import Corpus
-from workbench.errors import told_of
 from workbench.options import Trust
 from workbench.terminal import Terminal
 
@@ -92,7 +92,7 @@ def _checked(recipe: str, overrides: list[str] | None, trust: bool) -> Recipe:
     loaded = load_recipe(recipe, overrides or [], trust=trust)
     for name, task in loaded.tasks.items():
         for place in filterfalse(is_url, (*task.corpora, *task.held_out)):
-            with told_of(f"tasks.{name}"):
+            with Blame(f"tasks.{name}"):
                 Corpus.open(place)
     return loaded
 
