@@ -32,7 +32,7 @@ class Fault:
 
     Args:
         begin: operations count from the first one on whose path holds this.
-        after: the operation is done first, where it opens a file (which then is empty).
+        after: the operation is done first, where it opens a file (which then is empty if it is a new one).
         group: the signal goes to the whole process group.
         again: seconds to a second signal; negative: none.
         counter: file of 8 bytes that gets the number of operations counted.
@@ -76,7 +76,7 @@ class _Hook:
         if self.counted.value == self.fault.at:
             self.busy = True
             if self.fault.after and event == "open":
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+                os.close(os.open(path, arguments[2]))
             _strike(self.fault)
             self.busy = False
 
