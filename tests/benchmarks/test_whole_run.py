@@ -33,7 +33,7 @@ def test_a_peer_has_as_many_real_tokens_as_the_recipe(name, tmp_path):
     make_collator, make_model = PEERS[name]
     collator = make_collator(folder, LENGTH, "longest")
     batch = collator([documents[i] for i in range(8)])
-    loss, _ = make_model(folder, collator.tokenizer).train()(batch)
+    loss, _ = make_model(folder, collator.tokenizer, "all").train()(batch)
     assert torch.isfinite(loss)
 
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
