@@ -156,7 +156,7 @@ def command(in_process: Callable[[Callable[[], object]], Ran], page_folder: Path
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
         )
         return done.returncode, done.stdout
 

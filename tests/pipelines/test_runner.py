@@ -193,7 +193,7 @@ def test_a_signal_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lin
     while not list(output.glob("part-*.index")):
         time.sleep(0.01)
     process.send_signal(number)
-    _, message = process.communicate(timeout=60)
+    _, message = process.communicate(timeout=600)
     assert process.returncode == code
     assert "run the same command again" in message
     assert "Traceback" not in message

@@ -25,7 +25,7 @@ def screenshot(page: Path, target: Path, profile: Path, width: int, height: int,
         pytest.skip("no chromium: the report was not looked at in a browser; apt-get install chromium")
     command = [browser, *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}", *more]
     done = subprocess.run(
-        [*command, f"--screenshot={target}", page.as_uri()], capture_output=True, text=True, timeout=120, check=False
+        [*command, f"--screenshot={target}", page.as_uri()], capture_output=True, text=True, timeout=600, check=False
     )
     assert target.is_file(), done.stderr[-2000:]
     with Image.open(target) as image:

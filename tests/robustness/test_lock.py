@@ -34,7 +34,7 @@ def holder(folder: Path) -> Iterator[int]:
     held = context.Event()
     process = context.Process(target=hold, args=(folder, held), daemon=True)
     process.start()
-    assert held.wait(60)
+    assert held.wait(600)
     try:
         yield process.pid or 0
     finally:

@@ -69,7 +69,7 @@ def test_a_signal_saves_says_how_to_go_on_and_going_on_works(
     process = start(world, "pretrain", "recipe.yaml", *LONG, "train.num_workers=1", "--run", "a run")
     wait_for(lambda: len(steps(run)) > 3, process)
     os.killpg(process.pid, number)
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == code, output
     assert "Traceback" not in output
     last = steps(run)[-1]
@@ -78,7 +78,7 @@ def test_a_signal_saves_says_how_to_go_on_and_going_on_works(
     assert "pretrain recipe.yaml" in output
     assert "'a run'" in output
     again = start(world, "pretrain", "recipe.yaml", *LONG[1:], f"train.max_steps={last + 2}", "--run", "a run")
-    output, _ = again.communicate(timeout=240)
+    output, _ = again.communicate(timeout=600)
     assert again.returncode == 0, output
     assert f"going on from a run/checkpoints/step-{last}" in output
     assert steps(run) == list(range(1, last + 3))
@@ -93,7 +93,7 @@ def test_kill_9_and_the_same_command_again(world: Path, start: Start) -> None:
     process.communicate()
     saved = max(int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*"))
     again = start(world, *command[:2], f"train.max_steps={saved + 4}", *command[3:])
-    output, _ = again.communicate(timeout=240)
+    output, _ = again.communicate(timeout=600)
     assert again.returncode == 0, output
     assert f"step-{saved}" in output
     assert steps(run) == list(range(1, saved + 5))
@@ -102,7 +102,7 @@ def test_kill_9_and_the_same_command_again(world: Path, start: Start) -> None:
 
 def test_an_error_in_a_real_process(world: Path, start: Start) -> None:
     process = start(world, "pretrain", "recipe.yaml", "train.max_step=3")
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 2
     assert output.startswith("error: ")
     assert "'max_steps'" in output
@@ -113,7 +113,7 @@ def test_a_reader_that_goes_away_is_no_error_of_ours(world: Path, start: Start) 
     process = start(world, "recipes")
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(timeout=240) in (0, 1)
+    assert process.wait(timeout=600) in (0, 1)
 
 
 WITHOUT_TORCH = """
@@ -150,7 +150,7 @@ def test_cheap_refusals_do_not_wait_for_torch(world: Path) -> None:
         input="\n".join(told),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -241,7 +241,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_encoding_in_a_forked_worker_is_quiet():
     environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
     command = [sys.executable, "-W", "ignore", "-c", FORKED]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -250,7 +250,7 @@ def test_training_in_a_fork_of_a_process_that_trained(sentences):
     train_tokenizer(sentences, "wordpiece", 200)
     process = multiprocessing.get_context("fork").Process(target=train_tokenizer, args=(sentences, "wordpiece", 200))
     process.start()
-    process.join(timeout=60)
+    process.join(timeout=600)
     hangs = process.is_alive()
     process.kill()
     assert not hangs
