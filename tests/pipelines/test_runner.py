@@ -168,7 +168,7 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     command = [sys.executable, "-m", "pipelines.text", str(path), "--workers", "2", "--shard-size", "20"]
     output = tmp_path / "killed"
     process = subprocess.Popen([*command, "-o", str(output)], cwd=ROOT, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 240
+    until = time.monotonic() + 600
     while len(list(output.glob("part-*.index"))) < 3 and time.monotonic() < until:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

@@ -135,7 +135,7 @@ class Forked:
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
 
-    def wait(self, seconds: float = 240) -> tuple[int, str]:
+    def wait(self, seconds: float = 600) -> tuple[int, str]:
         """The exit code and what it printed; a process that takes longer is killed."""
         deadline = time.monotonic() + seconds
         while self.running and time.monotonic() < deadline:  # not join: it waits for a killed process's children

@@ -24,7 +24,7 @@ def long(tree: dict[str, Any]) -> None:
 
 
 def wait_for_step(run: Path, step: int, process: Any) -> None:
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline and process.running:
         if any(record["step"] >= step for record in read_metrics(run)):
             return

@@ -43,7 +43,7 @@ MODULES = (
 )
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", "WORKBENCH_LOG": "WARNING"}
 STACKS = signal.SIGUSR2
-LIMIT = 60.0
+LIMIT = 300.0
 """Seconds that no command takes, however busy the machine: what still runs then hangs."""
 
 
@@ -218,7 +218,7 @@ def show_stacks(leaders: set[int]) -> None:
     time.sleep(0.5)
 
 
-def orphans(seconds: float = 30.0) -> list[int]:
+def orphans(seconds: float = 120.0) -> list[int]:
     """What commands that have ended left running, after some seconds to notice."""
     leaders = {command.pid for command in _started if not command.running}
     deadline = time.monotonic() + seconds

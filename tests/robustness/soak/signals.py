@@ -17,7 +17,7 @@ from tests.robustness.soak.processes import ROOT, Command, Ended, spawn, start
 from tests.robustness.soak.runs import NEEDS, STEPS, Disturbed
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-SOON = 60.0
+SOON = 300.0
 """Seconds in which a command has to end whose worker or rank is dead, on a busy machine."""
 TRAINING = ".step-"
 """Operations on such files are those of checkpoints: training has begun."""
