@@ -144,6 +144,7 @@ def test_the_best_of_an_attempt_without_a_checkpoint_is_not_the_next_ones(recipe
     """As a kill between `best` and the first checkpoint leaves it."""
     run = pretrain(recipe, tmp_path / "run", until=1)
     (run / "checkpoints" / "step-1").rename(run / "best")
+    (run / "data.json").unlink()  # which names a run with its first checkpoint
     pretrain(replace(recipe, seed=7), run, until=2)
     pretrain(replace(recipe, seed=7), tmp_path / "alone", until=2)
     assert not (run / "best").exists()

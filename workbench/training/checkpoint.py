@@ -18,7 +18,7 @@ import pickle
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from workbench.corpora.files import DRAFT_SUFFIX, explained, sha256_of, sync, write_text
 from workbench.errors import MachineError, WorkbenchError
+from workbench.training.data_record import DATA, run_id
 from workbench.training.optimizer import load_optimizer_state, optimizer_state
 from workbench.training.weights import load_weights, read_weights, save_weights
 
@@ -70,12 +71,12 @@ class Checkpoints:
         """The last checkpoint that is what was saved; later ones that are not are put aside, with a warning.
 
         Raises:
-            WorkbenchError: there are checkpoints, but none is whole (nothing is touched then).
+            WorkbenchError: there are checkpoints, but none is whole, or it is of another run (nothing is touched then).
         """
         damaged: dict[Path, DamagedError] = {}
         for step in reversed(self.steps()):
             try:
-                verify_checkpoint(self.path(step))
+                self._check_own(self.path(step), verify_checkpoint(self.path(step)))
             except DamagedError as error:
                 damaged[self.path(step)] = error
                 continue
@@ -93,11 +94,30 @@ class Checkpoints:
         return None
 
     def best_or_last(self) -> Path | None:
-        """The checkpoint whose weights are used: `best` where it is this run's, else the last one."""
+        """The checkpoint whose weights are used: `best` where it is this run's, else the last one.
+
+        Raises:
+            WorkbenchError: the last one is of another run.
+        """
         last = self.latest()
+        if last is not None:
+            with suppress(DamagedError):  # is told by whoever reads it
+                self._check_own(last, read_state(last))
         if self.best.is_dir() and (last is None or _same_run(self.best, last)):
             return self.best
         return last
+
+    def _check_own(self, path: Path, state: State) -> None:
+        """
+        Raises:
+            WorkbenchError: the folder is that of another run than the one that wrote this checkpoint.
+        """
+        own = run_id(self.run)
+        if own is not None and state.get("run") != own:
+            raise WorkbenchError(
+                f"{path} is a checkpoint of run {state.get('run')}, but {self.run} is run {own} (so says {DATA}): it "
+                "was copied here. Move it away; to train on from its weights, start a new run with model.init_from"
+            )
 
     def clear_best(self) -> None:
         """Remove what an attempt without a checkpoint left: whoever starts anew does not begin with its `best`."""

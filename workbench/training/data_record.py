@@ -1,11 +1,12 @@
 """`data.json` of a run: the identity of everything it reads, so that it never goes on with other data unnoticed.
 
     {"since_step": 0, "read": {"corpus": {"corpora/wiki": "<SHA-256>"}, "graph": {...}, "tokenizer": {...}},
-     "held_out": {"corpus": {...}}}
+     "held_out": {"corpus": {...}}, "run": "<the id in its checkpoints>"}
 
 To it belongs the code that lies beside the recipe (`part`), as it decides the numbers too. What counts is content: the
 same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may; the record
-then names those that were read last.
+then names those that were read last. The id is noted with the first checkpoint: a record with one is that of a run that
+has checkpoints, and of those with that id alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from workbench.identities import Identities
 from workbench.training.distributed import World
 
 logger = logging.getLogger(__name__)
-DATA = "data.json"
+DATA, RUN = "data.json", "run"
 PART = "part"
 """What `workbench.trust` notes the files of parts as that lie beside the recipe."""
 
@@ -46,8 +47,32 @@ def keep_data(run: Path, read: Identities, held_out: Identities, step: int, worl
         logger.warning("%s has no record of its data (%s); it is written now, at step %d", run, DATA, step)
     if world.is_main:
         record = {**(before or {"since_step": step, "read": read}), "held_out": held_out}
-        with atomic(run / DATA) as file:
-            file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
+        _write(run, record)
+
+
+def keep_run(run: Path, identity: str) -> None:
+    """Note whose checkpoints lie in the folder, once the first one does.
+
+    Raises:
+        WorkbenchError: the record is damaged, or cannot be written.
+    """
+    record = read_data(run)
+    if record is not None and RUN not in record:
+        _write(run, {**record, RUN: identity})
+
+
+def run_id(run: Path) -> str | None:
+    """The id in the checkpoints of a run; None where it has none, or no record of it.
+
+    Raises:
+        WorkbenchError: the record is damaged.
+    """
+    return (read_data(run) or {}).get(RUN)
+
+
+def _write(run: Path, record: dict[str, Any]) -> None:
+    with atomic(run / DATA) as file:
+        file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
 
 
 def _other(run: Path, differences: list[str]) -> WorkbenchError:
@@ -113,11 +138,9 @@ def read_data(run: Path) -> dict[str, Any] | None:
         return None
     try:
         record = json.loads(path.read_bytes())
+        identities = [i for part in ("read", "held_out") for places in record[part].values() for i in places.values()]
         if isinstance(record["since_step"], int) and all(
-            isinstance(identity, str)
-            for part in ("read", "held_out")
-            for places in record[part].values()
-            for identity in places.values()
+            isinstance(i, str) for i in [*identities, record.get(RUN, "")]
         ):
             return record
         reason = "values of wrong types"

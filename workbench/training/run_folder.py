@@ -16,6 +16,8 @@ from workbench.errors import WorkbenchError
 from workbench.folder_lock import LOCK
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import Checkpoints
+from workbench.training.data_record import DATA, run_id
+from workbench.training.metric_lines import FILE_NAME, read_metrics
 from workbench.trust import allow, import_paths, own_code
 
 RECIPE, TOKENIZER = "recipe.yaml", "tokenizer.json"
@@ -58,7 +60,8 @@ def open_run(run: Path, recipe: Recipe) -> None:
     A folder without a checkpoint has nothing to go on with: there another recipe may start.
 
     Raises:
-        WorkbenchError: a folder with other things in it, or a run of another recipe (lists the keys that differ).
+        WorkbenchError: a folder with other things in it, a run of another recipe (lists the keys that differ), or one
+            whose checkpoints are gone.
     """
     begun = Checkpoints(run).latest() is not None
     if begun:
@@ -66,6 +69,7 @@ def open_run(run: Path, recipe: Recipe) -> None:
         check_same(before, recipe, run)
         check_tokenizer(before, recipe, run)
     elif (run / RECIPE).is_file():
+        check_kept(run)
         saved = run / TOKENIZER
         if Path(recipe.tokenizer or "").resolve() != saved.resolve():
             saved.unlink(missing_ok=True)
@@ -73,6 +77,21 @@ def open_run(run: Path, recipe: Recipe) -> None:
     elif any(entry.name != LOCK and not is_draft(entry, run / RECIPE) for entry in run.iterdir()):
         raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
     write_text(run / RECIPE, dump_recipe(recipe))
+
+
+def check_kept(run: Path) -> None:
+    """A folder without a checkpoint must not have had one.
+
+    Raises:
+        WorkbenchError: it had; starting at step 0 would write over what it tells of that run.
+    """
+    if run_id(run) is not None:
+        steps = [record["step"] for record in read_metrics(run)]
+        reached = f" ({FILE_NAME} reaches step {max(steps)})" if steps else ""
+        raise WorkbenchError(
+            f"{run} is a run that saved checkpoints{reached}, but there is none in {Checkpoints(run).folder}. Restore "
+            f"them from a copy, or choose another run folder. To begin again at step 0 in this one, remove {run / DATA}"
+        )
 
 
 def keep_code(run: Path, recipe: Recipe) -> None:

@@ -17,6 +17,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.models.root import Root
 from workbench.terminal import Terminal
 from workbench.training.checkpoint import Checkpoints, restore
+from workbench.training.data_record import keep_run
 from workbench.training.distributed import World
 from workbench.training.evaluate import PREFIX, HeldOut, HeldOutPass, improves
 from workbench.training.feed import MicroBatches, Place, SampleReader, feed, training_places
@@ -216,9 +217,14 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of the last finished step; every rank waits for it."""
+
+        def written() -> Path:
+            path = self.checkpoints.save(self.root, self.optimizer, self._state())
+            keep_run(self.run, self.id)
+            return path
+
         self.window.merge(self.world)
-        path = self.world.from_main(lambda: self.checkpoints.save(self.root, self.optimizer, self._state()))
-        logger.info("saved %s", path)
+        logger.info("saved %s", self.world.from_main(written))
 
     def _state(self) -> dict[str, Any]:
         return {
