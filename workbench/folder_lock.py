@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from workbench.corpora.files import is_at
 from workbench.errors import WorkbenchError, system_error
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ def _acquire(folder: Path) -> TextIO:
                 file.close()
                 raise
             logger.warning("the file system of %s has no locks: take care that nothing else writes there", folder)
-        if _is_at(file, place):
+        if is_at(file, place):
             break
         file.close()  # the holder before removed the file while we waited for it
     about = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%F %T"), "command": sys.argv}
@@ -83,13 +84,6 @@ def _acquire(folder: Path) -> TextIO:
     with suppress(OSError):  # a full disk: the lock holds all the same, without saying whose it is
         os.write(file.fileno(), json.dumps(about).encode())  # unbuffered: nothing is left to fail when it is closed
     return file
-
-
-def _is_at(file: TextIO, place: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), place.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _holder(file: TextIO) -> str:

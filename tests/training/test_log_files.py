@@ -32,7 +32,7 @@ def test_only_bugs_of_threads_are_told(
 ) -> None:
     seen: list[object] = []
     monkeypatch.setattr(threading, "excepthook", seen.append)
-    log = MetricsLog(tmp_path, 0)
+    log = MetricsLog(tmp_path, 0, 0)
 
     def fail() -> None:
         raise error

@@ -12,7 +12,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 import psutil
 
@@ -120,6 +120,14 @@ def explained(path: Path) -> Iterator[None]:
         named = error.filename if isinstance(error.filename, str | bytes) else None
         elsewhere = named is not None and Path(os.fsdecode(named)).parent != path.parent
         raise system_error(error, None if elsewhere else path) from error
+
+
+def is_at(file: IO[Any], path: Path) -> bool:
+    """Whether an open file is the one that stands at `path` now."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def sync(path: Path) -> None:

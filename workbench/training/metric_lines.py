@@ -9,13 +9,15 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 FILE_NAME = "metrics.jsonl"
+START = b'{"step": '
+SHOWN = 3
 Record = dict[str, Any]
 
 
 def read_metrics(run: Path) -> list[Record]:
     """The records of a run's metrics.jsonl, oldest first; [] where there is none.
 
-    A last line that was cut off by a kill is left out, damaged ones with a warning.
+    A last line that was cut off by a kill is left out; so are damaged ones, with a warning.
     """
     records, damaged = split_lines(run / FILE_NAME)
     if damaged:
@@ -24,19 +26,45 @@ def read_metrics(run: Path) -> list[Record]:
 
 
 def split_lines(path: Path) -> tuple[list[Record], list[bytes]]:
-    """The records, and the lines that hold none; a last line without its end is neither."""
-    records: list[Record] = []
-    damaged: list[bytes] = []
-    for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else []:
-        if not line.endswith(b"\n"):
-            continue
-        try:
-            record = json.loads(line)
-            sound = type(record["step"]) is int and all(isinstance(value, int | float) for value in record.values())
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            sound = False
-        if sound:
-            records.append(record)
-        else:
-            damaged.append(line)
-    return records, damaged
+    """The records, and the lines that hold none; a last line that a kill cut off is neither."""
+    *lines, rest = path.read_bytes().split(b"\n") if path.is_file() else [b""]
+    if _record(rest) is not None or not _is_beginning(rest):
+        lines.append(rest)
+    found = [(line, _record(line)) for line in lines]
+    records = [record for _, record in found if record is not None]
+    return records, [line + b"\n" for line, record in found if record is None]
+
+
+def _record(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+        sound = type(record["step"]) is int and all(isinstance(value, int | float) for value in record.values())
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return record if sound else None
+
+
+def _is_beginning(line: bytes) -> bool:
+    """Whether a line is as much as was written of a record; with a record's end it would be one."""
+    return START.startswith(line[: len(START)]) and line.isascii() and line.decode().isprintable()
+
+
+def faults(records: list[Record], logged: int) -> list[str]:
+    """What is wrong with the lines up to a checkpoint; a step has one of training at most, then one of held-out losses.
+
+    Args:
+        logged: the step of the last line of training before the checkpoint; 0 where there was none.
+    """
+    found = []
+    before = (0, True)
+    for number, record in enumerate(records, 1):
+        place = (record["step"], "lr" not in record)
+        if place <= before:
+            found.append(f"line {number} is of step {place[0]}, which does not come after step {before[0]}")
+        before = place
+    if len(found) > SHOWN:
+        found[SHOWN:] = [f"and {len(found) - SHOWN} such lines more"]
+    last = max((record["step"] for record in records if "lr" in record), default=0)
+    if last < logged:
+        found.append(f"its lines of training end at step {last}, but there was one of step {logged}")
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import resource
+import shutil
 import sys
 import threading
 from collections.abc import Mapping
@@ -15,9 +16,9 @@ from typing import Any
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
-from workbench.corpora.files import write_text
+from workbench.corpora.files import atomic, is_at, write_text
 from workbench.training.distributed import World
-from workbench.training.metric_lines import FILE_NAME, Record, split_lines
+from workbench.training.metric_lines import FILE_NAME, Record, faults, split_lines
 from workbench.training.update import StepResult, Sums
 
 logger = logging.getLogger(__name__)
@@ -84,24 +85,32 @@ class MetricsLog:
     """Appends records to metrics.jsonl and to TensorBoard. Used on the main rank.
 
     Lines after `step`, written by a run that went on beyond its last checkpoint, are taken out first; damaged ones
-    are moved to a file beside it.
+    are moved to a file beside it; lines that do not fit the checkpoint stay, with a warning.
+
+    Args:
+        step: of the checkpoint that the run goes on from.
+        logged: the step of the last line of training before it.
     """
 
-    def __init__(self, run: Path, step: int) -> None:
+    def __init__(self, run: Path, step: int, logged: int) -> None:
         self.path = run / FILE_NAME
         records, damaged = split_lines(self.path)
         if damaged:
             with (run / DAMAGED_NAME).open("ab") as aside:
                 aside.writelines(damaged)
             logger.warning("%s: %d damaged lines were moved to %s", self.path, len(damaged), DAMAGED_NAME)
-        write_text(self.path, "".join(json.dumps(record) + "\n" for record in records if record["step"] <= step))
-        self.file = self.path.open("a")
+        records = [record for record in records if record["step"] <= step]
+        for fault in faults(records, logged):
+            logger.warning("%s does not fit the checkpoint of step %d: %s", self.path, step, fault)
+        write_text(self.path, "".join(json.dumps(record) + "\n" for record in records))
+        self.file = self.path.open("a+b")
         self._hook = threading.excepthook
         threading.excepthook = self._thread_failed
         self.board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
 
     def write(self, record: Record) -> None:
-        self.file.write(json.dumps(record) + "\n")
+        self._stay()
+        self.file.write(json.dumps(record).encode() + b"\n")
         self.file.flush()
         for name, value in record.items():
             if name != "step" and isinstance(value, int | float):
@@ -109,8 +118,22 @@ class MetricsLog:
 
     def close(self) -> None:
         threading.excepthook = self._hook
+        try:
+            self._stay()
+        finally:
+            self.file.close()
+            self.board.close()
+
+    def _stay(self) -> None:
+        """Where the file was removed or replaced, write all lines again: what goes to the old one, nobody finds."""
+        if is_at(self.file, self.path):
+            return
+        self.file.seek(0)
+        with atomic(self.path) as again:
+            shutil.copyfileobj(self.file, again)
         self.file.close()
-        self.board.close()
+        self.file = self.path.open("a+b")
+        logger.warning("%s was removed or replaced while the run writes it; its lines are written again", self.path)
 
     def _thread_failed(self, failed: threading.ExceptHookArgs) -> None:
         """TensorBoard's thread hands an error of the disk on to the next write: a traceback beside it tells nothing."""

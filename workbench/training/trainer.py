@@ -117,7 +117,7 @@ class Trainer:
         _prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes)
         micros = feed(self.batches, places, num_workers=self.spec.num_workers, device=self.world.device)
-        log = MetricsLog(self.run, self.step) if self.world.is_main else None
+        log = MetricsLog(self.run, self.step, self.step - self.window.steps) if self.world.is_main else None
         display = Display(self.console, self.world, start=self.step, total=end)
         self.root.train()
         with closing(log) if log is not None else nullcontext(), display, micros as found:
