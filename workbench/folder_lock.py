@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from workbench.corpora.files import is_at
+from workbench.corpora.files import check_file, is_at
 from workbench.errors import WorkbenchError, system_error
 
 logger = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _acquire(folder: Path) -> TextIO:
     place = folder / LOCK
+    check_file(place)
     while True:
         file = os.fdopen(os.open(place, os.O_RDWR | os.O_CREAT, 0o644), "r+")
         try:

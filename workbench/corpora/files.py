@@ -16,7 +16,7 @@ from typing import IO, Any, BinaryIO
 
 import psutil
 
-from workbench.errors import system_error
+from workbench.errors import WorkbenchError, system_error
 
 CHUNK = 1 << 20
 DRAFT_SUFFIX = ".part"
@@ -31,8 +31,7 @@ def draft(path: Path) -> Iterator[Path]:
         MachineError: the disk is full.
         WorkbenchError: the folder cannot be written.
     """
-    with explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with explained(path), _made(path.parent):
         handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=DRAFT_SUFFIX, dir=path.parent)
         os.close(handle)
         try:
@@ -44,6 +43,20 @@ def draft(path: Path) -> Iterator[Path]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)
             raise
+
+
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """A folder to write in; what of it had to be made goes again when the block fails and leaves it empty."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for place in missing:
+            with contextlib.suppress(OSError):
+                place.rmdir()
+        raise
 
 
 @contextlib.contextmanager
@@ -120,6 +133,34 @@ def explained(path: Path) -> Iterator[None]:
         named = error.filename if isinstance(error.filename, str | bytes) else None
         elsewhere = named is not None and Path(os.fsdecode(named)).parent != path.parent
         raise system_error(error, None if elsewhere else path) from error
+
+
+def check_file(path: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: what stands at `path` is no file, but a folder, a link to nothing, or a pipe (whoever opens
+            one may wait for ever).
+    """
+    if not path.is_file():
+        _refuse(path, "file")
+
+
+def check_folder(path: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: what stands at `path` is no folder.
+    """
+    if not path.is_dir():
+        _refuse(path, "folder")
+
+
+def _refuse(path: Path, meant: str) -> None:
+    if path.exists() or path.is_symlink():
+        stands = "a folder" if path.is_dir() else "a file" if path.is_file() else "a pipe or device"
+        found = stands if path.exists() else "a link to nothing"
+        raise WorkbenchError(
+            f"{path} is {found}, and a {meant} is meant to be there; move it away, or choose another place"
+        )
 
 
 def is_at(file: IO[Any], path: Path) -> bool:

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workbench.corpora.files import DRAFT_SUFFIX, explained, sha256_of, sync, write_text
+from workbench.corpora.files import DRAFT_SUFFIX, check_file, check_folder, explained, sha256_of, sync, write_text
 from workbench.errors import MachineError, WorkbenchError
 from workbench.training.data_record import DATA, run_id
 from workbench.training.optimizer import load_optimizer_state, optimizer_state
@@ -34,6 +34,7 @@ from workbench.training.weights import load_weights, read_weights, save_weights
 logger = logging.getLogger(__name__)
 MODEL, TRAINER, STATE = "model.safetensors", "trainer.pt", "state.json"
 CHECKSUMS = "sha256"
+NAME = re.compile("step-(0|[1-9][0-9]*)")
 State = dict[str, Any]
 
 
@@ -53,11 +54,18 @@ class Checkpoints:
         self.keep_last = keep_last
 
     def steps(self) -> list[int]:
-        """The steps that have a complete checkpoint, ascending."""
-        if not self.folder.is_dir():
+        """The steps that have a complete checkpoint, ascending.
+
+        Raises:
+            WorkbenchError: something that is no folder has the name of one.
+        """
+        check_folder(self.folder)
+        if not self.folder.exists():
             return []
-        found = (re.fullmatch(r"step-(\d+)", entry.name) for entry in self.folder.iterdir() if entry.is_dir())
-        return sorted(int(match[1]) for match in found if match)
+        found = [match for entry in self.folder.iterdir() if (match := NAME.fullmatch(entry.name))]
+        for match in found:
+            check_folder(self.folder / match[0])
+        return sorted(int(match[1]) for match in found)
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step}"
@@ -179,7 +187,7 @@ class Checkpoints:
                 yield draft
         except BaseException as error:
             self.clean()
-            if isinstance(error, MachineError):
+            if isinstance(error, MachineError) and self.steps():
                 raise MachineError(f"{error}; earlier checkpoints are whole") from error
             raise
 
@@ -215,7 +223,9 @@ def read_state(folder: Path) -> State:
 
     Raises:
         DamagedError: it is missing, damaged, or of another step than the folder's name says.
+        WorkbenchError: a folder, a pipe or a link to nothing has its name.
     """
+    check_file(folder / STATE)
     try:
         state = json.loads((folder / STATE).read_text("utf-8"))
         sums = state[CHECKSUMS]
@@ -224,7 +234,7 @@ def read_state(folder: Path) -> State:
         raise DamagedError(f"{folder} is no whole checkpoint: {STATE} cannot be read ({_short(error)})") from error
     if not whole:
         raise DamagedError(f"{folder} is no whole checkpoint: {STATE} does not have the checksum it was saved with")
-    named = re.fullmatch(r"step-(\d+)", folder.name)
+    named = NAME.fullmatch(folder.name)
     if named and int(named[1]) != state["step"]:
         raise DamagedError(f"{folder} was renamed: its state is of step {state['step']}")
     return state
@@ -235,11 +245,13 @@ def verify_checkpoint(folder: Path) -> State:
 
     Raises:
         DamagedError: a file is missing or was changed.
+        WorkbenchError: a folder, a pipe or a link to nothing has the name of one.
     """
     state = read_state(folder)
     for name, expected in state[CHECKSUMS].items():
         if name == STATE:
             continue
+        check_file(folder / name)
         try:
             found = sha256_of(folder / name)
         except OSError as error:

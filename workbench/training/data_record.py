@@ -16,7 +16,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from workbench.corpora.files import atomic
+from workbench.corpora.files import atomic, check_file
 from workbench.errors import WorkbenchError
 from workbench.identities import Identities
 from workbench.training.distributed import World
@@ -131,9 +131,10 @@ def read_data(run: Path) -> dict[str, Any] | None:
     """The record of a run; None where it has none (runs of earlier versions).
 
     Raises:
-        WorkbenchError: it is damaged.
+        WorkbenchError: it is damaged, or no file.
     """
     path = run / DATA
+    check_file(path)
     if not path.is_file():
         return None
     try:

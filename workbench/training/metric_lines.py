@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 logger = logging.getLogger(__name__)
-FILE_NAME = "metrics.jsonl"
+FILE_NAME, DAMAGED_NAME = "metrics.jsonl", "metrics.damaged.jsonl"
 START = b'{"step": '
 SHOWN = 3
 Record = dict[str, Any]

@@ -18,11 +18,10 @@ from torch.utils.tensorboard import SummaryWriter
 
 from workbench.corpora.files import atomic, is_at, write_text
 from workbench.training.distributed import World
-from workbench.training.metric_lines import FILE_NAME, Record, faults, split_lines
+from workbench.training.metric_lines import DAMAGED_NAME, FILE_NAME, Record, faults, split_lines
 from workbench.training.update import StepResult, Sums
 
 logger = logging.getLogger(__name__)
-DAMAGED_NAME = "metrics.damaged.jsonl"
 
 
 @dataclass

@@ -17,6 +17,7 @@ from workbench.training.distributed import World
 from workbench.training.metric_lines import Record
 
 logger = logging.getLogger(__name__)
+LOG = "log.txt"
 PLAIN = "%(asctime)s %(message)s"
 
 
@@ -34,7 +35,7 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
     shown.setLevel(logging.INFO if world.is_main else logging.WARNING)
     handlers: list[logging.Handler] = [shown]
     if world.is_main:
-        file = _LogFile(run / "log.txt")
+        file = _LogFile(run / LOG)
         file.setFormatter(PlainFormatter(PLAIN))
         handlers.append(file)
     for handler in handlers:

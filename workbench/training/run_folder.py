@@ -11,16 +11,19 @@ from typing import Any
 
 from workbench import config
 from workbench.config import Recipe, as_tree, dump_recipe
-from workbench.corpora.files import is_draft, write_text
+from workbench.corpora.files import check_file, check_folder, is_draft, write_text
 from workbench.errors import WorkbenchError
 from workbench.folder_lock import LOCK
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import Checkpoints
 from workbench.training.data_record import DATA, run_id
-from workbench.training.metric_lines import FILE_NAME, read_metrics
+from workbench.training.metric_lines import DAMAGED_NAME, FILE_NAME, read_metrics
+from workbench.training.progress import LOG
 from workbench.trust import allow, import_paths, own_code
 
 RECIPE, TOKENIZER = "recipe.yaml", "tokenizer.json"
+FILES = (RECIPE, TOKENIZER, DATA, FILE_NAME, DAMAGED_NAME, LOG)
+FOLDERS = ("checkpoints", "best", "tensorboard")
 MAY_CHANGE = (
     "name",
     "description",
@@ -61,8 +64,12 @@ def open_run(run: Path, recipe: Recipe) -> None:
 
     Raises:
         WorkbenchError: a folder with other things in it, a run of another recipe (lists the keys that differ), or one
-            whose checkpoints are gone.
+            whose checkpoints are gone, or that has a folder or a pipe where a file is meant.
     """
+    for name in FILES:
+        check_file(run / name)
+    for name in FOLDERS:
+        check_folder(run / name)
     begun = Checkpoints(run).latest() is not None
     if begun:
         before = read_recipe(run)
@@ -112,7 +119,8 @@ def read_recipe(run: Path) -> Recipe:
     Raises:
         WorkbenchError: not a run folder.
     """
-    if not (run / RECIPE).is_file():
+    check_file(run / RECIPE)
+    if not (run / RECIPE).exists():
         raise WorkbenchError(f"{run} is not a run: it has no {RECIPE}")
     return config.read_recipe(run / RECIPE)
 
