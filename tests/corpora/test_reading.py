@@ -197,6 +197,27 @@ def test_a_finite_pass_gives_each_item_once_in_one_order(write: Any, texts: Any,
     assert passed.micro_batch(passed.steps, 0) == []
 
 
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_a_limited_pass_is_spread_over_the_whole_of_the_corpora(write: Any, texts: Any, lanes: int) -> None:
+    corpora = [write(texts(71), name="one", shard_size=10), write(texts(30, 1), name="two")]
+    passed = Reader.finite(corpora, lanes=lanes, micro_batch_size=2, max_steps=6 // lanes)
+    again = Reader.finite(corpora, lanes=lanes, micro_batch_size=2, max_steps=6 // lanes)
+    batches = [passed.micro_batch(n, lane) for n in range(passed.steps) for lane in range(lanes)]
+    draws = [s["draw"] for b in batches for s in b]
+    assert (passed.steps, passed.read, passed.total) == (6 // lanes, len(draws), 101)
+    assert draws == [place.draw for n in range(again.steps) for lane in range(lanes) for place in again.places(n, lane)]
+    index = [i + 71 * corpus for corpus, _, i in draws]
+    assert [len({i for i in index if first <= i < first + 17}) for first in range(0, 101, 17)] == [2] * 6
+    assert passed.micro_batch(passed.steps, 0) == []
+
+
+def test_a_limited_pass_over_short_corpora_reads_all_of_them(write: Any, texts: Any) -> None:
+    passed = Reader.finite([write(texts(11))], lanes=2, micro_batch_size=3, max_steps=2)
+    keys = [s["key"] for n in range(passed.steps) for lane in (0, 1) for s in passed.micro_batch(n, lane)]
+    assert keys == [f"r{i}" for i in range(11)]
+    assert passed.read == passed.total == 11
+
+
 def damage(corpus: Corpus, shard: int, record: int, member: str = "json") -> None:
     """Overwrite the first bytes of a member; the shard keeps its size."""
     path = Path(corpus.place, corpus.shards[shard].name)

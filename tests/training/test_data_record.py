@@ -53,6 +53,8 @@ def test_a_run_goes_on_with_its_own_data_alone(own: Recipe, tmp_path: Path) -> N
     assert record["read"]["tokenizer"] == {own.tokenizer: Tokenizer.load(str(own.tokenizer)).identity}
     prepare_again(tmp_path / "held-out")  # recipes may name others too
     pretrain(own, run, until=3)
+    told = f"not that of the steps before 2:\n  corpus {tmp_path / 'held-out'}: other content\n"
+    assert told in (run / "log.txt").read_text()
     prepare_again(tmp_path / "train")
     with pytest.raises(WorkbenchError, match=rf"trained on other data:\n  corpus {train}: other content\n.*remove"):
         pretrain(own, run, until=4)

@@ -182,35 +182,46 @@ class Reader:
         window: int | None = None,
         on_error: OnError = "stop",
         skip_limit: int = 100,
+        max_steps: int | None = None,
     ) -> FinitePass:
         """One pass for evaluation; see `FinitePass`."""
         source = _Source(corpora, unit, window, on_error, skip_limit)
-        return FinitePass(source, lanes=lanes, micro_batch_size=micro_batch_size)
+        return FinitePass(source, lanes=lanes, micro_batch_size=micro_batch_size, max_steps=max_steps)
 
 
 class FinitePass:
     """Every item exactly once, in the corpora's own order. Made by `Reader.finite`.
 
     Micro-batch (number, lane) is the (number * lanes + lane)-th run of `micro_batch_size` items; the last one may be
-    short, and lanes beyond it get [], so that every rank takes the same `steps`.
+    short, and lanes beyond it get [], so that every rank takes the same `steps`. Where the corpora have more runs than
+    `max_steps` steps take, those that are read lie at equal distances over the whole of them, always the same ones.
     """
 
-    def __init__(self, source: _Source, *, lanes: int, micro_batch_size: int) -> None:
+    def __init__(self, source: _Source, *, lanes: int, micro_batch_size: int, max_steps: int | None = None) -> None:
         self._source = source
         self.lanes, self.micro_batch_size = lanes, micro_batch_size
         self._ends = np.cumsum(np.concatenate([items.counts for items in source.items]))
         self._slots = [(c, shard) for c, items in enumerate(source.items) for shard in range(len(items.counts))]
         self._starts = np.cumsum([0, *(items.total for items in source.items)]).tolist()
+        self._runs = -(-self.total // micro_batch_size)
+        self._taken = self._runs if max_steps is None else min(self._runs, max_steps * lanes)
 
     @property
     def total(self) -> int:
-        """Items of the pass."""
+        """Items of the corpora."""
         return int(self._ends[-1])
+
+    @property
+    def read(self) -> int:
+        """Items of the pass: fewer than `total` where `max_steps` leaves some out."""
+        size = self.micro_batch_size
+        beyond = (self._run(self._taken - 1) + 1) * size - self.total  # what the corpora's last run is short of
+        return self._taken * size - max(beyond, 0)
 
     @property
     def steps(self) -> int:
         """Micro-batches of each lane, the last of which may be short or empty."""
-        return -(-self.total // (self.micro_batch_size * self.lanes))
+        return -(-self._taken // self.lanes)
 
     @property
     def skipped(self) -> Counter[str]:
@@ -231,7 +242,10 @@ class FinitePass:
 
     def places(self, number: int, lane: int) -> list[Place]:
         """Where the samples of a micro-batch lie, without reading them."""
-        first = (number * self.lanes + lane) * self.micro_batch_size
+        turn = number * self.lanes + lane
+        if turn >= self._taken:
+            return []
+        first = self._run(turn) * self.micro_batch_size
         index = np.arange(first, min(first + self.micro_batch_size, self.total))
         places = []
         for x, slot in zip(index.tolist(), np.searchsorted(self._ends, index, side="right").tolist(), strict=True):
@@ -239,3 +253,7 @@ class FinitePass:
             item = x - (int(self._ends[slot - 1]) if slot else 0)
             places.append(Place(corpus, shard, item, (corpus, 0, x - self._starts[corpus])))
         return places
+
+    def _run(self, turn: int) -> int:
+        """Which run of items is read in this turn: the middle one of the turn's equal share of all runs."""
+        return (2 * turn + 1) * self._runs // (2 * self._taken)

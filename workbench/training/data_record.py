@@ -4,9 +4,9 @@
      "held_out": {"corpus": {...}}, "run": "<the id in its checkpoints>"}
 
 To it belongs the code that lies beside the recipe (`part`), as it decides the numbers too. What counts is content: the
-same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may; the record
-then names those that were read last. The id is noted with the first checkpoint: a record with one is that of a run that
-has checkpoints, and of those with that id alone.
+same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may: that is told, and
+the record then names those that were read last. The id is noted with the first checkpoint: a record with one is that of
+a run that has checkpoints, and of those with that id alone.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def keep_data(run: Path, read: Identities, held_out: Identities, step: int, worl
     before = read_data(run) if step else None
     if before is not None and _known(before["read"]) != _known(read):
         raise _other(run, _differences(before["read"], read))
+    if before is not None:
+        _tell_mixed(before["held_out"], held_out, step)
     if step and before is None:
         logger.warning("%s has no record of its data (%s); it is written now, at step %d", run, DATA, step)
     if world.is_main:
@@ -73,6 +75,17 @@ def run_id(run: Path) -> str | None:
 def _write(run: Path, record: dict[str, Any]) -> None:
     with atomic(run / DATA) as file:
         file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
+
+
+def _tell_mixed(before: Identities, after: Identities, step: int) -> None:
+    """Held-out corpora may change, but not without a word: their losses do not compare."""
+    if before and after and _known(before) != _known(after):
+        logger.warning(
+            "the held-out data is not that of the steps before %d:\n%s\nThe run's held-out losses are those of two sets, "
+            "which do not compare; the best checkpoint, where one is kept, is chosen across both",
+            step,
+            _listed(_differences(before, after)),
+        )
 
 
 def _other(run: Path, differences: list[str]) -> WorkbenchError:

@@ -33,8 +33,7 @@ class HeldOutPass(SampleReader, Protocol):
 class HeldOut:
     """Evaluates a root on the held-out corpora of the tasks that have some.
 
-    Each pass reads at most `evaluate_steps` micro-batches of every lane. A rank whose lanes are empty still joins
-    the collectives.
+    Each pass is read to its end, the same at every evaluation. A rank whose lanes are empty still joins the collectives.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class HeldOut:
         return {f"{PREFIX}{name}": value for name, value in total.means().items()}
 
     def _pass(self, task: str, window: Window) -> None:
-        steps = min(self.passes[task].steps, self.spec.evaluate_steps)
+        steps = self.passes[task].steps
         lanes = list(self.world.lanes(self.spec.lanes))
         places = [Place(task, number, lane) for number in range(steps) for lane in lanes]
         batches = MicroBatches(self.tasks, self.passes, split=HELD_OUT_SPLIT)

@@ -234,15 +234,18 @@ def _reader(recipe: Recipe, task: Task) -> Reader:
 
 
 def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
-    """One pass over a task's held-out corpora."""
-    return Reader.finite(
+    """One pass over a task's held-out corpora: at most `train.evaluate_steps` micro-batches of every lane."""
+    passed = Reader.finite(
         [Corpus.open(place, verify=recipe.train.verify) for place in task.spec.held_out],
         lanes=recipe.train.lanes,
         micro_batch_size=recipe.train.micro_batch_size,
         unit=task.builder.unit,
         window=task.builder.window,
         on_error=recipe.train.on_error,
+        max_steps=recipe.train.evaluate_steps,
     )
+    logger.info("tasks.%s: held-out losses read %s of %s items", task.name, f"{passed.read:,}", f"{passed.total:,}")
+    return passed
 
 
 def first_batches(recipe: Recipe) -> tuple[Tokenizer | None, dict[str, MicroBatch]]:
