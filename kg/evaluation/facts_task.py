@@ -75,6 +75,7 @@ def evaluate(
     name = task or _facts_task(run)
     wanted = "evaluate a run that was pretrained with mlm"
     evaluated = open_run(run, Mlm, wanted, task=name, control=control, trust=trust)
+    evaluated.check_linked(opened)
     result = evaluate_facts(evaluated, facts, normalisation, batch_size)
     result.control = control
     result.inputs = {"checkpoint": evaluated.checkpoint, "corpus": corpus_input(opened), "candidates": str(candidates)}

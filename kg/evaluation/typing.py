@@ -111,6 +111,7 @@ def evaluate(
     opened = Corpus.open(corpus)
     wanted = f"fine-tune it first: workbench finetune {TASK} {run} TRAINING-SET"
     evaluated = open_run(run, Types, wanted, control=control, trust=trust)
+    evaluated.check_linked(opened)
     result = evaluate_types(evaluated, opened, rule, macro, batch_size=batch_size, limit=limit, probe=probe)
     result.control = control
     result.inputs = {"checkpoint": evaluated.checkpoint, "corpus": corpus_input(opened)}

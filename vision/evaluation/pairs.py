@@ -39,7 +39,8 @@ def read_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None =
     Also a run that was trained on exchanged captions is given the true ones.
 
     Raises:
-        WorkbenchError: the corpus has no captions, or the run reads no images.
+        WorkbenchError: the corpus has no captions, or none with links though the run reads knowledge; or the run reads
+            no images.
     """
     builder = run.task.builder
     if not isinstance(builder, ImageCaption):
@@ -50,6 +51,7 @@ def read_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None =
             "image-text corpus with captions"
         )
     builder.image.augment, builder.captions, builder.shuffled = False, "each", False
+    run.check_linked(corpus)
     first = 0
     for number, samples in enumerate(sample_pass([corpus], size=size, unit=None, limit=limit)):
         found = Pairs()

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.network import Network
 from workbench.objective import Head
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import Checkpoints
 from workbench.training.control import check_control
+from workbench.training.fitting import check_linked
 from workbench.training.run import Loaded, load
 from workbench.training.task import Task, TaskObjective
 
@@ -47,6 +49,14 @@ class Evaluated:
     def parts(self) -> list[Any]:
         """The parts that may heed a control."""
         return [self.task.builder, *self.task.steps, *self.network.embeddings.values()]
+
+    def check_linked(self, corpus: Corpus) -> None:
+        """A run that reads knowledge is not to be measured without any, unless a control takes it away.
+
+        Raises:
+            WorkbenchError: a step of the task reads linked entities, and the corpus has none.
+        """
+        check_linked(self.task, [corpus.place], self.loaded.recipe.control)
 
     @property
     def checkpoint(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import nn
 
@@ -73,17 +73,26 @@ def check_links(tasks: Iterable[Task], control: str | None) -> None:
         WorkbenchError: no corpus of a task has any.
     """
     for task in tasks:
-        steps = [type(step).__name__ for step in task.steps if getattr(step, "reads_spans", False)]
-        if not steps or control == "no-kg" or task.builder.unit in OWN_SPANS:
-            continue
-        without = [place for place in task.spec.corpora if not _is_linked(Corpus.open(place))]
-        if len(without) == len(task.spec.corpora):
-            raise WorkbenchError(
-                f"tasks.{task.name}: the step {steps[0]} reads linked entities, and {', '.join(without)} has none; "
-                "link it first (workbench prepare link), or leave the step out"
-            )
-        for place in without:
-            logger.warning("tasks.%s: %s has no linked entities; its texts get no knowledge", task.name, place)
+        check_linked(task, list(task.spec.corpora), control)
+
+
+def check_linked(task: Task, places: Sequence[str], control: str | None) -> None:
+    """As `check_links`, of one task with the corpora at `places`, be they its own or those it is evaluated on.
+
+    Raises:
+        WorkbenchError: the task has a step that reads linked entities, and none of the corpora has any.
+    """
+    steps = [type(step).__name__ for step in task.steps if getattr(step, "reads_spans", False)]
+    if not steps or control == "no-kg" or task.builder.unit in OWN_SPANS:
+        return
+    without = [place for place in places if not _is_linked(Corpus.open(place))]
+    if len(without) == len(places):
+        raise WorkbenchError(
+            f"tasks.{task.name}: the step {steps[0]} reads linked entities, and {', '.join(without)} has none; link it "
+            "first (workbench prepare link), or go without knowledge (control no-kg)"
+        )
+    for place in without:
+        logger.warning("tasks.%s: %s has no linked entities; its texts get no knowledge", task.name, place)
 
 
 def _is_linked(corpus: Corpus) -> bool:

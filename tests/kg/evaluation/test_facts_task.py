@@ -12,6 +12,7 @@ import torch
 
 from kg.evaluation.facts_task import evaluate, evaluate_facts, read_candidates, read_facts
 from kg.evaluation.inventory import records
+from tests.kg.evaluation.conftest import WORDINGS, fact, write
 from workbench.batch import collate
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -66,6 +67,20 @@ def test_ranks_equal_a_loop_over_single_sentences(world: Path, make_run: Callabl
         ranks.append(1 + sum(s > scores[gold] for s in scores))
     assert result.numbers["accuracy"] == pytest.approx(np.mean(np.array(ranks) == 1))
     assert result.numbers["mrr"] == pytest.approx(np.mean(1 / np.array(ranks)))
+
+
+def test_facts_without_links_are_no_measure_of_a_model_that_reads_the_graph(
+    world: Path, make_run: Callable[..., Path]
+) -> None:
+    corpus = world / "facts-unlinked"
+    linked = [fact(town, WORDINGS[0]) for town in range(4)]
+    write(corpus, [{name: record[name] for name in record if name != "spans"} for record in linked])
+    with pytest.raises(
+        WorkbenchError, match=r"SentenceTree reads linked entities, and .*facts-unlinked has none; link"
+    ):
+        run_evaluate(make_run("tree"), corpus)
+    assert run_evaluate(make_run("tree"), corpus, control="no-kg")["counts"]["sentences"] == 4
+    assert run_evaluate(make_run("none"), corpus)["counts"]["sentences"] == 4
 
 
 def test_controls(world: Path, make_run: Callable[..., Path]) -> None:
