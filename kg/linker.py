@@ -23,12 +23,12 @@ import numpy as np
 
 from kg.context import Profiles, Words, profile_words
 from kg.gazetteer import Case, Gazetteer, fold, spellings
-from kg.sealed import open_sealed, seal
 from kg.store import GraphStore
 from kg.strings import StringTable, open_array, open_strings, save_strings
 from workbench.corpora.files import draft_folder
 from workbench.errors import WorkbenchError
 from workbench.identities import note
+from workbench.sealed import open_sealed, seal
 
 Link = tuple[int, int, str, float]
 Name = tuple[str, str, float]

@@ -20,11 +20,11 @@ from typing import Any
 import networkx
 import numpy as np
 
-from kg.sealed import open_sealed
 from kg.store_builder import META, GraphBuilder, Texts, by_tail, texts_by_id
 from kg.strings import open_array, open_strings
 from workbench.errors import WorkbenchError
 from workbench.identities import note
+from workbench.sealed import open_sealed
 
 Pairs = list[tuple[str, str]]
 
@@ -44,7 +44,7 @@ class GraphStore:
             META,
             missing=f"there is no graph store at {self.path} (no {META}); `workbench prepare triples INPUT --output "
             "FOLDER` builds one in FOLDER/graph",
-            again="remove the folder and build the graph again",
+            again="build the graph again (the `workbench prepare triples` that made it does)",
         )
         note("graph", path, self.identity)
         self.seed: int | None = None

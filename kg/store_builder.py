@@ -13,10 +13,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from kg.sealed import seal
 from kg.strings import StringWriter, save_strings
 from workbench.corpora.files import draft_folder
 from workbench.errors import WorkbenchError
+from workbench.sealed import seal
 
 META = "graph.json"
 Texts = Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,7 @@ from pipelines.options import Reading, ShardSize
 from workbench.bounds import Location
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.files import clear_drafts
+from workbench.errors import WorkbenchError
 from workbench.folder_lock import locked
 from workbench.options import command
 
@@ -59,20 +61,29 @@ def triples(
 
 
 def build_graph(corpus: Path) -> None:
-    """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already.
+    """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already and intact.
 
     Raises:
-        WorkbenchError: the graph that is there is damaged, or of another version; or another process works here.
+        WorkbenchError: what is there is no graph store; or another process works here.
     """
     with needs_kg():
         from kg.store import GraphStore
+        from kg.store_builder import META
     folder = corpus / "graph"
     with locked(corpus):
         clear_drafts(folder)
         if folder.exists():
-            store = GraphStore.open(folder)
-            log.info("%s is there already: %d entities, %d triples", folder, store.num_entities, store.num_triples)
-            return
+            try:
+                store = GraphStore.open(folder)
+                log.info("%s is there already: %d entities, %d triples", folder, store.num_entities, store.num_triples)
+                return
+            except WorkbenchError as error:
+                if not any((folder / file).exists() for file in (META, "triples.npy")):
+                    raise WorkbenchError(
+                        f"{folder} is no graph store; move it elsewhere, the graph goes there"
+                    ) from error
+                log.warning("%s; it is built again", str(error).partition("; ")[0])
+                shutil.rmtree(folder)
         store = GraphStore.from_records(all_samples(Corpus.open(corpus)), folder)
     log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
 

@@ -124,15 +124,37 @@ def test_a_damaged_note_of_an_unfinished_run(finished: Any, state: bytes) -> Non
         prepare(job, [path], FIVE)
 
 
-def test_a_graph_that_was_killed_half_way_goes_and_a_damaged_one_is_refused(write_triples: Path) -> None:
+def graph_problems(corpus: Path) -> list[str]:
+    return [f"{problem.shard}: {problem.reason}" for problem in verify(Corpus.open(corpus))]
+
+
+@pytest.mark.parametrize("file", ["triples.npy", "labels.blob", "graph.json"])
+@pytest.mark.parametrize("damage", [missing, changed])
+def test_a_damaged_graph_is_found_and_built_again(write_triples: Path, file: str, damage: Any) -> None:
+    build_graph(write_triples)
+    before = contents(write_triples / "graph")
+    assert graph_problems(write_triples) == []
+    damage(write_triples / "graph" / file)
+    (problem,) = graph_problems(write_triples)
+    assert problem.startswith(f"graph/{file}: ")
+    build_graph(write_triples)
+    assert contents(write_triples / "graph") == before
+
+
+def test_what_is_no_graph_store_is_not_taken_away(write_triples: Path) -> None:
+    (write_triples / "graph").mkdir()
+    (write_triples / "graph" / "drawing.svg").write_text("mine")
+    with pytest.raises(WorkbenchError, match=r"graph is no graph store; move it elsewhere"):
+        build_graph(write_triples)
+    assert (write_triples / "graph" / "drawing.svg").read_text() == "mine"
+
+
+def test_a_graph_that_was_killed_half_way_goes(write_triples: Path) -> None:
     half = write_triples / f".graph.99999999@{socket.gethostname()}.x1"
     half.mkdir()
     (half / "triples.npy").write_bytes(b"half")
     build_graph(write_triples)
     assert not half.exists()
-    changed(write_triples / "graph" / "triples.npy")
-    with pytest.raises(WorkbenchError, match=r"triples\.npy was changed .*remove the folder and build the graph again"):
-        build_graph(write_triples)
 
 
 @pytest.fixture

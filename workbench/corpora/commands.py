@@ -75,7 +75,11 @@ def verify(
     counts.update(problem.shard for problem in found)
     if counts:
         more = f" ({LISTED} shown)" if counts.total() > LISTED else ""
-        console.print(f"{counts.total():,} problems in {len(counts)} of {len(opened.shards)} shards{more}")
+        shards = {info.name for info in opened.shards}
+        where = (
+            f"{len(counts.keys() & shards)} of {len(shards)} shards{' and the graph' * bool(counts.keys() - shards)}"
+        )
+        console.print(f"{counts.total():,} problems in {where}{more}")
         raise typer.Exit(1)
     console.print(f"[green]all right:[/] {opened.records:,} records in {len(opened.shards)} shards")
 

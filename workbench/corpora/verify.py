@@ -15,11 +15,15 @@ from workbench.corpora.record import check_spans, cuts_of, lengths_of
 from workbench.corpora.tars import records
 from workbench.errors import WorkbenchError
 from workbench.images import FAILURES, PIXEL_LIMIT, TooManyPixelsError, open_image
+from workbench.sealed import damage
 from workbench.sequences import Sample
+
+GRAPH, GRAPH_SEAL = "graph", "graph.json"
+"""The folder of the graph store beside a triples corpus, and the file there that seals it (`workbench.sealed`)."""
 
 
 class Problem(NamedTuple):
-    """Something wrong; `key` is empty where it concerns the whole shard."""
+    """Something wrong; `key` is empty where it concerns the whole shard (or file of the graph store)."""
 
     shard: str
     key: str
@@ -30,8 +34,9 @@ def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iter
     """Every problem of a corpus, shard by shard; nothing is changed.
 
     Checks checksums (every byte is read), the tar's structure against the index (keys side by side, unique), that
-    every member decodes, spans inside their texts, boxes in range, the index's lengths and cut points, and keys that
-    shards share. With `graph_entities` also that every linked entity and every head of a triple is in the graph.
+    every member decodes, spans inside their texts, boxes in range, the index's lengths and cut points, keys that shards
+    share, and the checksums of the graph store beside a triples corpus. With `graph_entities` also that every linked
+    entity and every head of a triple is in the graph.
     """
     corpus = Corpus(corpus.place, corpus.manifest, corpus.cache, verify=False)  # a changed shard is looked at too
     seen: dict[str, str] = {}
@@ -43,6 +48,9 @@ def verify(corpus: Corpus, graph_entities: Container[str] | None = None) -> Iter
             continue
         yield from _structure(shard, info)
         yield from _records(corpus, shard, number, seen, graph_entities)
+    graph = Path(corpus.place, GRAPH)
+    if corpus.kind == "triples" and graph.is_dir():
+        yield from (Problem(f"{GRAPH}/{file}", "", reason) for file, reason in damage(graph, GRAPH_SEAL))
 
 
 def check_image(data: bytes) -> str | None:

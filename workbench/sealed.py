@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +42,51 @@ def open_sealed(folder: Path, name: str, *, missing: str, again: str) -> dict[st
     """
     place = folder / name
     try:
-        meta = json.loads(place.read_bytes())
+        meta = _read(place)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise WorkbenchError(missing) from error
-    except (ValueError, RecursionError) as error:
-        raise WorkbenchError(f"{place} is damaged ({error}); {again}") from error
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        found = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
-        raise WorkbenchError(f"{place} is of format {found!r}, this version reads format {FORMAT}; {again}")
-    if meta.pop("digest", None) != _digest(meta):
-        raise WorkbenchError(f"{place} was changed or damaged after it was written; {again}")
+    except ValueError as error:
+        raise WorkbenchError(f"{place} {error}; {again}") from error
     for file, checksum in meta["files"].items():
         _check(folder / file, checksum, again)
     return {**meta, "digest": _digest(meta)}
+
+
+def damage(folder: Path, name: str) -> Iterator[tuple[str, str]]:
+    """(file, what is wrong with it) of everything that is not as `seal` left it; every byte is read."""
+    try:
+        meta = _read(folder / name)
+    except OSError as error:
+        yield name, f"it cannot be read: {error.strerror}"
+        return
+    except ValueError as error:
+        yield name, f"it {error}"
+        return
+    for file, checksum in meta["files"].items():
+        try:
+            if sha256_of(folder / file) != checksum:
+                yield file, f"the checksum differs from the one in {name}: it was changed or damaged"
+        except OSError as error:
+            yield file, f"it cannot be read: {error.strerror}"
+
+
+def _read(place: Path) -> dict[str, Any]:
+    """What `seal` wrote, without its digest, which is right.
+
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+        ValueError: what is wrong with it.
+    """
+    try:
+        meta = json.loads(place.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is damaged ({error})") from error
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        found = meta.get("format") if isinstance(meta, dict) else type(meta).__name__
+        raise ValueError(f"is of format {found!r}, this version reads format {FORMAT}")
+    if meta.pop("digest", None) != _digest(meta):
+        raise ValueError("was changed or damaged after it was written")
+    return meta
 
 
 def _check(path: Path, checksum: str, again: str) -> None:
