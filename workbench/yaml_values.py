@@ -87,11 +87,36 @@ def _plain(load: Callable[[], Any], overrides: Iterable[str]) -> Any:
                     f"{value!r}: only keys of the recipe itself may stand in ${{...}}, as in ${{vars.data}}; "
                     "nothing is read from the environment. Give such a value as an override, key=value"
                 )
-        return OmegaConf.to_container(tree, resolve=True)
+        return _with_keys(OmegaConf.to_container(tree, resolve=True), tree)
     except (OmegaConfBaseException, YAMLError, TypeError, ValueError) as error:
         raise WorkbenchError(_words(error)) from error
     except RecursionError as error:
         raise WorkbenchError(_DEEP) from error
+
+
+def _with_keys(value: Any, tree: Any) -> Any:
+    """The values with `${key}` replaced in the keys of mappings too (`corpora: {"${vars.data}/a": 3}`), which OmegaConf
+    leaves as they are."""
+    if isinstance(value, list):
+        return [_with_keys(inner, tree) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[Any, Any] = {}
+    for key, inner in value.items():
+        name = _KEY.sub(lambda named: _named_by(named[0], tree), key) if isinstance(key, str) else key
+        if name in found:
+            raise WorkbenchError(f"two keys of a mapping are {name!r}; leave one of them out")
+        found[name] = _with_keys(inner, tree)
+    return found
+
+
+def _named_by(reference: str, tree: Any) -> str:
+    value = OmegaConf.select(tree, reference[2:-1])
+    if not isinstance(value, str | int | float):
+        raise WorkbenchError(
+            f"{reference} in a key: the recipe has no such value, or it is no text or number ({value!r})"
+        )
+    return str(value)
 
 
 def _apply(tree: Any, text: str) -> None:
