@@ -80,7 +80,7 @@ def evaluate(
     corpus: Annotated[Location, typer.Argument(help="Test set: images with `questions` and their answers.")],
     variant: Annotated[
         Variant | None,
-        typer.Option(help="Default: official_2015, or single_answer where every question has one."),
+        typer.Option(help="Default: official_2015, or single_answer where some question has one answer only."),
     ] = None,
     control: Annotated[Control | None, typer.Option(help="question-only: without the image, at test time.")] = None,
     batch_size: Annotated[Count, typer.Option(help="Images at once, with all their questions.")] = 32,
@@ -120,6 +120,8 @@ def evaluate_answers(
     answered = predict(run, corpus, batch_size=batch_size, limit=limit)
     questions = answered.questions
     scores = evaluate_vqa(answered.predictions, questions, variant)
+    if variant is None:
+        logger.warning("scored with the variant %s, chosen by the numbers of answers (--variant)", scores.variant)
     vocabulary = _vocabulary(run)
     return Result(
         task=TASK,

@@ -5,7 +5,8 @@ ten answers m matches give 0, .3, .6, .9 or 1. Variants, each named in the resul
 
     official_2015     answers and prediction are normalised only if the annotators do not all agree literally
     always_normalise  both are always normalised, as several later scorers do
-    single_answer     sets with one answer per question: normalised exact match (the rule above needs others)
+    single_answer     questions with one answer, or a few that are all right: normalised equality with one of them (the
+                      rule above needs several annotators for every question)
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def evaluate_vqa(
     Args:
         questions: with `question_id`, `answers` (strings, or the official entries with `answer`, `answer_id`, ...) and,
             where known, `answer_type` and `question_type`.
-        variant: by default official_2015, or single_answer where every question has one answer.
+        variant: by default official_2015, or single_answer where some question has one answer only.
 
     Raises:
         WorkbenchError: unknown variant, no questions, predictions and questions that do not match one to one, or
@@ -191,13 +192,13 @@ def _variant(variant: str | None, asked: Mapping[Any, Mapping[str, Any]]) -> str
     if 0 in sizes:
         empty = next(name for name, question in asked.items() if not question["answers"])
         raise WorkbenchError(f"question {empty!r} has no answers: it cannot be scored; leave it out")
-    variant = variant or ("single_answer" if sizes == {1} else "official_2015")
+    variant = variant or ("single_answer" if 1 in sizes else "official_2015")
     if variant not in VARIANTS:
         raise unknown("VQA variant", variant, VARIANTS)
     if variant != "single_answer" and 1 in sizes:
         raise WorkbenchError(
             f"variant {variant!r} compares each annotator with the others, but some questions have one answer only; "
-            "score those with variant single_answer"
+            "score them with variant single_answer (--variant), the default for such a set"
         )
     return variant
 

@@ -101,6 +101,14 @@ def test_sets_with_one_answer_say_so() -> None:
         evaluate_vqa({1: "2", 2: "blue"}, questions, "official_2015")
 
 
+def test_a_set_with_some_single_answers_is_scored_by_equality() -> None:
+    questions = [{"question_id": 1, "answers": ["table"]}, {"question_id": 2, "answers": ["lamp", "chair"]}]
+    result = evaluate_vqa({1: "bed", 2: "chair"}, questions)
+    assert (result.variant, result.overall) == ("single_answer", 50)
+    with pytest.raises(WorkbenchError, match=r"variant 'official_2015' compares .*--variant"):
+        evaluate_vqa({1: "bed", 2: "chair"}, questions, "official_2015")
+
+
 def test_wrong_inputs_are_named() -> None:
     question = {"question_id": 7, "answers": ["a", "b"]}
     with pytest.raises(WorkbenchError, match="1 questions without a prediction"):
