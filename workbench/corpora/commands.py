@@ -76,9 +76,8 @@ def verify(
     if counts:
         more = f" ({LISTED} shown)" if counts.total() > LISTED else ""
         shards = {info.name for info in opened.shards}
-        where = (
-            f"{len(counts.keys() & shards)} of {len(shards)} shards{' and the graph' * bool(counts.keys() - shards)}"
-        )
+        beside = " and the graph store" if counts.keys() - shards else ""
+        where = f"{len(counts.keys() & shards)} of {len(shards)} shards{beside}"
         console.print(f"{counts.total():,} problems in {where}{more}")
         raise typer.Exit(1)
     console.print(f"[green]all right:[/] {opened.records:,} records in {len(opened.shards)} shards")

@@ -4,9 +4,9 @@
      "held_out": {"corpus": {...}}, "run": "<the id in its checkpoints>"}
 
 To it belongs the code that lies beside the recipe (`part`), as it decides the numbers too. What counts is content: the
-same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may: that is told, and
-the record then names those that were read last. The id is noted with the first checkpoint: a record with one is that of
-a run that has checkpoints, and of those with that id alone.
+same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may: that is
+told, and the record then names those that were read last. The id is noted with the first checkpoint: a record with one
+is that of a run that has checkpoints, and of those with that id alone.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def _tell_mixed(before: Identities, after: Identities, step: int) -> None:
     """Held-out corpora may change, but not without a word: their losses do not compare."""
     if before and after and _known(before) != _known(after):
         logger.warning(
-            "the held-out data is not that of the steps before %d:\n%s\nThe run's held-out losses are those of two sets, "
-            "which do not compare; the best checkpoint, where one is kept, is chosen across both",
+            "the held-out data is not that of the steps before %d:\n%s\nThe run's held-out losses are of two sets and "
+            "do not compare; the best checkpoint, where one is kept, is chosen across both",
             step,
             _listed(_differences(before, after)),
         )

@@ -33,7 +33,7 @@ class HeldOutPass(SampleReader, Protocol):
 class HeldOut:
     """Evaluates a root on the held-out corpora of the tasks that have some.
 
-    Each pass is read to its end, the same at every evaluation. A rank whose lanes are empty still joins the collectives.
+    A pass is read to its end, every time. A rank whose lanes are empty still joins the collectives.
     """
 
     def __init__(
