@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from pipelines.chunks import Job
 from pipelines.files import expand
@@ -23,9 +22,10 @@ from pipelines.runner import Limits, prepare
 from pipelines.splits import parse_splits
 from pipelines.stages import Stage
 from workbench.bounds import Assignment, Count, Location, Name, Processes, Title
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, shown
 from workbench.trust import allow, import_paths
 from workbench.values import is_text
+from workbench.yaml_values import parse_value
 
 
 class OnError(StrEnum):
@@ -142,9 +142,9 @@ def chosen_reader(
 
 def _value(text: str, option: str) -> Any:
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise WorkbenchError(f"--option {option!r}: cannot read the value: {' '.join(str(error).split())}") from error
+        return parse_value(text)
+    except WorkbenchError as error:
+        raise WorkbenchError(f"--option {shown(option)}: {error}") from error
 
 
 def command_line() -> str:

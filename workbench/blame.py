@@ -13,11 +13,10 @@ import contextlib
 from types import TracebackType
 from typing import TypeVar
 
-from workbench.errors import MachineError, WorkbenchError
+from workbench.errors import RAISED_IN, MachineError, WorkbenchError
 
 T = TypeVar("T")
 MARK = "named_in_recipe"
-RAISED_IN = "raised in "
 
 
 def mark(part: T, name: str) -> T:

@@ -7,6 +7,11 @@ import errno
 import os
 from collections.abc import Iterable
 
+SHOWN = 120  # characters of a value in a message
+LONGEST_PATH = 4096  # of Linux; a longer one names nothing
+RAISED_IN = "raised in "
+"""How a note on an error begins that names the part it came from (`workbench.blame`)."""
+
 
 class WorkbenchError(Exception):
     """A wrong input, as opposed to a bug. The command line prints its message alone and exits with `exit_code`."""
@@ -51,6 +56,8 @@ ADVICE = {
     errno.ENOTDIR: "a file stands where a folder is needed ({}); choose another place",
     errno.EISDIR: "a folder stands where a file is needed ({}); choose another place",
     errno.EEXIST: "something is there already ({}); choose another place",
+    errno.ENAMETOOLONG: "the name is too long ({}); check the path",
+    errno.ELOOP: "a link leads to itself ({}); check the path",
     errno.EMFILE: "too many open files ({}); raise the limit with ulimit -n",
     errno.ENOMEM: "not enough memory ({}); use fewer processes, or a machine with more",
 }
@@ -80,18 +87,24 @@ def system_error(error: OSError, path: object = None) -> WorkbenchError:
     """
     named = [os.fsdecode(n) for n in (error.filename, error.filename2) if isinstance(n, str | bytes | os.PathLike)]
     place = str(path) if path is not None else " -> ".join(named)
+    place = place if len(place) <= LONGEST_PATH else f"{place[:SHOWN]}..."
     reason = error.strerror or str(error) or type(error).__name__
     advice = ADVICE.get(error.errno or 0, "the operating system says: {}. Mend that and run the same command again")
     kind = WorkbenchError if error.errno in CHOICES else MachineError
-    made = kind(f"{place}: {advice.format(reason)}" if place else advice.format(reason))
-    for note in getattr(error, "__notes__", ()):
-        made.add_note(note)
-    return made
+    notes = getattr(error, "__notes__", ())
+    parts = [note.removeprefix(RAISED_IN) for note in notes if note.startswith(RAISED_IN)]
+    return kind(": ".join([*parts, *filter(None, [place]), advice.format(reason)]))
 
 
 def message(error: WorkbenchError) -> str:
     """What is told of an error: what it says, and the notes of those who passed it on (`workbench.blame`)."""
     return "\n".join([str(error), *getattr(error, "__notes__", ())])
+
+
+def shown(value: object) -> str:
+    """A value in a message: as Python writes it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def nearest(name: str, valid: Iterable[str]) -> list[str]:

@@ -20,10 +20,9 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
 from workbench.bounds import Means
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError, shown, unknown
 
 CONFIG = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
-SHOWN = 120  # characters of a value in a message
 KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Any: "anything"}
 LISTS = (list, tuple, Sequence, Iterable)
 CONTAINERS = (*LISTS, dict, Mapping)
@@ -240,7 +239,5 @@ def _bare(hint: Any) -> Any:
 
 
 def _refusal(allowed: str, value: Any, where: str, *, is_type: bool) -> WorkbenchError:
-    shown = repr(value)
-    shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
     found = f" is of type {type(value).__name__}" if is_type and not isinstance(value, list | dict) else ""
-    return WorkbenchError(f"{where} = {shown}{found}; allowed: {allowed}")
+    return WorkbenchError(f"{where} = {shown(value)}{found}; allowed: {allowed}")

@@ -8,21 +8,24 @@ reports, and are refused. No tag makes an object: OmegaConf's loader is YAML's s
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
+import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+from yaml import CollectionEndEvent, CollectionStartEvent, YAMLError
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, shown
 
 T = TypeVar("T")
 _STEP = re.compile(r"[^.\[\]]+")  # of an override's key: model.layers[0].num_heads
 _KEY = re.compile(r"\$\{[\w.\-\[\]]+\}")
-SHOWN = 120  # characters of an override in a message
-_DEEP = "values are nested too deeply"
+DEEPEST = 50  # lists and mappings inside of one another
+_DEEP = f"values are nested too deeply; allowed are {DEEPEST} lists and mappings inside of one another"
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class OverrideError(WorkbenchError):
@@ -43,7 +46,14 @@ def read_yaml(path: Path, overrides: Sequence[str] = (), make: Callable[[Any], T
         WorkbenchError: no YAML in UTF-8, an override that is none, something else than a key in `${...}`, or what
             `make` refused; names the file, or the override without which that would not have happened.
     """
-    return _made(lambda: OmegaConf.load(path), overrides, str(path), make)
+
+    def load() -> Any:
+        with path.open(encoding="utf-8") as file:
+            _refuse_deep(file)
+            file.seek(0)
+            return OmegaConf.load(file)
+
+    return _made(load, overrides, str(path), make)
 
 
 def changed(tree: Any, overrides: Sequence[str], where: str, make: Callable[[Any], T] = _same) -> T:
@@ -53,6 +63,30 @@ def changed(tree: Any, overrides: Sequence[str], where: str, make: Callable[[Any
         WorkbenchError: as `read_yaml`; `where` is what stands for the file.
     """
     return _made(lambda: OmegaConf.create(tree), overrides, where, make)
+
+
+def parse_value(text: str) -> Any:
+    """The plain value that stands behind an option's `name=`.
+
+    Raises:
+        WorkbenchError: it is no YAML.
+    """
+    try:
+        _refuse_deep(text)
+        return OmegaConf.to_container(OmegaConf.create(f"value: {text}"), resolve=False)["value"]  # type: ignore
+    except (OmegaConfBaseException, YAMLError, ValueError) as error:
+        raise WorkbenchError(f"the value is no YAML ({_words(error)})") from error
+    except RecursionError as error:
+        raise WorkbenchError(_DEEP) from error
+
+
+def _refuse_deep(text: str | IO[str]) -> None:
+    """Parsers call themselves for what is nested, and YAML's C library does so until the process dies."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > DEEPEST:
+            raise WorkbenchError(_DEEP)
 
 
 def _made(load: Callable[[], Any], overrides: Sequence[str], where: str, make: Callable[[Any], T]) -> T:
@@ -146,11 +180,12 @@ def _check_elements(tree: Any, key: str, text: str) -> None:
 
 
 def _named(override: str) -> str:
-    shown = repr(override)
-    return f"override {shown if len(shown) <= SHOWN else f'{shown[:SHOWN]}...'}"
+    return f"override {shown(override)}"
 
 
 def _words(error: Exception) -> str:
+    if "set_int_max_str_digits" in str(error):  # Python's advice to programmers
+        return f"a whole number has more than {sys.get_int_max_str_digits():,} digits, which is the most that is read"
     return " ".join(str(error).split())
 
 
@@ -159,9 +194,9 @@ def _override(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise OverrideError(f"{_named(text)} is not of the form key=value (for example train.lr=1e-4)")
     try:
-        return key, OmegaConf.to_container(OmegaConf.create(f"value: {value}"), resolve=False)["value"]  # type: ignore
-    except (OmegaConfBaseException, YAMLError) as error:
-        raise OverrideError(f"{_named(text)}: the value is no YAML ({_words(error)})") from error
+        return key, parse_value(value)
+    except WorkbenchError as error:
+        raise OverrideError(f"{_named(text)}: {error}") from error
 
 
 def _texts(tree: Any) -> Iterator[str]:

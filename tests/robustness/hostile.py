@@ -74,9 +74,13 @@ URLS = [
 DEEP = {
     "list.yaml": "[" * 5000 + "]" * 5000,
     "mapping.yaml": "{a: " * 5000 + "1" + "}" * 5000,
+    "open.yaml": "[" * 100_000,
     "block.yaml": "\n".join(" " * n + "a:" for n in range(1500)),
 }
 """Recipes that are nested more deeply than any program reads."""
+
+BAD_YAML = ["[" * 50_000, "[" * 3000 + "]" * 3000, "1" * 5000, "[1", "&a [*a]"]
+"""Values that no option can have: two are nested too deeply, a number is too long, one is cut off, one holds itself."""
 
 IMAGES = {
     "eps": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n",

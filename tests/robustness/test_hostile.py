@@ -34,7 +34,7 @@ from workbench.corpora.writer import ShardWriter
 from workbench.errors import BadValueError, WorkbenchError
 from workbench.report.html import image as inlined
 from workbench.terminal import PlainFormatter, Terminal
-from workbench.yaml_values import read_yaml
+from workbench.yaml_values import DEEPEST, read_yaml
 
 Refused = Callable[..., str]
 ARRAYS = hostile.arrays()
@@ -178,8 +178,39 @@ def test_keys_of_the_recipe_stand_for_their_values(world: Path) -> None:
 @pytest.mark.parametrize("name", hostile.DEEP)
 def test_deeply_nested_recipes_are_one_message(here: Path, refused: Refused, name: str) -> None:
     (here / name).write_text(hostile.DEEP[name])
-    assert name in refused("show", name, "--batch")
-    assert "error: override 'vars.x=" in refused("show", "tiny-text", f"vars.x={hostile.DEEP['list.yaml']}", "--batch")
+    assert f"{name}: values are nested too deeply" in refused("show", name, "--batch")
+    (here / "run").mkdir()
+    (here / "run" / "recipe.yaml").write_text(hostile.DEEP[name])
+    assert "run/recipe.yaml: values are nested too deeply" in refused("report", "run", "--output", "page.html")
+
+
+@pytest.mark.parametrize("value", hostile.BAD_YAML)
+def test_values_of_options_that_cannot_be_read_are_one_message(here: Path, refused: Refused, value: str) -> None:
+    """The numbers of digits that Python reads is its own limit; its advice on that is for programmers."""
+    (here / "a.tsv").write_text("a\tb\tc\n")
+    option = refused("prepare", "triples", "a.tsv", "--output", "out", "--option", f"x={value}")
+    override = refused("show", "tiny-text", f"vars.x={value}", "--batch")
+    assert "error: --option 'x=" in option
+    assert "error: override 'vars.x=" in override
+    for message in (option, override):
+        assert "sys." not in message
+        assert len(message) < 400
+
+
+def test_a_number_of_too_many_digits_in_a_recipe_is_one_message(here: Path, refused: Refused) -> None:
+    (here / "r.yaml").write_text(f"seed: {'1' * 5000}")
+    message = refused("show", "r.yaml", "--batch")
+    assert "r.yaml: a whole number has more than 4,300 digits" in message
+    assert "sys." not in message
+
+
+def test_what_is_nested_as_deeply_as_is_allowed_is_read(here: Path) -> None:
+    path = here / "deep.yaml"
+    path.write_text("[" * DEEPEST + "]" * DEEPEST)
+    value = read_yaml(path)
+    for _ in range(DEEPEST - 1):
+        (value,) = value
+    assert value == []
 
 
 def test_a_recipe_that_is_no_text_is_one_message(here: Path, refused: Refused) -> None:
