@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pipelines.files import expand
 from workbench.errors import WorkbenchError
+from workbench.paths import real_path
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
@@ -36,7 +37,7 @@ class ImageStore:
             WorkbenchError: a place is missing, a tar is compressed or damaged, or a member's path leaves its folder.
         """
         self.places = expand(places)
-        self.folders = [place.resolve() for place in self.places if place.is_dir()]
+        self.folders = [real_path(place) for place in self.places if place.is_dir()]
         self.members: dict[str, ImageRef] = {}
         for place in self.places:
             if not place.is_dir():
@@ -54,7 +55,7 @@ class ImageStore:
             return ref
         for folder in self.folders:
             try:
-                path = (folder / safe).resolve()
+                path = real_path(folder / safe)
                 size = path.stat().st_size if path.is_file() else None
             except (OSError, ValueError):  # no file can have such a name: too long, or not to be encoded
                 return None

@@ -65,11 +65,15 @@ FileName = Annotated[
     StringConstraints(pattern=r"^[^\s./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=200),
     Means("a name for a folder: not empty, no '/', no '.' in front"),
 ]
-Location = Annotated[str, StringConstraints(pattern=r"\S"), Means("a path or URL")]
+Location = Annotated[str, StringConstraints(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$"), Means("a path or URL")]
 Name = Annotated[str, MinLen(1), Means("a name, not empty")]
 Assignment = Annotated[str, Means("NAME=VALUE")]
 Pattern = Annotated[str, MinLen(1), Means("a regular expression")]
-FileTemplate = Annotated[str, MinLen(1), Means("a file name with {subset} and {id} to be filled in")]
+FileTemplate = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\x00]+$"),
+    Means("a file name with {subset} and {id} to be filled in"),
+]
 Title = Annotated[str, Means("any text")]
 PartName = Annotated[str, MinLen(1), Means("the name of a part, or 'package.module:Class'")]
 Role = Annotated[str, MinLen(1), Means("the role of a special token (cls, sep, bos, eos), or null for none")]

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from workbench.corpora.cache import default_folder
 from workbench.corpora.files import sha256_of
+from workbench.paths import real_path
 
 logger = logging.getLogger(__name__)
 SETTLED = 2_000_000_000
@@ -67,7 +68,7 @@ def _line(checksum: str, version: str, path: Path) -> str:
 
 def _record(path: Path) -> Path:
     """The file that remembers the files of `path`'s folder."""
-    folder = hashlib.sha256(os.fsencode(path.parent.resolve())).hexdigest()
+    folder = hashlib.sha256(os.fsencode(real_path(path.parent))).hexdigest()
     return default_folder() / "verified" / folder[:32]
 
 

@@ -17,6 +17,7 @@ from typing import TextIO
 
 from workbench.corpora.files import check_file, is_at
 from workbench.errors import WorkbenchError, system_error
+from workbench.paths import real_path
 
 logger = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -37,7 +38,7 @@ def locked(folder: Path) -> Iterator[None]:
     made = not folder.exists()
     if folder.exists() and not folder.is_dir():
         raise WorkbenchError(f"{folder} is a file; choose another folder")
-    place = folder.resolve() / LOCK
+    place = real_path(folder) / LOCK
     if place in _held:  # POSIX grants a process its own lock again
         raise WorkbenchError(f"{folder} is in use by this very process; choose another folder")
     _held.add(place)

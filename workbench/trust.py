@@ -27,6 +27,7 @@ from typing import Any
 from workbench.errors import WorkbenchError, unknown
 from workbench.identities import note
 from workbench.module_files import beside, file_of, imports_of, module_specs
+from workbench.paths import real_path
 
 ROOT = Path(__file__).resolve().parents[1]
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> Non
     Raises:
         WorkbenchError: code of the folder, or of the current one, is named and is not trusted. Nothing was run.
     """
-    names, folder = list(names), folder.resolve()
+    names, folder = list(names), real_path(folder)
     _look_for_passed_over(names, [folder])
     places = (folder, Path.cwd())
     own = list(dict.fromkeys(file for name in names for file in _files(name, folder) if _lies_in(file, places)))
@@ -180,10 +181,10 @@ def _files(name: str, folder: Path | None = None) -> list[Path]:
 
 def _lies_in(file: Path, places: Iterable[Path]) -> bool:
     """Whether a file lies in one of the places, and is not installed there (as in a virtual environment)."""
-    real = file.parent.resolve() / file.name
+    real = real_path(file.parent) / file.name
     if any(real.is_relative_to(package) for package in SHIPPED):
         return False
-    installed = {Path(entry).resolve() for entry in sys.path if os.path.isabs(entry)} - _trusted
+    installed = {real_path(entry) for entry in sys.path if os.path.isabs(entry)} - _trusted
     for place in places:
         if real.is_relative_to(place) or Path(os.path.abspath(file)).is_relative_to(place):
             within = (entry for entry in installed if entry != place and entry.is_relative_to(place))

@@ -11,6 +11,7 @@ from pipelines.readers.reader import Peek
 from pipelines.readers.triples_tsv import tab_separated
 from workbench.bounds import Word
 from workbench.errors import WorkbenchError
+from workbench.paths import real_path
 
 ENTITIES = ("entity_text*.jsonl", "entities.jsonl", "entities.json")
 TYPES = ("entity_types.jsonl", "entity2types.json")
@@ -63,7 +64,7 @@ def _beside(paths: Sequence[Path], patterns: Sequence[str]) -> list[Path]:
     """Files of these names in the folders and the folders above them, each once."""
     found: dict[Path, None] = {}
     for folder in paths:
-        for place in (folder, folder.resolve().parent):
+        for place in (folder, real_path(folder).parent):
             for pattern in patterns:
                 found.update(dict.fromkeys(sorted(place.glob(pattern))))
     return list(found)

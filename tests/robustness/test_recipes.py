@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,11 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ("tokenizer=gone.json", ["there is no tokenizer at gone.json"]),
         ("tokenizer=notes.txt", ["notes.txt"]),
         ("model.init_from=gone", ["init_from 'gone'", "run folder"]),
+        ('model.init_from="a\\0b"', ["model.init_from = 'a\\x00b'", "a path or URL"]),
+        ('tokenizer="a\\0b"', ["tokenizer = 'a\\x00b'", "a path or URL"]),
+        ('tasks.text.corpora=["a\\0b"]', ["tasks.text.corpora", "'a\\x00b'", "a path or URL"]),
+        ('tasks.text.objectives=[{objective: "a\\0b"}]', ["unknown objective 'a\\x00b'"]),
+        ('tasks.text.objectives=[{objective: "a\\0b:C"}]', ["'a\\x00b:C' is no import path"]),
         ("train.best=held_out/mlm/loss", ["train.best", "held_out"]),
     ],
 )
@@ -191,3 +197,21 @@ def test_a_full_disk_while_a_checkpoint_is_written(
     assert "No space left" in message
     assert [path.name for path in (world / "run" / "checkpoints").iterdir()] == ["step-2"]
     assert workbench("pretrain", "recipe.yaml", "--run", "run").code == 0
+
+
+def test_a_tokenizer_that_is_a_link_to_itself_is_one_message(world: Path, workbench: Any, refused: Refused) -> None:
+    """Also where a run was begun in the folder."""
+    assert workbench("pretrain", "recipe.yaml", "--run", "run").code == 0
+    for path in ("run/checkpoints", "run/tokenizer.json"):
+        shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
+    tokenizer = world / "corpora" / "tokenizer.json"
+    tokenizer.unlink()
+    tokenizer.symlink_to(tokenizer.name)
+    assert "corpora/tokenizer.json" in refused("pretrain", "recipe.yaml", "--run", "run")
+
+
+def test_a_name_too_long_for_the_system_is_one_short_line(world: Path, refused: Refused) -> None:
+    message = refused("pretrain", "recipe.yaml", f"vars.corpus={'x' * 5000}")
+    assert message.count("\n") == 0
+    assert message.startswith("error: tasks.text: ")
+    assert "the name is too long" in message

@@ -26,6 +26,7 @@ from workbench.corpora.record import (
 )
 from workbench.corpora.tars import Member, records
 from workbench.errors import WorkbenchError, unknown
+from workbench.paths import real_path
 from workbench.sequences import Sample
 
 logger = logging.getLogger(__name__)
@@ -53,8 +54,8 @@ def index_foreign(
     kind = kind or _guess_kind(tars)
     shards = []
     for number, tar in enumerate(tars):
-        inside = tar.resolve().is_relative_to(output.resolve())
-        name = tar.resolve().relative_to(output.resolve()).as_posix() if inside else os.path.abspath(tar)
+        inside = real_path(tar).is_relative_to(real_path(output))
+        name = real_path(tar).relative_to(real_path(output)).as_posix() if inside else os.path.abspath(tar)
         index = index_name(name if "/" not in name else f"{number:06d}-{tar.name}")
         shards.append(_index_shard(tar, name, output / index, kind))
         logger.info("indexed %s: %d records", tar, shards[-1].records)

@@ -11,6 +11,7 @@ from typing import Any
 from workbench.corpora.files import atomic, write_text
 from workbench.errors import WorkbenchError
 from workbench.json_values import parse_json
+from workbench.paths import real_path
 from workbench.training.metric_lines import FILE_NAME, Record, read_metrics
 from workbench.yaml_values import read_yaml
 
@@ -62,7 +63,7 @@ def load_run(folder: Path) -> Run:
         raise WorkbenchError(f"{recipe}: a recipe is a mapping; found {type(tree).__name__}")
     inside(folder, folder / FILE_NAME)
     return Run(
-        name=folder.resolve().name,
+        name=real_path(folder).name,
         folder=folder,
         recipe={str(key): value for key, value in tree.items()},
         metrics=read_metrics(folder),
@@ -77,8 +78,8 @@ def inside(folder: Path, path: Path) -> Path:
     Raises:
         WorkbenchError: it, or a link on the way, leads out of the folder.
     """
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise WorkbenchError(f"{path} is {path.resolve()}, outside of the run folder; put the file itself into it")
+    if not real_path(path).is_relative_to(real_path(folder)):
+        raise WorkbenchError(f"{path} is {real_path(path)}, outside of the run folder; put the file itself into it")
     return path
 
 

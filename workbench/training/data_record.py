@@ -19,6 +19,7 @@ from typing import Any
 from workbench.corpora.files import atomic, check_file
 from workbench.errors import WorkbenchError
 from workbench.identities import Identities
+from workbench.paths import real_path
 from workbench.training.distributed import World
 
 logger = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ def refuse_changed(run: Path, read: Identities) -> None:
     for kind, places in read.items():
         recorded = known.get(kind, {}) if kind not in ("corpus", PART) else {}
         for place, identity in places.items():
-            meant = place not in recorded and not Path(place).resolve().is_relative_to(run.resolve())
+            meant = place not in recorded and not real_path(place).is_relative_to(real_path(run))
             if recorded and not meant and identity not in recorded.values():
                 raise WorkbenchError(
                     f"the {kind} at {place} changed since {run} was trained with it, and the weights of that run are "

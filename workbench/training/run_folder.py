@@ -14,6 +14,7 @@ from workbench.config import Recipe, as_tree, dump_recipe
 from workbench.corpora.files import check_file, check_folder, is_draft, write_text
 from workbench.errors import WorkbenchError
 from workbench.folder_lock import LOCK
+from workbench.paths import real_path
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import Checkpoints
 from workbench.training.data_record import DATA, run_id
@@ -78,7 +79,7 @@ def open_run(run: Path, recipe: Recipe) -> None:
     elif (run / RECIPE).is_file():
         check_kept(run)
         saved = run / TOKENIZER
-        if Path(recipe.tokenizer or "").resolve() != saved.resolve():
+        if real_path(recipe.tokenizer or "") != real_path(saved):
             saved.unlink(missing_ok=True)
         Checkpoints(run).clear_best()
     elif any(entry.name != LOCK and not is_draft(entry, run / RECIPE) for entry in run.iterdir()):
