@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.errors import WorkbenchError, message, system_error, unknown
+from workbench.errors import WorkbenchError, memory_error, message, system_error, unknown
 from workbench.options import command
 from workbench.ranks import say_once
 from workbench.stopping import Ended, ending
@@ -146,9 +146,11 @@ def reported() -> Iterator[None]:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as error:
+    except (OSError, MemoryError, ImportError) as error:
+        refusal = system_error(error) if isinstance(error, OSError) else memory_error(error)
+        if refusal is None:
+            raise
         logging.getLogger(__name__).debug("", exc_info=True)  # WORKBENCH_LOG=DEBUG tells where it came from
-        refusal = system_error(error)
         say_once(message(refusal), _say)
         sys.exit(refusal.exit_code)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 from collections.abc import Iterable
 
 SHOWN = 120  # characters of a value in a message
@@ -94,6 +95,17 @@ def system_error(error: OSError, path: object = None) -> WorkbenchError:
     notes = getattr(error, "__notes__", ())
     parts = [note.removeprefix(RAISED_IN) for note in notes if note.startswith(RAISED_IN)]
     return kind(": ".join([*parts, *filter(None, [place]), advice.format(reason)]))
+
+
+def memory_error(error: MemoryError | ImportError) -> MachineError | None:
+    """The message for an error that means that no memory was left; None where it means something else.
+
+    A library that does not fit into the memory is an ImportError in the loader's words.
+    """
+    detail = str(error) or type(error).__name__
+    if isinstance(error, ImportError) and not re.search("failed to map segment|cannot allocate memory", detail, re.I):
+        return None
+    return MachineError(f"not enough memory ({detail}); use a machine with more, or raise the limit (ulimit -v)")
 
 
 def message(error: WorkbenchError) -> str:

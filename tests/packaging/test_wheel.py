@@ -162,7 +162,7 @@ def test_the_recipes_are_listed_from_any_folder(run: Run, installed: Path) -> No
 def test_the_version_and_the_command_are_declared(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         texts = {name.rpartition("/")[2]: archive.read(name).decode() for name in archive.namelist() if "info/" in name}
-    assert "workbench = workbench.cli:main" in texts["entry_points.txt"]
+    assert "workbench = workbench.__main__:main" in texts["entry_points.txt"]
     assert "License-Expression: Apache-2.0" in texts["METADATA"]
     assert "Requires-Python: >=3.11" in texts["METADATA"]
 

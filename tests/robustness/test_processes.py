@@ -158,3 +158,40 @@ def test_cheap_refusals_do_not_wait_for_torch(world: Path) -> None:
     assert len(errors) == len(told), done.stderr
     for error, words in zip(errors, told.values(), strict=True):
         assert words in error
+
+
+def test_an_interruption_while_the_command_line_is_imported_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", "recipes"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "error: stopped\n")
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("libtorch_cpu.so: failed to map segment from shared object"), MemoryError()]
+)
+def test_a_library_that_does_not_fit_into_the_memory_is_the_machines_failure(
+    here: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("workbench.cli.importlib.import_module", fail)
+    assert "not enough memory" in refused("recipes", code=1)
+
+
+def test_a_library_that_is_broken_otherwise_is_no_message(
+    here: Path, workbench: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> None:
+        raise ImportError("undefined symbol")
+
+    monkeypatch.setattr("workbench.cli.importlib.import_module", fail)
+    with pytest.raises(ImportError, match="undefined symbol"):
+        workbench("recipes")
