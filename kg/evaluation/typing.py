@@ -34,6 +34,7 @@ from workbench.text.tokenizer import Tokenizer
 from workbench.training.run_folder import TOKENIZER, read_recipe
 
 TASK = "entity-typing"
+LENGTH = 128
 MARKERS = ("。", "@", "#", "*", "|", "/")
 
 
@@ -52,7 +53,9 @@ def finetune(
     types: Annotated[
         Name | None, typer.Option(help="open-entity, a file, or names with commas; default: all types of CORPUS.")
     ] = None,
-    max_length: Annotated[Count, typer.Option(help="Tokens of the text; at most the model's positions.")] = 128,
+    max_length: Annotated[
+        Count | None, typer.Option(help="Tokens of the text; default: 128, or the model's positions if it has fewer.")
+    ] = None,
     marker: Annotated[
         Name | None, typer.Option(help="Text around the mention; default: the first of 。 @ # * | / in the vocabulary.")
     ] = None,
@@ -72,7 +75,7 @@ def finetune(
     inventory = read_inventory(types, Corpus.open(tuning.corpus))
     builder = {
         "builder": "mention",
-        "max_length": max_length,
+        "max_length": max_length or _length(tuning.run),
         "marker": marker or _known_marker(tuning.run),
         "types": inventory,
     }
@@ -225,6 +228,12 @@ def _knowledge_steps(run: Path) -> list[Spec]:
     """The steps of the first task of the run that has any."""
     tasks = read_recipe(run).tasks.values()
     return next((list(task.sequence.steps) for task in tasks if task.sequence.steps), [])
+
+
+def _length(run: Path) -> int:
+    """The tokens of a text: `LENGTH`, or as many as the run's network has positions."""
+    streams = [network.streams.get("text", {}) for network in read_recipe(run).networks.values()]
+    return min([LENGTH, *(text["max_positions"] for text in streams if text.get("max_positions"))])
 
 
 def _known_marker(run: Path) -> str:

@@ -35,6 +35,14 @@ def tuned(world: Path, make_run: Callable[..., Path], tmp_path_factory: pytest.T
     return folder
 
 
+def test_a_text_has_no_more_tokens_than_the_model_positions(
+    world: Path, make_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    corpus = str(world / "typing")
+    finetune(run=make_run("none"), corpus=corpus, overrides=QUICK, output=tmp_path / "run", epochs=0.1, batch_size=8)
+    assert load(tmp_path / "run").recipe.tasks["entity-typing"].sequence.builder["max_length"] == 40
+
+
 def result(run: Path, name: str) -> dict:
     return json.loads((run / "evaluations" / f"{name}.json").read_text())
 
