@@ -114,6 +114,9 @@ def _network(store: GraphStore, options: VectorOptions) -> ERModel:
             f"training vectors needs the package {error.name!r}: pip install 'pretraining-workbench[kg]'"
         ) from error
 
+    # pykeen lets its logger tell everybody what its defaults are ("Inferred unique=False for Embedding()")
+    logging.getLogger("pykeen").setLevel(logging.WARNING)
+
     # a name that pykeen does not know makes its resolver raise a ValueError; ask first, to name the nearest
     models = {name for name, kind in model_resolver.lookup_dict.items() if issubclass(kind, ERModel)}
     if model_resolver.normalize(options.model) not in models:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import replace
 
@@ -38,6 +39,12 @@ def test_the_file_gives_back_what_was_trained(store, tmp_path):
     assert loaded.provenance["model"] == "TransE"
     assert loaded.provenance["graph"]["triples"] == 60
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["v.safetensors"]
+
+
+def test_pykeen_says_nothing_of_its_own(store, tmp_path, caplog):
+    logging.getLogger("pykeen").setLevel(logging.INFO)  # as its import does
+    train_vectors(store, tmp_path / "v.safetensors", SMALL)
+    assert [r.message for r in caplog.records if r.name.startswith("pykeen")] == []
 
 
 def test_the_same_seed_gives_the_same_vectors(store, tmp_path):
