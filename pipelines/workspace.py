@@ -14,6 +14,7 @@ from pipelines.chunks import Job
 from pipelines.files import identity, is_version
 from pipelines.splits import part_folder
 from pipelines.stages import stage_name
+from workbench.blame import Blame
 from workbench.checksums import matches
 from workbench.corpora.files import atomic, explained
 from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
@@ -42,7 +43,8 @@ class Workspace:
         self.source = source
         self.folders = {part: part_folder(job.output, part) for part in job.parts}
         self.options = _options(job, limits)
-        self.inputs = job.reader.inputs(inputs)
+        with Blame(job.reader):
+            self.inputs = job.reader.inputs(inputs)
         self.before: dict[str, Manifest] = {}
 
     @cached_property

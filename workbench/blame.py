@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from workbench.errors import RAISED_IN, MachineError, WorkbenchError
+from workbench.stopping import Ended
 
 T = TypeVar("T")
 MARK = "named_in_recipe"
@@ -36,6 +37,8 @@ class Blame:
 
     One that has such a note already keeps it, as the part inside knows better; so does a message that names the place.
     An error of a class of its own stays what it is, as whoever catches it wants what it carries.
+    What would end more than the part in silence does not leave it as it is: `sys.exit`, and a `StopIteration`, which is
+    the end of whatever loop it meets.
 
     Args:
         part: a marked part, or a name.
@@ -52,9 +55,18 @@ class Blame:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not isinstance(error, Exception):
-            return
         name = self.part if isinstance(self.part, str) else named(self.part)
+        if isinstance(error, SystemExit) and not isinstance(error, Ended):
+            raise WorkbenchError(
+                f"{name}: it called sys.exit({error.code!r}), which would end the whole command; allowed: to raise "
+                "workbench.errors.WorkbenchError with what is wrong and what to do"
+            ) from error
+        if isinstance(error, StopIteration):
+            stop = RuntimeError("StopIteration, which is no error outside of an iterator's __next__")
+            stop.add_note(RAISED_IN + name)
+            raise stop from error
+        if not isinstance(error, Exception | KeyboardInterrupt):
+            return
         if any(note.startswith(RAISED_IN) for note in getattr(error, "__notes__", ())):
             return
         if not isinstance(error, WorkbenchError):

@@ -71,7 +71,8 @@ def find_format(kind: str, name: str) -> type[Reader]:
         if name not in available:
             raise unknown(f"{kind} format", name, [*available, "module:Class"])
         return available[name]
-    found = import_named("format", name)
+    with Blame(f"format {name!r}"):  # to import a module is to run it
+        found = import_named("format", name)
     if not (inspect.isclass(found) and issubclass(found, Reader) and found.kind == kind):
         raise WorkbenchError(
             f"format {name!r} is no reader of {kind}; allowed: a class derived from pipelines.readers.reader.Reader "

@@ -103,3 +103,17 @@ def test_a_bug_in_a_format_names_it(workbench: Any, broken: str) -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         workbench(*PREPARE, "--trust")
     assert raised.value.__notes__ == ["raised in format 'own_quotes:Quotes'"]
+
+
+@pytest.mark.parametrize(
+    ("place", "workers"),
+    [("", 1), ("def inputs(self, paths):", 1), ("def records(self, paths):", 1), ("def sample(self, record):", 2)],
+)
+def test_a_format_does_not_end_the_command(refused: Any, place: str, workers: int) -> None:
+    leaving = "raise SystemExit(0)\n"
+    Path("own_quotes.py").write_text(
+        QUOTES.replace(place, f"{place}\n        {leaving}") if place else QUOTES + leaving
+    )
+    message = refused(*PREPARE, "--trust", "--workers", workers)
+    assert "format 'own_quotes:Quotes': it called sys.exit(0)" in message
+    assert not Path("corpora/quotes/corpus.json").exists()

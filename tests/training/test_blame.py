@@ -9,6 +9,7 @@ import pytest
 
 from workbench.config import load_recipe
 from workbench.errors import WorkbenchError
+from workbench.training.feed import WorkerError
 from workbench.training.run import pretrain
 
 HOOKS = ("__init__", "arrange", "corrupt", "count", "head", "forward")
@@ -71,7 +72,7 @@ def test_a_part_that_cannot_be_made_leaves_no_run(make_recipe: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("part", WORKERS)
 def test_a_bug_in_a_worker_is_told_with_its_part(make_recipe: Any, tmp_path: Path, part: str) -> None:
-    with pytest.raises(RuntimeError) as raised:
+    with pytest.raises(WorkerError) as raised:
         train(make_recipe, tmp_path / "run", part, "raise in a worker", num_workers=1)
     assert str(raised.value).splitlines()[-2:] == ["RuntimeError: boom", f"raised in {PLACES[part]}"]
 

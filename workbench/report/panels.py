@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
+from workbench.blame import Blame
 from workbench.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, image, number, section, table
@@ -49,7 +50,8 @@ def find_panel(path: str) -> Panel:
     Raises:
         WorkbenchError: there is none, its code is not trusted, or it is no function of one argument, `run`.
     """
-    found: Panel = import_named("report panel", path)
+    with Blame(f"report panel {path!r}"):
+        found: Panel = import_named("report panel", path)
     if not inspect.isfunction(found) or list(inspect.signature(found).parameters) != ["run"]:
         raise WorkbenchError(f"report panel {path!r} is no function panel(run) that returns HTML; name one that is")
     return found

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from workbench.batch import MicroBatch
 from workbench.errors import BadValueError, MachineError, WorkbenchError, message, system_error
@@ -42,12 +46,17 @@ class Place(NamedTuple):
     lane: int
 
 
+class WorkerError(Exception):
+    """A bug met in a loader worker, told by its traceback there: the error itself may be of a class that no other
+    process has."""
+
+
 @dataclass
 class Failure:
-    """A wrong input met in a worker, carried to the main process as it is."""
+    """What went wrong in a worker, carried to the main process in words; `kind` is what is raised there."""
 
     message: str
-    kind: type[WorkbenchError]
+    kind: type[Exception]
 
 
 class MicroBatches(Dataset):
@@ -67,6 +76,12 @@ class MicroBatches(Dataset):
         except (OSError, WorkbenchError) as refused:
             error = system_error(refused) if isinstance(refused, OSError) else refused
             return Failure(message(error), MachineError if isinstance(error, MachineError) else WorkbenchError)
+        except BaseException as bug:  # in a worker nobody would hear of one that cannot be pickled, or ends the process
+            if get_worker_info() is None:
+                raise
+            line = "".join(traceback.format_exception_only(bug))
+            no_memory = isinstance(bug, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in line
+            return Failure(line, MemoryError) if no_memory else Failure(traceback.format_exc(), WorkerError)
 
     def micro_batch(self, place: Place) -> MicroBatch | None:
         """The micro-batch at a place; `dropped` tells what the reader skipped and the builder lost on the way."""
@@ -77,6 +92,8 @@ class MicroBatches(Dataset):
             return None
         for reason, count in (reader.skipped - before).items():
             micro.dropped[reason] = micro.dropped.get(reason, 0) + count
+        if get_worker_info() is not None:
+            _Portable(io.BytesIO()).dump(micro)
         return micro
 
     def wrong_sizes(self) -> list[str]:
@@ -117,6 +134,7 @@ def feed(
     Raises:
         WorkbenchError: the one met in a worker.
         MachineError: a worker was lost or hangs.
+        WorkerError: a bug in a worker, with the traceback there.
     """
     loader = DataLoader(
         batches,
@@ -131,6 +149,14 @@ def feed(
     )
     with Workers(loader, batches.wrong_sizes) as found:
         yield map(_whole, found)
+
+
+class _Portable(pickle.Pickler):
+    """Raises where a micro-batch cannot be sent to another process; torch's queue would lose it without a word.
+    Tensors can: they are passed over."""
+
+    def persistent_id(self, found: Any) -> str | None:
+        return "tensor" if isinstance(found, Tensor) else None
 
 
 def _whole(micro: MicroBatch | Failure | None) -> MicroBatch | None:

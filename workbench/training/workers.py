@@ -112,9 +112,12 @@ class Workers(Generic[T]):
             raise MachineError("; ".join([*map(_ended, lost), *cut_off])) from error
 
     def _lost(self, deadline: float) -> list[BaseProcess]:
-        """The workers that ended by themselves, or do so before the deadline."""
+        """The workers that ended by themselves, or do so before the deadline. With exit code 0 end also those that were
+        asked to, which the DataLoader does after its last item."""
+        asked = getattr(self._iterator, "_shutdown", False)
         while True:
-            lost = [process for process in self.processes if process.exitcode not in (None, 0)]
+            codes = {process: process.exitcode for process in self.processes}
+            lost = [process for process, code in codes.items() if code is not None and (code or not asked)]
             if lost or not self.processes or time.monotonic() >= deadline:
                 return lost
             time.sleep(0.01)
@@ -177,5 +180,5 @@ def _no_news_of_children() -> Iterator[None]:
 
 def _ended(process: BaseProcess) -> str:
     code = process.exitcode or 0
-    cause = CAUSES.get(-code, "") if code < 0 else EXITED
+    cause = CAUSES.get(-code, "") if code < 0 else EXITED  # also with 0: nobody asked it to
     return f"{how_it_ended(process, 'a loader worker')}{'; ' if cause else ''}{cause}"

@@ -1,0 +1,76 @@
+"""Parts that leave in unusual ways, or return what is of the right type and cannot be: told by name, never silence."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.config import load_recipe
+from workbench.errors import MachineError, WorkbenchError
+from workbench.training.feed import WorkerError
+from workbench.training.run import pretrain
+
+PLACE = "tasks.text.objectives[1]: objective 'hostile_parts:Hostile'"
+
+
+@pytest.fixture
+def train(make_recipe: Any, tmp_path: Path) -> Any:
+    def start(how: str, workers: int = 0, until: int = 2) -> None:
+        def change(tree: dict[str, Any]) -> None:
+            tree["tasks"]["text"]["objectives"].append({"objective": "hostile_parts:Hostile", "how": how})
+            tree["train"].update(num_workers=workers)
+
+        pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run", until=until)
+
+    return start
+
+
+@pytest.mark.parametrize("how", ["local error", "error that cannot be sent", "interrupt"])
+def test_whatever_a_worker_raises_arrives(train: Any, how: str) -> None:
+    with pytest.raises(WorkerError) as raised:
+        train(how, workers=1)
+    told = str(raised.value)
+    assert 'hostile_parts.py", line' in told
+    assert f"raised in {PLACE}" in told
+    assert not multiprocessing.active_children()
+
+
+def test_a_micro_batch_that_cannot_be_sent_is_told(train: Any) -> None:
+    with pytest.raises(WorkerError, match=r"[Cc]an't (get|pickle) local object"):
+        train("key that cannot be sent", workers=1)
+
+
+def test_no_memory_in_a_worker_is_still_no_memory(train: Any) -> None:
+    with pytest.raises(MachineError, match="out of memory on cpu"):
+        train("memory", workers=1)
+
+
+def test_a_worker_that_ends_with_code_0_is_lost_too(train: Any) -> None:
+    with pytest.raises(MachineError, match=r"a loader worker \(process \d+\) ended with exit code 0; .*num_workers=0"):
+        train("end the process", workers=1)
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize(
+    ("how", "workers"), [("exit", 0), ("exit", 1), ("exit in __init__", 0), ("exit in forward", 0)]
+)
+def test_a_part_does_not_end_the_command(train: Any, how: str, workers: int) -> None:
+    with pytest.raises(WorkbenchError, match=rf"^{re.escape(PLACE)}.*: it called sys\.exit\(0\)"):
+        train(how, workers)
+
+
+def test_a_module_does_not_end_the_command(make_recipe: Any, tmp_path: Path) -> None:
+    (tmp_path / "leaving.py").write_text("raise SystemExit(0)\n")
+    path = make_recipe(lambda tree: tree["model"]["layers"].append({"layer": "leaving:Layer"}))
+    with pytest.raises(WorkbenchError, match=r"^model\.layers\[1\]: layer 'leaving:Layer': it called sys\.exit\(0\)"):
+        pretrain(load_recipe(str(path), trust=True), tmp_path / "run")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stray_stop_iteration_is_a_bug(train: Any, workers: int) -> None:
+    with pytest.raises((RuntimeError, WorkerError), match="StopIteration"):
+        train("stop iteration", workers)
