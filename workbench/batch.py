@@ -44,7 +44,7 @@ class Batch:
     @property
     def size(self) -> int:
         """Number of sequences."""
-        return len(next(iter(self.streams.values())).lengths)
+        return next((len(stream.lengths) for stream in self.streams.values()), 0)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with `function` applied to every tensor."""

@@ -11,6 +11,7 @@ import pytest
 
 from workbench.config import load_recipe
 from workbench.errors import MachineError, WorkbenchError
+from workbench.show import show_batch
 from workbench.training.feed import WorkerError
 from workbench.training.run import pretrain
 
@@ -74,3 +75,47 @@ def test_a_module_does_not_end_the_command(make_recipe: Any, tmp_path: Path) -> 
 def test_a_stray_stop_iteration_is_a_bug(train: Any, workers: int) -> None:
     with pytest.raises((RuntimeError, WorkerError), match="StopIteration"):
         train("stop iteration", workers)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("parameter in forward", r"new: heads\.hostile\.late"),
+        ("buffer in forward", r"new: heads\.hostile\.seen"),
+        ("new parameter in forward", r"replaced: heads\.hostile\.score\.bias"),
+    ],
+)
+def test_what_forward_makes_is_refused_at_the_first_step(train: Any, tmp_path: Path, how: str, told: str) -> None:
+    with pytest.raises(WorkbenchError, match=rf"not those that it was built with; {told}\. .*__init__"):
+        train(how)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_learns_nothing_ends(make_recipe: Any, tmp_path: Path) -> None:
+    path = make_recipe(
+        lambda tree: tree["tasks"]["text"].update(
+            objectives=[{"objective": "hostile_parts:Hostile", "how": "no labels"}]
+        )
+    )
+    with pytest.raises(WorkbenchError, match=r"nothing was learnt in 3 steps: no objective \(hostile\) found a label"):
+        pretrain(load_recipe(str(path), trust=True), tmp_path / "run", until=3)
+    assert not list(tmp_path.glob("run/checkpoints/*"))
+
+
+def test_a_run_without_sequences_ends(make_recipe: Any, tmp_path: Path) -> None:
+    path = make_recipe(lambda tree: tree["tasks"]["text"]["sequence"].update(steps=[{"step": "hostile_parts:Nothing"}]))
+    with pytest.raises(WorkbenchError, match=r"nothing was learnt in 20 steps: no objective \(mlm\)"):
+        pretrain(load_recipe(str(path), trust=True), tmp_path / "run")
+
+
+def test_an_objective_without_labels_is_told_once(train: Any, tmp_path: Path) -> None:
+    train("no labels", until=20)
+    said = (tmp_path / "run" / "log.txt").read_text()
+    assert said.count("objective hostile found no label in the first 20 steps") == 1
+    assert "objective mlm" not in said
+
+
+def test_no_sequences_are_shown_as_such(make_recipe: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_recipe(lambda tree: tree["tasks"]["text"]["sequence"].update(steps=[{"step": "hostile_parts:Nothing"}]))
+    show_batch(str(path), [], 2, trust=True)
+    assert "task text, view main: 0 sequences" in capsys.readouterr().out

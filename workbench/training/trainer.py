@@ -29,8 +29,9 @@ from workbench.training.progress import Display
 from workbench.training.provenance import provenance
 from workbench.training.schedule import TaskSchedule, learning_rate
 from workbench.training.signals import WATCHED, StopRequest
-from workbench.training.task import Task
+from workbench.training.task import Task, labels
 from workbench.training.update import Updater, Work
+from workbench.training.watch import Built, FirstSteps
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class Trainer:
         self.console = console or Terminal(stderr=True)
         self.batches = MicroBatches(tasks, readers)
         self.root = root.to(world.device)
+        self.built = Built(self.root)
         frozen = freeze(self.root, self.spec.freeze)
         if frozen:
             logger.info("frozen: %d parameters (%s, ...)", len(frozen), frozen[0])
@@ -84,6 +86,8 @@ class Trainer:
         self.window = Window()
         self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
+        # a run that goes on has learnt already
+        self.first = None if self.step else FirstSteps(labels(tasks), tells=world.is_main)
         self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
 
     def _resume(self) -> None:
@@ -133,6 +137,7 @@ class Trainer:
         meter: Meter,
     ) -> int:
         meter.skip()
+        start = self.step
         while self.step < end:
             turns = self.schedule.at(self.step)
             work = [Work(turn.task, lane, next(micros)) for turn in turns for lane in self.lanes]
@@ -140,7 +145,11 @@ class Trainer:
             set_learning_rate(self.optimizer, lr)
             flags = [float(stop.signal == number) for number in WATCHED]
             result = self.updater.run(self.step, work, flags)
+            if self.step == start:
+                self.built.check()
             self.step += 1
+            if self.first is not None:
+                self.first.add([turn.task for turn in turns], result, last=self.step == end)
             self.window.add(result)
             meter.add(result)
             self.seconds = meter.seconds
@@ -216,13 +225,18 @@ class Trainer:
         return self.best["value"] if self.best is not None and self.best["metric"] == name else None
 
     def save(self) -> None:
-        """Write a checkpoint of the last finished step; every rank waits for it."""
+        """Write a checkpoint of the last finished step; every rank waits for it.
+
+        Raises:
+            WorkbenchError: the model has other parameters than it was built with.
+        """
 
         def written() -> Path:
             path = self.checkpoints.save(self.root, self.optimizer, self._state())
             keep_run(self.run, self.id)
             return path
 
+        self.built.check()
         self.window.merge(self.world)
         logger.info("saved %s", self.world.from_main(written))
 

@@ -1,0 +1,82 @@
+"""What no single call of a part can show, and the first steps of a run do: parameters that come and go, objectives that
+nothing is learnt from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from torch import nn
+
+from workbench.errors import WorkbenchError
+from workbench.training.update import StepResult
+
+logger = logging.getLogger(__name__)
+FIRST_STEPS = 20
+"""Steps in which every objective is expected to find something to learn."""
+
+
+class Built:
+    """The parameters and buffers of a module as they were when it was built."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.parameters = dict(module.named_parameters())
+        self.names = set(module.state_dict())
+
+    def check(self) -> None:
+        """
+        Raises:
+            WorkbenchError: there are others now, which were never trained or would keep the run from going on.
+        """
+        now, names = dict(self.module.named_parameters()), set(self.module.state_dict())
+        other = [name for name in self.parameters.keys() & now.keys() if self.parameters[name] is not now[name]]
+        found = [
+            f"{words} {', '.join(sorted(changed))}"
+            for words, changed in (("new:", names - self.names), ("gone:", self.names - names), ("replaced:", other))
+            if changed
+        ]
+        if found:
+            raise WorkbenchError(
+                f"the model's parameters and buffers are not those that it was built with; {'; '.join(found)}. The "
+                "optimizer knows only those that were there, and no checkpoint would fit: make them in __init__ (or "
+                "`head`), not in `forward`, and change values in place"
+            )
+
+
+class FirstSteps:
+    """Whether a run learns anything: which objectives counted a label in its first steps.
+
+    Args:
+        labels: by task and objective, the objective's name in metrics.
+        tells: whether this rank is the one that warns.
+    """
+
+    def __init__(self, labels: Mapping[tuple[str, str], str], *, tells: bool) -> None:
+        self.labels, self.tells = labels, tells
+        self.steps = 0
+        self.asked: set[str] = set()
+        self.heard: set[str] = set()
+
+    def add(self, tasks: Collection[str], result: StepResult, *, last: bool) -> None:
+        """Note a step of these tasks; at the last of the first steps, or of the run, say what was silent.
+
+        Raises:
+            WorkbenchError: no objective counted anything.
+        """
+        self.steps += 1
+        if self.steps > FIRST_STEPS:
+            return
+        self.asked |= {name for (task, _), name in self.labels.items() if task in tasks}
+        self.heard |= result.losses.keys()
+        if self.steps < FIRST_STEPS and not last:
+            return
+        if not self.heard:
+            names = ", ".join(sorted(self.asked))
+            raise WorkbenchError(
+                f"nothing was learnt in {self.steps} steps: no objective ({names}) found a label in any "
+                "micro-batch. See what the model gets with `workbench show RECIPE --batch`; an objective writes "
+                "`sequence.targets[self.name]` in `corrupt`, or counts in `count`"
+            )
+        for name in sorted(self.asked - self.heard) if self.tells else ():
+            logger.warning("objective %s found no label in the first %d steps; does its data fit it?", name, self.steps)
