@@ -6,23 +6,23 @@ import ast
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 
-def module_specs(name: str, folder: Path | None = None) -> list[ModuleSpec]:
+def module_specs(name: str, folders: Sequence[Path] = ()) -> list[ModuleSpec]:
     """What importing the module `name` would run, the packages around it first, as far as it is there.
 
     Args:
-        folder: where a module is looked for that is not installed.
+        folders: where a module is looked for that is not installed, in this order.
     """
     found: list[ModuleSpec] = []
     words = name.split(".")
     places: Iterable[str] | None = None
     for depth in range(len(words)):
         full = ".".join(words[: depth + 1])
-        spec = _top_level(full, folder) if places is None else _inside(full, places)
+        spec = _top_level(full, folders) if places is None else _inside(full, places)
         if spec is None:
             break
         if file_of(spec) is not None:
@@ -73,12 +73,12 @@ def imports_of(spec: ModuleSpec) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _top_level(name: str, folder: Path | None) -> ModuleSpec | None:
+def _top_level(name: str, folders: Sequence[Path]) -> ModuleSpec | None:
     try:
         spec = importlib.util.find_spec(name)  # of a name without dots: imports nothing
     except ValueError:  # a module that was made by hand
         return None
-    return spec if spec is not None or folder is None else PathFinder.find_spec(name, [str(folder)])
+    return spec if spec is not None or not folders else PathFinder.find_spec(name, [str(folder) for folder in folders])
 
 
 def _inside(name: str, places: Iterable[str]) -> ModuleSpec | None:

@@ -20,7 +20,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from workbench.module_files import beside, file_of, imports_of, module_specs
 from workbench.paths import real_path
 
 ROOT = Path(__file__).resolve().parents[1]
+CODE = "code"
+"""The folder of a run that has the code of its parts, apart from what else is there."""
 log = logging.getLogger(__name__)
 SHIPPED = tuple(ROOT / package for package in ("workbench", "kg", "vision", "pipelines"))
 _trusted: set[Path] = set()
@@ -46,24 +48,32 @@ def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> Non
 
     Args:
         names: as `import_paths` gives them; those that mean no module here are left alone.
-        folder: of the recipe or run. With `trust`, it can be imported from, after what is installed.
+        folder: of the recipe or run. With `trust`, it can be imported from, after what is installed; of a run first
+            its `CODE`.
         where: what names them, for the message.
         trust: whether the user said so.
 
     Raises:
         WorkbenchError: code of the folder, or of the current one, is named and is not trusted. Nothing was run.
     """
-    names, folder = list(names), real_path(folder)
-    _look_for_passed_over(names, [folder])
-    places = (folder, Path.cwd())
-    own = list(dict.fromkeys(file for name in names for file in _files(name, folder) if _lies_in(file, places)))
+    names, folders = list(names), _code_folders(real_path(folder))
+    _look_for_passed_over(names, folders)
+    places = (*folders, Path.cwd())
+    own = list(dict.fromkeys(file for name in names for file in _files(name, folders) if _lies_in(file, places)))
     if not own:
         return
     if not trust:
         raise _untrusted(own, where)
     _trusted.update(place for place in places if any(_lies_in(file, (place,)) for file in own))
-    if folder in _trusted and str(folder) not in sys.path:
-        sys.path.append(str(folder))
+    for folder in folders:
+        if folder in _trusted and str(folder) not in sys.path:
+            sys.path.append(str(folder))
+
+
+def _code_folders(folder: Path) -> list[Path]:
+    """Where code is looked for that a recipe in this folder names. The folder of a run is the last of them: a package
+    may be called like something in it (`best`)."""
+    return [folder / CODE, folder] if (folder / CODE).is_dir() else [folder]
 
 
 def own_code(names: Iterable[str]) -> dict[Path, Path]:
@@ -139,12 +149,17 @@ def import_named(what: str, name: str) -> Any:
 
 
 def _look_for_passed_over(names: Iterable[str], folders: Iterable[Path]) -> None:
-    """Find files of the folders that nobody gets by these names, as installed modules come first, and say so once."""
+    """Find files that nobody gets by these names, as installed modules come first, and say so once.
+
+    Args:
+        folders: looked into in this order.
+    """
+    folders = list(folders)
     for top in dict.fromkeys(name.partition(":")[0].partition(".")[0] for name in names):
         used = next((file for file in map(file_of, module_specs(top)) if file is not None), None)
-        files = [file for file in (beside(top, folder) for folder in folders) if file is not None]
-        others = [file for file in files if used is not None and os.path.realpath(file) != os.path.realpath(used)]
-        told = f"{top!r} is {used}; {others[0]} is not used, as what is installed comes first" if others else ""
+        own = next((file for file in (beside(top, folder) for folder in folders) if file is not None), None)
+        other = used is not None and own is not None and os.path.realpath(own) != os.path.realpath(used)
+        told = f"{top!r} is {used}; {own} is not used, as what is installed comes first" if other else ""
         if told and _passed_over.get(top) != told:
             log.warning("%s: give it another name", told)
         _passed_over[top] = told
@@ -173,9 +188,9 @@ def _is_import_path(text: str) -> bool:
     return attribute.isidentifier() and all(name.isidentifier() for name in module.split("."))
 
 
-def _files(name: str, folder: Path | None = None) -> list[Path]:
+def _files(name: str, folders: Sequence[Path] = ()) -> list[Path]:
     """The files that importing the module of `name` would run; nothing is run here."""
-    specs = module_specs(name.partition(":")[0], folder)
+    specs = module_specs(name.partition(":")[0], folders)
     return [file for file in map(file_of, specs) if file is not None]
 
 

@@ -70,12 +70,31 @@ def start(workbench: Callable[..., Any], *more: str) -> Any:
 
 def test_a_run_has_the_code_of_its_parts_and_what_it_imports(beside: Path, workbench: Any) -> None:
     assert start(workbench).code == 0
-    assert sorted(str(path.relative_to("run")) for path in Path("run").rglob("*.py")) == USED
+    assert sorted(str(path.relative_to("run/code")) for path in Path("run").rglob("*.py")) == USED
     shutil.move("run", "sent")
     for name in FILES:
         (beside / name).unlink()
     forget()
     sys.path[:] = [place for place in sys.path if place != str(beside)]
+    done = workbench("encode", "sent", "notes.txt", "--output", "vectors.safetensors", "--trust")
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("taken", ["best", "checkpoints", "evaluations", "tensorboard"])
+def test_a_package_may_be_called_like_a_part_of_a_run(beside: Path, workbench: Any, taken: str) -> None:
+    layer = f"model.layers=[{{layer: {taken}.own:Own}}]"
+    (beside / taken).mkdir()
+    (beside / taken / "__init__.py").write_text("")
+    (beside / taken / "own.py").write_text(FILES["own_layer.py"])
+    begun = workbench("pretrain", "recipe.yaml", layer, "--run", "run", "--trust", "train.save_every=1")
+    assert begun.code == 0, begun.err
+    assert not list(Path("run", taken).glob("*.py"))
+    shutil.rmtree(beside / taken)
+    forget()
+    sys.path[:] = [place for place in sys.path if place != str(beside)]
+    for name in [name for name in sys.modules if name.partition(".")[0] == taken]:
+        del sys.modules[name]
+    shutil.move("run", "sent")
     done = workbench("encode", "sent", "notes.txt", "--output", "vectors.safetensors", "--trust")
     assert done.code == 0, done.err
 
@@ -89,7 +108,7 @@ def test_a_run_does_not_go_on_with_edited_code(beside: Path, workbench: Any, ref
     assert f"run was trained with other code:\n  part {name}: other content" in message
     assert "Restore it" in message
     assert "another run folder" in message
-    assert Path("run", name).read_text() == FILES[name]
+    assert Path("run/code", name).read_text() == FILES[name]
     (beside / name).write_text(FILES[name])
     assert start(workbench).code == 0
 
@@ -99,12 +118,12 @@ def test_edited_code_is_taken_knowingly(beside: Path, workbench: Any) -> None:
     (beside / "own_helper.py").write_text("BIAS = 1.0\n")
     Path("run", "data.json").unlink()
     assert start(workbench).code == 0
-    assert Path("run", "own_helper.py").read_text() == "BIAS = 1.0\n"
+    assert Path("run/code/own_helper.py").read_text() == "BIAS = 1.0\n"
 
 
 def test_a_run_with_edited_code_is_not_used(beside: Path, workbench: Any) -> None:
     assert start(workbench).code == 0
-    Path("run", "own_late.py").write_text("def changed(rows):\n    return rows * 2\n")
+    Path("run/code/own_late.py").write_text("def changed(rows):\n    return rows * 2\n")
     shutil.move("run", "sent")
     for name in FILES:
         (beside / name).unlink()

@@ -20,11 +20,11 @@ from workbench.training.checkpoint import Checkpoints
 from workbench.training.data_record import DATA, run_id
 from workbench.training.metric_lines import DAMAGED_NAME, FILE_NAME, read_metrics
 from workbench.training.progress import LOG
-from workbench.trust import allow, import_paths, own_code
+from workbench.trust import CODE, allow, import_paths, own_code
 
 RECIPE, TOKENIZER = "recipe.yaml", "tokenizer.json"
 FILES = (RECIPE, TOKENIZER, DATA, FILE_NAME, DAMAGED_NAME, LOG)
-FOLDERS = ("checkpoints", "best", "tensorboard")
+FOLDERS = ("checkpoints", "best", "tensorboard", CODE)
 MAY_CHANGE = (
     "name",
     "description",
@@ -103,12 +103,13 @@ def check_kept(run: Path) -> None:
 
 
 def keep_code(run: Path, recipe: Recipe) -> None:
-    """Copy the code that lies beside the recipe into the run, so that it can be loaded anywhere and as it was trained.
+    """Copy the code that lies beside the recipe into the run's `code/`, so that it can be loaded anywhere and as it was
+    trained.
 
     That is the modules of its parts and what they import from there in turn; not what they read otherwise.
     """
     for place, file in own_code(import_paths(as_tree(recipe))).items():
-        copy = run / place
+        copy = run / CODE / place
         if not (copy.exists() and copy.samefile(file)):
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
