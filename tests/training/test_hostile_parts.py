@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import re
 from pathlib import Path
@@ -77,6 +78,61 @@ def test_a_stray_stop_iteration_is_a_bug(train: Any, workers: int) -> None:
         train("stop iteration", workers)
 
 
+@pytest.mark.parametrize("value", ["-3.0", "inf", "nan", "True"])
+def test_a_count_is_a_count(train: Any, value: str) -> None:
+    with pytest.raises(WorkbenchError, match=rf"^{re.escape(PLACE)}: count returned {value}; allowed: .*finite"):
+        train(f"count {value}")
+
+
+def test_no_metric_takes_the_name_of_the_loss(train: Any) -> None:
+    with pytest.raises(
+        WorkbenchError, match=rf"^{re.escape(PLACE)}, its head.*metrics a dict with loss: .*named 'loss'"
+    ):
+        train("metric named loss")
+
+
+def test_what_a_step_counts_is_counts(make_recipe: Any, tmp_path: Path) -> None:
+    path = make_recipe(
+        lambda tree: tree["tasks"]["text"]["sequence"].update(steps=[{"step": "hostile_parts:Miscounting"}])
+    )
+    with pytest.raises(
+        WorkbenchError, match=r"^tasks\.text\.sequence\.steps\[0\].*take_dropped returned a dict with short: -1"
+    ):
+        pretrain(load_recipe(str(path), trust=True), tmp_path / "run", until=1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([-1], r"returned row -1 of a text with \d+"),
+        ([999], r"returned row 999 of a text with \d+"),
+        ([0], "returned row 0, which is special"),
+        ([1, 1], "returned row 1, twice"),
+    ],
+)
+def test_a_policy_chooses_rows_that_it_may(make_recipe: Any, tmp_path: Path, rows: list[int], told: str) -> None:
+    policy = {"policy": "hostile_parts:Fixed", "rows": rows}
+    path = make_recipe(lambda tree: tree["tasks"]["text"]["objectives"][0].update(policy=policy))
+    place = re.escape("tasks.text.objectives[0].policy: policy 'hostile_parts:Fixed'")
+    with pytest.raises(WorkbenchError, match=f"^{place}: __call__ {told}|^{place} {told}"):
+        pretrain(load_recipe(str(path), trust=True), tmp_path / "run", until=1)
+
+
+def test_a_policy_leaves_what_is_taken(make_recipe: Any, tmp_path: Path) -> None:
+    policy = {"policy": "hostile_parts:Fixed", "rows": [1]}
+    first = {"objective": "mlm", "name": "first", "policy": policy}
+    second = {"objective": "mlm", "name": "second", "policy": policy}
+    path = make_recipe(lambda tree: tree["tasks"]["text"].update(objectives=[first, second]))
+    with pytest.raises(WorkbenchError, match=r"objectives\[1\]\.policy.* returned row 1, which is taken"):
+        pretrain(load_recipe(str(path), trust=True), tmp_path / "run", until=1)
+
+
+def test_a_step_wide_head_embeds_every_sequence(make_recipe: Any, tmp_path: Path) -> None:
+    path = make_recipe(lambda tree: tree["tasks"]["text"]["objectives"].append({"objective": "hostile_parts:Partial"}))
+    with pytest.raises(WorkbenchError, match=r"its head: embed returned .* for 4 sequences; allowed: .*a row for each"):
+        pretrain(load_recipe(str(path), trust=True), tmp_path / "run", until=1)
+
+
 @pytest.mark.parametrize(
     ("how", "told"),
     [
@@ -89,6 +145,20 @@ def test_what_forward_makes_is_refused_at_the_first_step(train: Any, tmp_path: P
     with pytest.raises(WorkbenchError, match=rf"not those that it was built with; {told}\. .*__init__"):
         train(how)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_metric_that_is_no_number_is_left_out(train: Any, tmp_path: Path) -> None:
+    train("metric nan")
+
+    def no_constant(found: str) -> None:
+        raise AssertionError(found)
+
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line, parse_constant=no_constant) for line in lines]
+    assert [record["step"] for record in records] == [1, 2]
+    assert all("hostile/odd" not in record and "hostile/loss" in record for record in records)
+    said = (tmp_path / "run" / "log.txt").read_text()
+    assert said.count("hostile/odd is nan; metrics.jsonl leaves it out") == 1
 
 
 def test_a_run_that_learns_nothing_ends(make_recipe: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -118,8 +119,9 @@ def _number(value: Tensor | float) -> float:
 
 
 def improves(name: str, value: float, best: float | None) -> bool:
-    """Whether a held-out value is better than the best so far: smaller for losses, ranks and perplexities."""
-    if best is None:
-        return True
+    """Whether a held-out value is better than the best so far, which NaN never is: smaller for losses, ranks and
+    perplexities."""
+    if best is None or math.isnan(value):
+        return not math.isnan(value)
     smaller = name.rsplit("/", 1)[-1].endswith(("loss", "rank", "perplexity", "error"))
     return value < best if smaller else value > best

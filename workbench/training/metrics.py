@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import resource
 import shutil
 import sys
@@ -103,13 +104,20 @@ class MetricsLog:
             logger.warning("%s does not fit the checkpoint of step %d: %s", self.path, step, fault)
         write_text(self.path, "".join(json.dumps(record) + "\n" for record in records))
         self.file = self.path.open("a+b")
+        self._odd: set[str] = set()  # names that were not finite
         self._hook = threading.excepthook
         threading.excepthook = self._thread_failed
         self.board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
 
     def write(self, record: Record) -> None:
+        """Append a line. What is no finite number, as JSON has none other, is left out of it, with a warning."""
+        finite = {name: value for name, value in record.items() if math.isfinite(value)}
+        for name in record.keys() - finite.keys() - self._odd:
+            logger.warning("step %d: %s is %s; metrics.jsonl leaves it out", record["step"], name, record[name])
+        self._odd |= record.keys() - finite.keys()
+        record = finite
         self._stay()
-        self.file.write(json.dumps(record).encode() + b"\n")
+        self.file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
         self.file.flush()
         for name, value in record.items():
             if name != "step" and isinstance(value, int | float):

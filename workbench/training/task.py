@@ -12,7 +12,7 @@ from typing import Any
 from workbench import parts
 from workbench.batch import Batch, MicroBatch, collate
 from workbench.bounds import NotNegative, Word
-from workbench.calls import BATCH_TARGETS, COUNT, SAMPLES, SEQUENCES, call
+from workbench.calls import BATCH_TARGETS, COUNT, DROPPED, SAMPLES, SEQUENCES, call
 from workbench.config import Spec, TaskSpec
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draw, Draws
@@ -140,7 +140,7 @@ class Task:
         dropped: Counter[str] = Counter()
         for part in (self.builder, *self.steps):
             if hasattr(part, "take_dropped"):
-                dropped.update(part.take_dropped())
+                dropped.update({reason: int(n) for reason, n in call(part, "take_dropped", DROPPED).items()})
         return dict(dropped)
 
     def _draws(self, part: str, hook: str, number: Draw) -> Draws:
