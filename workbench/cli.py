@@ -7,6 +7,7 @@ import faulthandler
 import importlib
 import logging
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -143,16 +144,24 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt:
         _say("stopped")
         sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
     except (OSError, MemoryError, ImportError) as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
         refusal = system_error(error) if isinstance(error, OSError) else memory_error(error)
         if refusal is None:
             raise
         logging.getLogger(__name__).debug("", exc_info=True)  # WORKBENCH_LOG=DEBUG tells where it came from
         say_once(message(refusal), _say)
         sys.exit(refusal.exit_code)
+
+
+def _nobody_reads() -> bool:
+    """Whether the reader of this process's output has gone, as after `workbench ... | head`."""
+    streams = select.poll()
+    for number in (1, 2):
+        streams.register(number, 0)  # of an error one is always told
+    return any(state & (select.POLLERR | select.POLLHUP) for _, state in streams.poll(0))
 
 
 def _say(message: str) -> None:
