@@ -89,12 +89,34 @@ def test_a_changed_tokenizer_of_a_run_is_refused(own: Recipe, tmp_path: Path) ->
     path.write_text(path.read_text().replace('"river"', '"rIver"'))
     with pytest.raises(WorkbenchError, match=r"the tokenizer at .* is not the one that .* was trained with"):
         workbench.load(run)
-    with pytest.raises(WorkbenchError, match=r"tokenizer"):
-        pretrain(own, run, until=2)
     with noted() as read:
         Tokenizer.load(path)
     with pytest.raises(WorkbenchError, match=r"the tokenizer at .* changed since .* was trained with it"):
         refuse_changed(run, read)  # as fine-tuning does
+
+
+@pytest.mark.parametrize("damage", ['"rIver"', "{"])
+def test_a_damaged_tokenizer_of_a_run_is_named_with_advice_that_mends(own: Recipe, tmp_path: Path, damage: str) -> None:
+    run = pretrain(own, tmp_path / "run", until=1)
+    path = run / "tokenizer.json"
+    whole = path.read_text()
+    path.write_text(whole.replace('"river"', damage))
+    with pytest.raises(WorkbenchError, match=rf"^{path} is not the tokenizer .* copied again from {own.tokenizer},"):
+        pretrain(own, run, until=2)
+    with pytest.raises(WorkbenchError, match=rf"^{path} is not the tokenizer .* copy it back from"):
+        pretrain(replace(own, tokenizer=str(path)), run, until=2)
+    path.unlink()
+    pretrain(own, run, until=2)
+    assert path.read_text() == whole
+
+
+def test_the_advice_after_the_recipes_tokenizer_changed_holds(own: Recipe, tmp_path: Path) -> None:
+    run = pretrain(own, tmp_path / "run", until=1)
+    path = Path(str(own.tokenizer))
+    path.write_text(path.read_text().replace('"river"', '"rIver"'))
+    with pytest.raises(WorkbenchError, match=rf"names {path}, which is another; go on with tokenizer={run}/token"):
+        pretrain(own, run, until=2)
+    pretrain(replace(own, tokenizer=str(run / "tokenizer.json")), run, until=2)
 
 
 def graph(folder: Path, tail: str) -> GraphStore:

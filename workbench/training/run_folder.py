@@ -17,7 +17,7 @@ from workbench.folder_lock import LOCK
 from workbench.paths import real_path
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.checkpoint import Checkpoints
-from workbench.training.data_record import DATA, run_id
+from workbench.training.data_record import DATA, read_data, run_id
 from workbench.training.metric_lines import DAMAGED_NAME, FILE_NAME, read_metrics
 from workbench.training.progress import LOG
 from workbench.trust import CODE, allow, import_paths, own_code
@@ -161,9 +161,10 @@ def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:
     """The run goes on with the tokenizer it began with, wherever the recipe finds it now.
 
     Raises:
-        WorkbenchError: the recipe names another one (by its content), or none.
+        WorkbenchError: the recipe names another one (by its content), or none; or the run's own copy was changed.
     """
     saved = run / TOKENIZER
+    _check_copy(saved, new.tokenizer)
     if not saved.is_file() or new.tokenizer is None:
         same = (old.tokenizer is None) == (new.tokenizer is None)
     else:
@@ -178,6 +179,29 @@ def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:
             f"{run} was trained with the tokenizer in {saved}, but the recipe names {new.tokenizer}, which is another; "
             f"go on with tokenizer={saved}, or choose another run folder"
         )
+
+
+def _check_copy(saved: Path, named: str | None) -> None:
+    """The run's copy must be the tokenizer of its record; the recipe's, where that is still the right one, mends it."""
+    record = read_data(saved.parent)
+    known = set(record["read"].get("tokenizer", {}).values()) if record else set()
+    if not saved.is_file() or not known or _identity(str(saved)) in known:
+        return
+    mend = "copy it back from where it is still as it was"
+    if named is not None and Path(named).resolve() != saved.resolve() and _identity(named) in known:
+        mend = f"remove it: it is then copied again from {named}, which is the right one"
+    raise WorkbenchError(
+        f"{saved} is not the tokenizer that the run was trained with: it was changed or damaged since ({DATA} has its "
+        f"checksum); {mend}"
+    )
+
+
+def _identity(tokenizer: str) -> str | None:
+    """None where there is no tokenizer, or a damaged one."""
+    try:
+        return Tokenizer.load(tokenizer).identity
+    except WorkbenchError:
+        return None
 
 
 def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
