@@ -202,7 +202,7 @@ def test_a_full_disk_while_a_checkpoint_is_written(
 def test_a_tokenizer_that_is_a_link_to_itself_is_one_message(world: Path, workbench: Any, refused: Refused) -> None:
     """Also where a run was begun in the folder."""
     assert workbench("pretrain", "recipe.yaml", "--run", "run").code == 0
-    for path in ("run/checkpoints", "run/tokenizer.json"):
+    for path in ("run/checkpoints", "run/tokenizer.json", "run/data.json"):
         shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
     tokenizer = world / "corpora" / "tokenizer.json"
     tokenizer.unlink()
