@@ -80,7 +80,7 @@ def test_a_run_has_the_code_of_its_parts_and_what_it_imports(beside: Path, workb
     assert done.code == 0, done.err
 
 
-@pytest.mark.parametrize("taken", ["best", "checkpoints", "evaluations", "tensorboard"])
+@pytest.mark.parametrize("taken", ["best", "checkpoints", "evaluations"])
 def test_a_package_may_be_called_like_a_part_of_a_run(beside: Path, workbench: Any, taken: str) -> None:
     layer = f"model.layers=[{{layer: {taken}.own:Own}}]"
     (beside / taken).mkdir()

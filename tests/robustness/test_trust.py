@@ -128,7 +128,7 @@ def test_code_beside_a_recipe_is_run_when_told(
 def test_code_in_a_run_is_run_when_told(brought: Path, refused: Refused, command: str) -> None:
     here = Path.cwd()
     before = sorted(here.iterdir())
-    assert str(brought / "planted.py") in refused(*command.split())
+    assert str(brought / "code" / "planted.py") in refused(*command.split())
     assert sorted(here.iterdir()) == before
     assert "planted" not in sys.modules
 

@@ -368,7 +368,7 @@ def test_own_modules_travel_with_the_run(make_recipe: Any, tmp_path: Path) -> No
         tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Contrast"})
 
     run = pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run", until=1)
-    assert (run / "toy_parts.py").read_text() == (tmp_path / "toy_parts.py").read_text()
+    assert (run / "code" / "toy_parts.py").read_text() == (tmp_path / "toy_parts.py").read_text()
     assert "contrast" in workbench.load(run, trust=True).model.heads
 
 
