@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
-from workbench.errors import MachineError
-from workbench.lost_process import how_it_ended
-from workbench.parent_process import follow_parent
+from pipelines.worker import Answer, Worker, end, held_back
 
 Context = TypeVar("Context")
 Item = TypeVar("Item")
 Value = TypeVar("Value")
-
-_held: Any = None
 
 
 def each(
@@ -28,7 +21,8 @@ def each(
     """`function(context, item)` for every item, in order, on `workers` processes (1 = in this one).
 
     The context is sent once to each process and stays there. At most `workers + 2` items are under way, so `items` may
-    be larger than memory. When the consumer stops, or an item fails, what is under way is finished and no more.
+    be larger than memory. When the consumer stops, or an item fails, what is under way is finished and no more; a
+    second interruption kills the workers.
 
     Raises:
         WorkbenchError: what `function` raised.
@@ -38,49 +32,55 @@ def each(
         for item in items:
             yield function(context, item)
         return
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_hold, initargs=(context,)
-    )
-    waiting: deque[Future[Value]] = deque()
-    others = set(multiprocessing.active_children())
-    own: set[BaseProcess] = set()
+    crew = _Crew(pickle.dumps((function, context)), workers)
     try:
-        for item in items:
-            waiting.append(pool.submit(_call, function, item))
-            own |= set(multiprocessing.active_children()) - others
-            if len(waiting) >= workers + 2:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        pool.shutdown(wait=True)  # the exit codes are known when all have ended
-        raise MachineError(_lost(own)) from error
+        number = 0
+        for number, item in enumerate(items, 1):
+            crew.add(item)
+            if number >= workers + 2:
+                yield crew.next()
+        for _ in range(min(number, workers + 1)):
+            yield crew.next()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        end(crew.workers)
 
 
-def _lost(processes: set[BaseProcess]) -> str:
-    """How those ended that were lost first: the pool ends the others itself, by SIGTERM."""
-    ended = [process for process in processes if process.exitcode]
-    first = [process for process in ended if process.exitcode != -signal.SIGTERM] or ended[:1]
-    killed = any(process.exitcode == -signal.SIGKILL for process in first)
-    cause = ", as a rule because the machine ran out of memory" if killed else "; what it said stands above"
-    return (
-        f"{', '.join(how_it_ended(process, 'a worker') for process in first) or 'a worker was lost'}{cause}. The "
-        "finished shards are kept: run the same command again to go on, "
-        f"{'with fewer --workers or a smaller --shard-size' if killed else 'with --workers 1 to see more'}"
-    )
+class _Crew:
+    """Up to `most` workers and the items on their way. A worker is started when there is an item for it."""
 
+    def __init__(self, task: bytes, most: int) -> None:
+        self.task, self.most = task, most
+        self.workers: list[Worker] = []
+        self._unsent: deque[tuple[int, Any]] = deque()
+        self._numbers: dict[Worker, int] = {}  # what each works at
+        self._answers: dict[int, Answer] = {}  # what is done and was not asked for yet
+        self._added = self._asked = 0
 
-def _hold(context: Any) -> None:
-    """In a new worker: keep the context; what a terminal or a scheduler sends to the whole group is the parent's
-    business; a parent that was killed is followed."""
-    global _held
-    _held = context
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):  # SIGTERM is how a pool ends its own processes
-        signal.signal(number, signal.SIG_IGN)
-    follow_parent()
+    def add(self, item: Any) -> None:
+        """An item more; it is sent when a worker is free."""
+        self._unsent.append((self._added, item))
+        self._added += 1
+        if len(self.workers) < min(self.most, self._added):
+            with held_back():
+                self.workers.append(Worker(self.task))
+        self._receive(timeout=0)
 
+    def next(self) -> Any:
+        """The value of the first item that was not asked for yet, or its error."""
+        while self._asked not in self._answers:
+            self._receive(timeout=None)
+        self._asked += 1
+        return self._answers.pop(self._asked - 1).get()
 
-def _call(function: Callable[[Any, Item], Value], item: Item) -> Value:
-    return function(_held, item)
+    def _receive(self, timeout: float | None) -> None:
+        """Take what workers have to say, and give the free ones work."""
+        of = {worker.connection: worker for worker in self.workers if not worker.idle}
+        for ready in wait(list(of), timeout):
+            worker = of[ready]  # type: ignore[index]
+            answer = worker.take()
+            if answer is not None:
+                self._answers[self._numbers.pop(worker)] = answer
+        for worker in self.workers:
+            if worker.idle and self._unsent:
+                self._numbers[worker], item = self._unsent.popleft()
+                worker.give(item)

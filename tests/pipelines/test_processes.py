@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from pipelines.processes import each
+from pipelines.worker import held_back
 from workbench.errors import MachineError
 
 SCRIPT = """
@@ -69,3 +71,131 @@ def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
     while time.monotonic() < deadline and any(w.is_running() and w.status() != "zombie" for w in workers):
         time.sleep(0.05)
     assert not [w for w in workers if w.is_running() and w.status() != psutil.STATUS_ZOMBIE]
+
+
+STOPPED = """
+import signal
+import time
+from pipelines.processes import each
+from workbench.cli import reported
+
+def told(number, frame):
+    print("told", flush=True)
+    raise KeyboardInterrupt
+
+def work(seconds, item):
+    print("working", flush=True)
+    time.sleep(seconds)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, told)
+    with reported():
+        print("begin", flush=True)
+        list(each(work, SECONDS, range(100), 2))
+"""
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Callable[[float], subprocess.Popen[str]]]:
+    """Starts a process with workers, whose items take so many seconds, in a group of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(seconds: float) -> subprocess.Popen[str]:
+        (tmp_path / "stopped.py").write_text(STOPPED.replace("SECONDS", str(seconds)))
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, str(tmp_path / "stopped.py")]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            command, stdout=pipe, stderr=pipe, env=environment, text=True, start_new_session=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+def test_a_signal_to_the_group_while_workers_start_is_told_once(group: Any, number: signal.Signals, code: int) -> None:
+    """Python's resource tracker belongs to the group too."""
+    process = group(0.01)
+    assert process.stdout.readline() == "begin\n"
+    while not psutil.Process(process.pid).children():
+        time.sleep(0.001)
+    time.sleep(0.05)  # a moment in which interpreters start; whichever it is, the outcome is the same
+    os.killpg(process.pid, number)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == code, said
+    assert said.startswith("error: stopped")
+    assert said.count("\n") == 1, said
+
+
+def test_a_second_interruption_does_not_wait_for_the_workers(group: Any) -> None:
+    process = group(3600)
+    while process.stdout.readline() != "working\n":
+        pass
+    os.killpg(process.pid, signal.SIGINT)
+    while process.stdout.readline() != "told\n":
+        pass
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.5)  # what is under way is finished
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+
+
+def test_a_signal_is_held_back_until_the_process_is_known() -> None:
+    known = []
+
+    def start() -> None:
+        with held_back():
+            signal.raise_signal(signal.SIGINT)
+            known.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert known
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+class OwnError(Exception):
+    """Cannot be unpickled: it is made of two values, and pickled with one."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(one + two)
+
+
+def own_error(context: None, number: int) -> int:
+    raise OwnError(number, 1)
+
+
+def noted(context: None, number: int) -> int:
+    if number < 4:
+        return number
+    error = ValueError(f"item {number}")
+    error.add_note("a note")
+    raise error
+
+
+def test_the_first_items_error_comes_with_its_notes_and_its_traceback() -> None:
+    done = []
+    with pytest.raises(ValueError, match="item 4") as raised:
+        done.extend(each(noted, None, range(20), 2))
+    assert raised.value.__notes__ == ["a note"]
+    assert "in noted" in str(raised.value.__cause__)
+    with pytest.raises(RuntimeError, match="OwnError: 1"):
+        list(each(own_error, None, range(20), 2))
+
+
+def double(context: int, number: int) -> int:
+    return context * number
+
+
+@pytest.mark.parametrize("items", [0, 1, 2, 3, 4, 5, 50])
+def test_values_come_in_order(items: int) -> None:
+    assert list(each(double, 2, range(items), 2)) == [2 * number for number in range(items)]
