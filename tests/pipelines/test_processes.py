@@ -102,7 +102,7 @@ def group(tmp_path: Path) -> Iterator[Callable[[float], subprocess.Popen[str]]]:
 
     def start(seconds: float) -> subprocess.Popen[str]:
         (tmp_path / "stopped.py").write_text(STOPPED.replace("SECONDS", str(seconds)))
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
         command = [sys.executable, str(tmp_path / "stopped.py")]
         pipe = subprocess.PIPE
         process = subprocess.Popen(
@@ -118,11 +118,19 @@ def group(tmp_path: Path) -> Iterator[Callable[[float], subprocess.Popen[str]]]:
             process.communicate()
 
 
+def wait_for_line(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdout is not None
+    while found := process.stdout.readline():
+        if found.strip() == line:
+            return
+    pytest.fail(process.communicate()[1])
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
 def test_a_signal_to_the_group_while_workers_start_is_told_once(group: Any, number: signal.Signals, code: int) -> None:
     """Python's resource tracker belongs to the group too."""
     process = group(0.01)
-    assert process.stdout.readline() == "begin\n"
+    wait_for_line(process, "begin")
     while not psutil.Process(process.pid).children():
         time.sleep(0.001)
     time.sleep(0.05)  # a moment in which interpreters start; whichever it is, the outcome is the same
@@ -135,11 +143,9 @@ def test_a_signal_to_the_group_while_workers_start_is_told_once(group: Any, numb
 
 def test_a_second_interruption_does_not_wait_for_the_workers(group: Any) -> None:
     process = group(3600)
-    while process.stdout.readline() != "working\n":
-        pass
+    wait_for_line(process, "working")
     os.killpg(process.pid, signal.SIGINT)
-    while process.stdout.readline() != "told\n":
-        pass
+    wait_for_line(process, "told")
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=0.5)  # what is under way is finished
     os.killpg(process.pid, signal.SIGINT)
@@ -150,6 +156,7 @@ def test_a_second_interruption_does_not_wait_for_the_workers(group: Any) -> None
 
 def test_a_signal_is_held_back_until_the_process_is_known() -> None:
     known = []
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
     def start() -> None:
         with held_back():
@@ -160,7 +167,7 @@ def test_a_signal_is_held_back_until_the_process_is_known() -> None:
         start()
     assert known
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
 
 
 class OwnError(Exception):
