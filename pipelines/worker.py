@@ -7,6 +7,7 @@ whatever it was doing.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import pickle
 import signal
@@ -71,6 +72,7 @@ class Worker:
             raise MachineError("a worker ended while it started; what it said stands above") from error
         finally:
             its_end.close()
+        atexit.register(self.connection.close)  # before Python waits for its processes, which wait for this
 
     def give(self, item: Any) -> None:
         """
@@ -118,6 +120,7 @@ def end(workers: list[Worker]) -> None:
     """Close the pipes and wait: each worker finishes its item and ends. An interruption meanwhile kills them."""
     for worker in workers:
         worker.connection.close()
+        atexit.unregister(worker.connection.close)
     try:
         for worker in workers:
             worker.process.join()

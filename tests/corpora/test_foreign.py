@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,15 @@ def test_bad_sets_are_refused(make_tar: Any, members: list[tuple[str, bytes]], m
     with pytest.raises(WorkbenchError, match=message):
         index_foreign([tar], tar.parent)
     assert not (tar.parent / "corpus.json").exists()
+
+
+def test_json_as_python_writes_it_is_read(make_tar: Any) -> None:
+    """NaN and half a surrogate pair are no JSON, but downloaded sets hold them."""
+    tar = make_tar([("a.json", b'{"text": "x", "similarity": NaN, "broken": "\\ud83d"}')])
+    index_foreign([tar], tar.parent)
+    meta = Corpus.open(tar.parent).read(0, 0)["meta"]
+    assert math.isnan(meta["similarity"])
+    assert meta["broken"] == "\ud83d"
 
 
 def test_the_two_dot_trap_is_warned_of(make_tar: Any, encoded: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -206,3 +206,25 @@ def double(context: int, number: int) -> int:
 @pytest.mark.parametrize("items", [0, 1, 2, 3, 4, 5, 50])
 def test_values_come_in_order(items: int) -> None:
     assert list(each(double, 2, range(items), 2)) == [2 * number for number in range(items)]
+
+
+ABANDONED = """
+import sys
+from pipelines.processes import each
+
+def double(context, number):
+    return 2 * number
+
+if __name__ == "__main__":
+    values = each(double, None, range(100), 2)
+    sys.kept = values  # something that outlives the program's own names
+    print(next(values))
+"""
+
+
+def test_values_that_nobody_asks_for_any_more_do_not_keep_the_process(tmp_path: Path) -> None:
+    (tmp_path / "abandoned.py").write_text(ABANDONED)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    command = [sys.executable, str(tmp_path / "abandoned.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

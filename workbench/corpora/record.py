@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from workbench.corpora import arrays
 from workbench.corpora.cuts import cut_points
 from workbench.errors import WorkbenchError, unknown
@@ -82,7 +84,7 @@ def cuts_of(sample: Sample) -> list[int] | None:
 
 
 def decode(members: Mapping[str, bytes]) -> Sample:
-    """The sample of a record written by `encode`.
+    """The sample of a record written by `encode`. An integer beyond 64 bits comes back as a float.
 
     Raises:
         ValueError: a member is damaged; the message names it.
@@ -243,14 +245,22 @@ def _linked_texts(sample: Sample) -> list[tuple[str, list[Any]]]:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        value = parse_json(str(data, "utf-8"))  # of bytes it would also guess UTF-16
-    except UnicodeDecodeError as error:
-        raise ValueError(f"member json is not UTF-8: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"member json is not JSON: {error}") from error
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        value = _lenient(data)
     if not isinstance(value, dict):
         raise ValueError(f"member json holds a {type(value).__name__}, not an object")
     return value
+
+
+def _lenient(data: bytes) -> Any:
+    """As Python reads JSON: with NaN and half a surrogate pair, which other people's tools write."""
+    try:
+        return parse_json(str(data, "utf-8"))  # of bytes it would also guess UTF-16
+    except UnicodeDecodeError as error:
+        raise ValueError(f"member json is not UTF-8: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"member json is not JSON: {error}") from error
 
 
 def _text(name: str, data: bytes) -> str:
