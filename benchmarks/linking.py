@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from spacy.matcher import PhraseMatcher
 
-from kg.gazetteer import Case, fold, spellings
-from kg.linker import Linker
+from kg.linking.gazetteer import Case, fold, spellings
+from kg.linking.linker import Linker
 
 COMMON = (
     "the of and in to was a is for on as with by he that at from his it an were are which this be first had after "

@@ -57,12 +57,12 @@ def autocast(device: str) -> Any:
 def ours(size: str, device: str) -> Callable[[list[Any], int], int]:
     import torch
 
-    from workbench.batch import collate
-    from workbench.config import NetworkSpec, TrainSpec
     from workbench.keyed import Draws
     from workbench.models.network import Network
     from workbench.objectives.mlm import Mlm
-    from workbench.sequences import Sequence, text_fields
+    from workbench.recipe.spec import NetworkSpec, TrainSpec
+    from workbench.sequences.batch import collate
+    from workbench.sequences.sequence import Sequence, text_fields
     from workbench.training.memory import keep_freed_memory
     from workbench.training.optimizer import make_optimizer
 

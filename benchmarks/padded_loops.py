@@ -32,7 +32,7 @@ from transformers import BertConfig, BertForMaskedLM, DataCollatorForLanguageMod
 from transformers.models.bert.modeling_bert import BertAttention
 
 from benchmarks.whole_run_inputs import ENTITY_HEADS, ENTITY_SIZE, FEATURES, HEADS, HIDDEN, INNER, LAYERS
-from kg.vectors import load_vectors
+from kg.vectors.vectors import load_vectors
 
 Batch = dict[str, Tensor]
 

@@ -28,7 +28,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.reader import Reader
 from workbench.corpora.writer import ShardWriter
-from workbench.sequences import Sample
+from workbench.sequences.sequence import Sample
 
 BATCH, LANES, SHARD = 32, 4, 10_000
 

@@ -20,8 +20,8 @@ import torch
 import yaml
 
 from benchmarks.reading import image, write
-from kg.store import GraphStore
-from kg.vectors import Vectors, save_vectors
+from kg.graph.store import GraphStore
+from kg.vectors.vectors import Vectors, save_vectors
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 HIDDEN, LAYERS, HEADS, INNER, VOCAB = 256, 4, 4, 1024, 8192  # "small" of benchmarks.mlm_step
@@ -166,22 +166,38 @@ def spec(recipe: str, folder: Path, length: int) -> dict[str, Any]:
     sequence: dict[str, Any] = {"builder": "document", "max_length": length, "chars_per_token": 1000}
     objectives: list[dict[str, Any]] = [{"objective": "mlm"}]
     if recipe == "k-bert":
-        tree = {"step": "kg.trees:SentenceTree", "graph": str(folder / "graph"), "max_length": length}
+        tree = {
+            "step": "kg.sentence_tree",
+            "graph": str(folder / "graph"),
+            "max_length": length,
+        }
         sequence["steps"] = [tree | {"max_triples": BRANCHES}]
     if recipe == "ernie-thu":
         table = str(folder / "entities.safetensors")
-        streams["entity"] = {"embedding": "kg.embedding:EntityTable", "path": table, "hidden_size": ENTITY_SIZE}
-        fused = {"layer": "kg.fusion:Aggregator", "streams": ["text", "entity"], "intermediate_size": INNER}
+        streams["entity"] = {
+            "embedding": "kg.entity_table",
+            "path": table,
+            "hidden_size": ENTITY_SIZE,
+        }
+        fused = {
+            "layer": "kg.aggregator",
+            "streams": ["text", "entity"],
+            "intermediate_size": INNER,
+        }
         fused["num_heads"] = [HEADS, ENTITY_HEADS]
         layers[0]["repeat"] = LAYERS - 3
         layers += [fused | {"entity_attention": False}, fused, fused | {"entity_output": False}]
-        sequence["steps"] = [{"step": "kg.streams:EntityStream", "table": table}]
-        objectives += [{"objective": "kg.objectives.dea:Dea"}]
+        sequence["steps"] = [{"step": "kg.entity_stream", "table": table}]
+        objectives += [{"objective": "kg.dea"}]
     if recipe == "uniter":
-        region = {"embedding": "vision.embedding:RegionEmbedding", "hidden_size": HIDDEN, "feature_size": FEATURES}
+        region = {
+            "embedding": "vision.regions",
+            "hidden_size": HIDDEN,
+            "feature_size": FEATURES,
+        }
         streams["image"] = region
         layers = [{"layer": "joint", "streams": ["text", "image"], **block, "repeat": LAYERS}]
-        regions = {"image": "vision.inputs:Regions", "backbone": "random", "max_regions": REGIONS[1]}
+        regions = {"image": "vision.regions", "backbone": "random", "max_regions": REGIONS[1]}
         sequence = {"builder": "image_caption", "max_length": length, "image": regions}
     return {
         "name": recipe,

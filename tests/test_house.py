@@ -8,7 +8,8 @@ from pathlib import Path
 import networkx
 import pytest
 
-from workbench import parts
+from workbench.parts.building import find, short_names
+from workbench.parts.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {
@@ -28,54 +29,77 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(path: Path, *, at_import_time: bool) -> set[str]:
-    """Modules a file imports; those inside functions and `if TYPE_CHECKING` only when all are wanted."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def imports(path: Path) -> set[str]:
+    """Modules a file imports, those inside functions and for types alone included."""
     found: set[str] = set()
-
-    def visit(node: ast.AST) -> None:
-        if at_import_time and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return
-        if at_import_time and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    visit(tree)
     return found
+
+
+def file_graph() -> networkx.DiGraph:
+    """Which file imports which; a package's own file only where it is all that is imported."""
+    known = modules()
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(known)
+    for name, path in known.items():
+        found = {other for other in imports(path) if other in known and other != name}
+        graph.add_edges_from((name, o) for o in found if not any(deeper.startswith(o + ".") for deeper in found))
+    return graph
+
+
+def folder_graph(files: networkx.DiGraph, folder: str) -> networkx.DiGraph:
+    """Which of a folder's files and subfolders imports which."""
+    graph = networkx.DiGraph()
+    depth = folder.count(".") + 2
+    for one, other in files.edges:
+        if one.startswith(folder + ".") and other.startswith(folder + "."):
+            rooms = [".".join(name.split(".")[:depth]) for name in (one, other)]
+            if rooms[0] != rooms[1]:
+                graph.add_edge(*rooms)
+    return graph
 
 
 def test_imports_go_one_way() -> None:
     wrong = []
     for name, path in modules().items():
-        for imported in imports(path, at_import_time=False):
+        for imported in imports(path):
             room = imported.split(".")[0]
             if room in ALLOWED and room not in ALLOWED[name.split(".")[0]]:
                 wrong.append(f"{name} imports {imported}")
     assert not wrong
 
 
-def test_imports_have_no_cycle() -> None:
-    known = modules()
-    graph = networkx.DiGraph()
-    for name, path in known.items():
-        graph.add_edges_from(
-            (name, other) for other in imports(path, at_import_time=True) if other in known and other != name
-        )
-    packages = {n for n in known if any(o.startswith(n + ".") for o in known)}
-    graph.remove_nodes_from(packages)
-    cycles = list(networkx.simple_cycles(graph, length_bound=6))
-    assert not cycles
+def test_no_circle_between_files() -> None:
+    circles = [group for group in networkx.strongly_connected_components(file_graph()) if len(group) > 1]
+    assert not circles
 
 
-@pytest.mark.parametrize("kind", sorted(parts.PACKAGES))
+def test_no_circle_between_folders() -> None:
+    files = file_graph()
+    folders = {name.rpartition(".")[0] for name in files if "." in name}
+    found = {
+        folder: sorted(group)
+        for folder in sorted(folders)
+        for group in networkx.strongly_connected_components(folder_graph(files, folder))
+        if len(group) > 1
+    }
+    assert not found
+
+
+def test_a_circle_would_be_found() -> None:
+    files = networkx.DiGraph([("a.x.one", "a.y.two"), ("a.y.three", "a.x.four")])
+    assert list(networkx.simple_cycles(folder_graph(files, "a")))
+    assert not list(networkx.simple_cycles(files))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_short_names_find_their_class(kind: str) -> None:
-    names = parts.short_names(kind)
+    names = short_names(kind)
     assert names
     for name in names:
-        assert parts.find(kind, name).__doc__
+        assert find(kind, name).__doc__

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workbench.training.run import load as load
+    from workbench.runs.loading import load as load
 
 __all__ = ["load"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "load":  # imported when used: the command line starts without torch
-        from workbench.training.run import load
+        from workbench.runs.loading import load
 
         return load
     raise AttributeError(f"module 'workbench' has no attribute {name!r}")

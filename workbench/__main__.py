@@ -7,13 +7,13 @@ import sys
 
 
 def main() -> None:
-    """As `workbench.cli.main`, also when it is interrupted before it begins."""
+    """As `workbench.cli.app.main`, also when it is interrupted before it begins."""
     try:
         if __name__ == "__main__":
             _leave_current_folder()
-        from workbench import cli
+        from workbench.cli import app
 
-        cli.main()
+        app.main()
     except KeyboardInterrupt:
         sys.stderr.write("error: stopped\n")
         sys.exit(130)

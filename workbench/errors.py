@@ -11,7 +11,7 @@ from collections.abc import Iterable
 SHOWN = 120  # characters of a value in a message
 LONGEST_PATH = 4096  # of Linux; a longer one names nothing
 RAISED_IN = "raised in "
-"""How a note on an error begins that names the part it came from (`workbench.blame`)."""
+"""How a note on an error begins that names the part it came from (`workbench.parts.blame`)."""
 
 
 class WorkbenchError(Exception):
@@ -109,7 +109,7 @@ def memory_error(error: MemoryError | ImportError) -> MachineError | None:
 
 
 def message(error: WorkbenchError) -> str:
-    """What is told of an error: what it says, and the notes of those who passed it on (`workbench.blame`)."""
+    """What is told of an error: what it says, and the notes of those who passed it on (`workbench.parts.blame`)."""
     return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from workbench.errors import WorkbenchError
 from workbench.evaluation.ranks import RankScores, rank_scores, realistic_rank
-from workbench.sequences import Sample
+from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
 
 Normalisation = Literal["sum", "mean"]

@@ -15,17 +15,17 @@ from kg.evaluation.facts import Cloze, FactScores, Normalisation, rank_objects
 from kg.evaluation.inventory import records
 from kg.evaluation.pictures import draw_subject
 from kg.evaluation.slots import SlotPredictor
-from workbench.bounds import Count, Location, Word
-from workbench.config import Control
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.ranks import RankScores, rank_scores, realistic_rank
 from workbench.evaluation.result import Result, corpus_input
-from workbench.json_values import parse_json
+from workbench.files.json_values import parse_json
 from workbench.objectives.mlm import Mlm, MlmHead
-from workbench.options import Trust
-from workbench.sequences import Sample
+from workbench.options.bounds import Count, Location, Word
+from workbench.options.command import Trust
+from workbench.recipe.spec import Control
+from workbench.sequences.sequence import Sample
 
 TASK = "facts"
 
@@ -181,7 +181,7 @@ def most_frequent(run: Evaluated, facts: Mapping[str, Facts]) -> dict[str, float
 
 def _facts_task(run: Path) -> str | None:
     """The run's first task whose corpora name facts by masking given stretches; None: any with mlm will do."""
-    from workbench.training.run_folder import read_recipe
+    from workbench.runs.folder import read_recipe
 
     for name, task in read_recipe(run).tasks.items():
         policies = [o.get("policy") for o in task.objectives if isinstance(o, dict)]

@@ -8,8 +8,8 @@ from typing import Any
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.json_values import parse_json
-from workbench.sequences import Sample
+from workbench.files.json_values import parse_json
+from workbench.sequences.sequence import Sample
 
 OPEN_ENTITY = ("entity", "event", "group", "location", "object", "organization", "person", "place", "time")
 """The general types of Choi et al., ACL 2018: what ERNIE-THU and others report as Open Entity."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from kg.report import draw_neighbourhood
-from kg.store import GraphStore
+from kg.evaluation.panels import draw_neighbourhood
+from kg.graph.store import GraphStore
 from workbench.evaluation.opening import Evaluated
 
 logger = logging.getLogger(__name__)

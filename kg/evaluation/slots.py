@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from workbench.batch import collate
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.objectives.mlm import MlmHead
-from workbench.sequences import Sample, Sequence
+from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Sample, Sequence
 
 Prepare = Callable[[list[Sample], Draws], list[Sequence]]
 

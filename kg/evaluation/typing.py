@@ -18,20 +18,20 @@ from kg.evaluation.inventory import read_inventory, records
 from kg.evaluation.probe import Typed, fit_best
 from kg.evaluation.typing_metrics import Macro, Rule, TypingScores, predicted_types, typing_scores
 from kg.objectives.types import Types, TypesHead
-from kg.streams import EntityStream
-from workbench.bounds import Count, Location, Name
-from workbench.config import Control, SequenceSpec, Spec
+from kg.sequences.steps.entity_stream import EntityStream
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import BatchSize, Epochs, LearningRate, Tuning
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result, corpus_input
-from workbench.options import Trust, command
-from workbench.sequences import Sample
-from workbench.text.builders.mention import Mention
+from workbench.options.bounds import Count, Location, Name
+from workbench.options.command import Trust, command
+from workbench.recipe.spec import Control, SequenceSpec, Spec
+from workbench.runs.folder import TOKENIZER, read_recipe
+from workbench.sequences.builders.mention import Mention
+from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.run_folder import TOKENIZER, read_recipe
 
 TASK = "entity-typing"
 LENGTH = 128
@@ -82,7 +82,7 @@ def finetune(
     recipe = tuning.recipe(
         TASK,
         SequenceSpec(builder, steps=_knowledge_steps(tuning.run)),
-        {"objective": "kg.objectives.types:Types", "num_types": len(inventory), "pooled": pooled},
+        {"objective": "kg.types", "num_types": len(inventory), "pooled": pooled},
         poolers=("text",) if pooled else (),
     )
     tuning.train(recipe)

@@ -20,14 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.batch import Batch, Targets
-from workbench.bounds import Share, Word
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.blocks import make_norm
 from workbench.models.network import Network
-from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
-from workbench.sequences import Rows, Sequence
+from workbench.options.bounds import Share, Word
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
 
 NONE = 0
 

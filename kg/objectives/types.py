@@ -15,13 +15,13 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.batch import Batch, Targets
-from workbench.bounds import Dropout, Size
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
-from workbench.sequences import Sequence
+from workbench.options.bounds import Dropout, Size
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
 
 
 class Types(Objective):

@@ -52,7 +52,7 @@ def run(
     Example: python -m pipelines.demo run runs/demo
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # of the jobs, which run side by side; read when torch is loaded
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see `workbench.cli`
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see `workbench.cli.app`
     from pipelines.demo.run import run_demo
     from pipelines.demo.together import Interrupted
 

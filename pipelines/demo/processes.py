@@ -19,18 +19,18 @@ from pipelines.demo.plan import WRITE
 from workbench.errors import WorkbenchError
 
 IMPORTED = (
-    "workbench.cli",
-    "workbench.training.commands",
-    "workbench.training.run",
+    "workbench.cli.app",
+    "workbench.cli.training",
+    "workbench.training.pretrain",
     "workbench.training.verify",
-    "workbench.evaluation.commands",
+    "workbench.cli.evaluation",
     "kg.evaluation.facts_task",
     "kg.evaluation.typing",
-    "kg.trees",
+    "kg.sequences.steps.sentence_tree",
     "vision.evaluation.vqa",
     "vision.evaluation.retrieval",
-    "pipelines.text",
-    "pipelines.image_text",
+    "pipelines.commands.text",
+    "pipelines.commands.image_text",
     "pipelines.stages.region_features",
     "vision.regions",
     "torch.utils.tensorboard",
@@ -76,7 +76,7 @@ def _work(command: list[str], log: str, folder: str, threads: int) -> None:
         return
     import torch
 
-    from workbench.cli import main
+    from workbench.cli.app import main
 
     torch.set_num_threads(threads)
     sys.argv = ["workbench", *command]

@@ -20,9 +20,9 @@ from pipelines.demo.plan import plan
 from pipelines.demo.story import chapters, show
 from pipelines.demo.summary import write_summary
 from pipelines.demo.together import run_together
-from workbench.cli import app
-from workbench.corpora.files import write_text
+from workbench.cli.app import app
 from workbench.errors import WorkbenchError
+from workbench.files.drafts import write_text
 
 MOST_AT_ONCE = 8
 

@@ -9,7 +9,7 @@ from typing import Any
 from pipelines.demo.captions import Claim, captions, ceiling
 from pipelines.demo.files import write_jsonl
 from pipelines.demo.scenes import Scene, make_scenes, render
-from workbench.corpora.files import write_text
+from workbench.files.drafts import write_text
 from workbench.keyed import generator
 
 TRAIN, HELD_OUT = 3000, 500

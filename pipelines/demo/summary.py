@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workbench.corpora.files import atomic
-from workbench.training.metric_lines import read_metrics
+from workbench.files.drafts import atomic
+from workbench.runs.metrics import read_metrics
 
 NUMBERS = {
     "facts": ["accuracy", "mrr"],

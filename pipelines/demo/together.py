@@ -18,7 +18,7 @@ from pipelines.demo.plan import WRITE, Job
 from pipelines.demo.processes import Processes
 from pipelines.demo.progress import Board
 from workbench.errors import WorkbenchError
-from workbench.training.signals import StopRequest
+from workbench.processes.stop_request import StopRequest
 
 TAIL = 1500
 POLL = 0.2

@@ -24,7 +24,7 @@ import numpy as np
 from pipelines.demo.files import write_jsonl, write_tsv
 from pipelines.demo.sentences import Passage, choose, fill, rounded, templates
 from pipelines.demo.world import RELATIONS, Entity, World, build_world, plain
-from workbench.corpora.files import write_text
+from workbench.files.drafts import write_text
 from workbench.keyed import generator
 
 STATES_TYPE = frozenset({"is_a", "capital", "capital_of", "continent"})

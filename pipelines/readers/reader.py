@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from pipelines.files import files, lines, plain_suffix
+from pipelines.sources.files import files, lines, plain_suffix
 from workbench.errors import WorkbenchError
-from workbench.json_values import parse_json
-from workbench.sequences import Sample
+from workbench.files.json_values import parse_json
+from workbench.sequences.sequence import Sample
 
 PEEK_LINES = 50
 PEEK_BYTES = 1 << 16

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipelines.readers.reader import Drop
-from workbench.sequences import Sample
+from workbench.sequences.sequence import Sample
 
 Stage = Callable[[Sample], Sample | Drop | None]
 

@@ -11,9 +11,9 @@ from annotated_types import Ge, Le
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from pipelines.readers.reader import Drop
-from workbench.bounds import Count, Side
 from workbench.images import FAILURES, TooManyPixelsError, open_image
-from workbench.sequences import Sample
+from workbench.options.bounds import Count, Side
+from workbench.sequences.sequence import Sample
 
 STORED = ("JPEG", "PNG")
 

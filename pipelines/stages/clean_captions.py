@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipelines.readers.reader import Drop
-from workbench.sequences import Sample
+from workbench.sequences.sequence import Sample
 
 
 def clean_captions(sample: Sample) -> Sample | Drop:

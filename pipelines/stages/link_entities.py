@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kg.linker import Linker
-from workbench.bounds import Name, Share
-from workbench.sequences import Sample
+from kg.linking.linker import Linker
+from workbench.options.bounds import Name, Share
+from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)

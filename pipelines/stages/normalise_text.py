@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
-from workbench.sequences import Sample
+from workbench.sequences.sequence import Sample
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 LINE_END = re.compile(r"\r\n?|\x85|\u2028")

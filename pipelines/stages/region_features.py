@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from pipelines.readers.reader import Drop
-from vision import backbones
-from vision.regions import DETECTORS, Grid, RegionSource, extract, load_detector
-from workbench.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
-from workbench.sequences import Sample
+from vision.features import backbones
+from vision.features.regions import DETECTORS, Grid, RegionSource, extract, load_detector
+from workbench.options.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
+from workbench.sequences.sequence import Sample
 
 BATCH = 16
 
@@ -23,8 +23,8 @@ BATCH = 16
 class RegionFeatures:
     """Adds `regions` (features [n, d], boxes [n, 4], from a detector also classes and confidence) and `meta.backbone`.
 
-    `backbone` is a torchvision detector or a timm network; `weights` as in `vision.backbones.read_weights`. `size`,
-    `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`.
+    `backbone` is a torchvision detector or a timm network; `weights` as in `vision.features.backbones.read_weights`.
+    `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`.
     """
 
     backbone: Name

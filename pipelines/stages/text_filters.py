@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pipelines.readers.reader import Drop
-from workbench.bounds import CountOrZero, Share
-from workbench.sequences import Sample
+from workbench.options.bounds import CountOrZero, Share
+from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import torch
 
 from benchmarks.padded_loops import PEERS, Documents
 from benchmarks.whole_run_inputs import RECIPES, prepare
-from workbench.config import load_recipe
 from workbench.corpora.corpus import Corpus
+from workbench.recipe.reading import load_recipe
+from workbench.tasks.task import build_tasks
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.task import build_tasks
 
 LENGTH = 40
 

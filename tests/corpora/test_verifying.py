@@ -14,11 +14,12 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from workbench.corpora import commands, record, verify
+from workbench.cli import corpora as commands
+from workbench.corpora import record, verify
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.files import sha256_of
 from workbench.corpora.show import describe, marked, preview, previews
 from workbench.errors import WorkbenchError
+from workbench.files.drafts import sha256_of
 
 
 def problems(corpus: Corpus, graph: Any = None) -> list[str]:

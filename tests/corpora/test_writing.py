@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import webdataset
 
-from workbench.corpora import files
 from workbench.corpora import index as index_module
 from workbench.corpora import writer as writer_module
 from workbench.corpora.corpus import Corpus
@@ -22,6 +21,7 @@ from workbench.corpora.manifest import finish_corpus, parse_manifest
 from workbench.corpora.record import decode, encode
 from workbench.corpora.writer import ShardWriter, finished_shard
 from workbench.errors import WorkbenchError
+from workbench.files import drafts as files
 
 READING = ("key", "corpus", "draw")
 

@@ -8,7 +8,6 @@ import re
 import signal
 import threading
 import time
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,8 @@ from pipelines.demo.plan import WRITE, Job, plan
 from pipelines.demo.progress import PRIOR, WINDOW, Board, Pace
 from pipelines.demo.raw import PARTS, write_part
 from pipelines.demo.together import Interrupted, _ready, run_together
-from workbench.config import recipe_names
 from workbench.errors import WorkbenchError
+from workbench.recipe.reading import find_recipe, recipe_names
 
 
 def job(*command: str, output: str, needs: tuple[str, ...] = (), weight: float = 1.0) -> Job:
@@ -45,7 +44,7 @@ def test_everything_is_made_before_it_is_used() -> None:
             parts = {word, *map(str, Path(word).parents)}
             assert parts & made or word == each.output, f"{each.name}: {word} is not there yet"
         if each.command[0] == "pretrain":
-            recipe = resources.files("workbench.recipes").joinpath(f"{each.command[1]}.yaml").read_text()
+            recipe = find_recipe(each.command[1]).read_text()
             data = re.findall(r"\$\{vars\.data\}/([\w.-]+)", recipe)
             assert {f"corpora/{name}" for name in data} <= set(each.needs)
         made.add(each.output)

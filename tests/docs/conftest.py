@@ -22,7 +22,7 @@ import torch
 from PIL import Image
 
 from tests.raw_files import write_graph, write_pictures, write_texts
-from workbench.cli import main
+from workbench.cli.app import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,16 +45,16 @@ def write_foreign(folder: Path) -> None:
 def imported() -> None:
     """What the commands import, once, in the process that they are forked from."""
     for name in (
-        "pipelines.commands",
-        "workbench.training.commands",
-        "workbench.training.run",
+        "pipelines.commands.app",
+        "workbench.cli.training",
+        "workbench.training.pretrain",
         "workbench.training.verify",
-        "workbench.report.commands",
+        "workbench.cli.report",
         "kg.evaluation.typing",
         "kg.evaluation.facts_task",
         "vision.evaluation.vqa",
-        "vision.inputs",
-        "vision.embedding",
+        "vision.sequences.images.patches",
+        "vision.models.embeddings.patches",
         "pykeen.models",
         "transformers",
         "torch.utils.tensorboard",

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from workbench import config, parts
-from workbench.cli import COMMANDS
-from workbench.evaluation import commands as evaluation
+from workbench.cli import evaluation as evaluation
+from workbench.cli.app import COMMANDS
+from workbench.parts.building import short_names
+from workbench.parts.kinds import KINDS
+from workbench.recipe import spec as config
+from workbench.recipe.reading import recipe_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -58,12 +61,12 @@ def test_every_control_is_explained() -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("kind", sorted(parts.PACKAGES))
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_part_of_the_core_is_named(kind: str) -> None:
-    missing = [name for name in parts.short_names(kind) if f"`{name}`" not in RECIPES]
+    missing = [name for name in short_names(kind) if f"`{name}`" not in RECIPES]
     assert not missing
 
 
 def test_every_recipe_that_is_named_exists() -> None:
     named = set(re.findall(r"workbench (?:pretrain|verify-resume) ([a-z][\w-]*)(?=[\s`])", ALL))
-    assert named - {"KEY", "recipe"} <= set(config.recipe_names())
+    assert named - {"KEY", "recipe"} <= set(recipe_names())

@@ -8,10 +8,10 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertModel
 
-from workbench.batch import Batch, Stream
 from workbench.errors import WorkbenchError
 from workbench.interop.bert import from_hugging_face, read_folder, spec_from_config, write_folder
 from workbench.models.network import Network
+from workbench.sequences.batch import Batch, Stream
 
 LENGTHS = [7, 1, 12]
 

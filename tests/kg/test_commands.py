@@ -6,11 +6,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from kg import commands
-from kg.store import GraphStore
-from kg.vectors import load_vectors
+from kg.graph.store import GraphStore
+from kg.vectors.vectors import load_vectors
+from pipelines.commands import graphs as commands
 from workbench.errors import WorkbenchError
-from workbench.options import command
+from workbench.options.command import command
 
 
 @pytest.fixture

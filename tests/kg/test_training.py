@@ -7,12 +7,13 @@ import tokenizers
 import torch
 from tokenizers import models, pre_tokenizers
 
-from workbench.config import CONTROLS, NetworkSpec, TaskSpec, load_recipe
 from workbench.models.network import Network
-from workbench.models.root import Place, Root
+from workbench.options.values import check
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import CONTROLS, NetworkSpec, TaskSpec
+from workbench.tasks.root import Place, Root
+from workbench.tasks.task import Task
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.task import Task
-from workbench.values import check
 
 NAMES = ["lyon", "paris", "rome", "turin", "france", "italy"]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, "is", "in", "near", "country", "."]
@@ -57,14 +58,14 @@ def task(tokenizer: Tokenizer, control: str | None = None) -> Task:
             "builder": "sentence_pair",
             "max_length": 32,
             "steps": [
-                {"step": "kg.trees:SentenceTree", "graph": Graph(), "max_length": 64},
-                {"step": "kg.streams:EntityStream", "table": {f"Q{i}": i for i in range(6)}},
+                {"step": "kg.sentence_tree", "graph": Graph(), "max_length": 64},
+                {"step": "kg.entity_stream", "table": {f"Q{i}": i for i in range(6)}},
             ],
         },
         "objectives": [
             {"objective": "mlm", "rate": 0.3},
             {"objective": "nsp"},
-            {"objective": "kg.objectives.dea:Dea"},
+            {"objective": "kg.dea"},
         ],
     }
     parsed = check(TaskSpec, spec, "test")
@@ -73,10 +74,15 @@ def task(tokenizer: Tokenizer, control: str | None = None) -> Task:
 
 def root_of(made: Task, vocab_size: int) -> Root:
     torch.manual_seed(0)
-    fused = {"layer": "kg.fusion:Aggregator", "streams": ["text", "entity"], "num_heads": [2, 2], "dropout": 0.0}
+    fused = {
+        "layer": "kg.aggregator",
+        "streams": ["text", "entity"],
+        "num_heads": [2, 2],
+        "dropout": 0.0,
+    }
     fused |= {"attention_dropout": 0.0}
     text = {"embedding": "token", "vocab_size": vocab_size, "hidden_size": 32, "max_positions": 64, "dropout": 0.0}
-    entity = {"embedding": "kg.embedding:EntityTable", "path": torch.randn(6, 8)}
+    entity = {"embedding": "kg.entity_table", "path": torch.randn(6, 8)}
     spec = NetworkSpec(
         {"text": text, "entity": entity},
         [

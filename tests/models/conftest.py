@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.batch import Batch, Stream
+from workbench.sequences.batch import Batch, Stream
 
 
 def stream(lengths: list[int], **fields: Tensor) -> Stream:

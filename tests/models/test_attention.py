@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from workbench.batch import Batch
 from workbench.errors import WorkbenchError
-from workbench.models.attention import Request, attend, choose, use_kernel
+from workbench.models.attention.call import Request, attend, choose, use_kernel
 from workbench.models.context import Context
+from workbench.sequences.batch import Batch
 
 _spec = importlib.util.spec_from_file_location("models_oracle", Path(__file__).with_name("conftest.py"))
 assert _spec is not None

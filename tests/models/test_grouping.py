@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from workbench.models.attention.padding import GROUP_CALL, GROUP_SCORES, GROUP_WASTE, groups_of
 from workbench.models.context import Layout
-from workbench.models.padding import GROUP_CALL, GROUP_SCORES, GROUP_WASTE, groups_of
 
 
 def members(lengths: list[int]) -> list[tuple[int, int]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from workbench.batch import Batch, Stream
-from workbench.config import NetworkSpec
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.models.network import Network
+from workbench.recipe.spec import NetworkSpec
+from workbench.sequences.batch import Batch, Stream
 
 TEXT = {"embedding": "token", "hidden_size": 16, "vocab_size": 30, "max_positions": 32, "dropout": 0.0}
 QUIET = {"dropout": 0.0, "attention_dropout": 0.0}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.config import NetworkSpec
 from workbench.models.network import Network
+from workbench.recipe.spec import NetworkSpec
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 VOCABULARY = """the old river flows past harbours and bridges while people in small boats look for songs about questions

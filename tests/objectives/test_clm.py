@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from workbench import parts
-from workbench.batch import collate
 from workbench.keyed import Draws
 from workbench.objectives.clm import Clm
+from workbench.parts.building import build
+from workbench.sequences.batch import collate
 
 DRAWS = Draws(0, "task", "clm", number=(0,))
 
 
 def built(tokenizer, samples, builder="packed"):
-    sequences = parts.build("builder", builder, "", tokenizer=tokenizer, max_length=64)(samples, DRAWS)
+    sequences = build("builder", builder, "", tokenizer=tokenizer, max_length=64)(samples, DRAWS)
     Clm().corrupt(sequences, DRAWS)
     return sequences
 

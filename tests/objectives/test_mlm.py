@@ -7,17 +7,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from workbench import parts
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives.mlm import Mlm, MlmHead
-from workbench.sequences import Span
+from workbench.parts.building import build
+from workbench.sequences.sequence import Span
 
 DRAWS = Draws(0, "task", "mlm", number=(0,))
 
 
 def corrupted(made, tokenizer, samples):
-    clean = parts.build("builder", "document", "", tokenizer=tokenizer, max_length=512)(samples, DRAWS)
+    clean = build("builder", "document", "", tokenizer=tokenizer, max_length=512)(samples, DRAWS)
     after = [sequence.copy() for sequence in clean]
     made.corrupt(after, DRAWS)
     return clean, after
@@ -107,7 +107,7 @@ def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
 )
 def test_options_are_checked(tokenizer, options, message):
     with pytest.raises(WorkbenchError, match=message):
-        parts.build("objective", {"objective": "mlm", **options}, tokenizer=tokenizer)
+        build("objective", {"objective": "mlm", **options}, tokenizer=tokenizer)
 
 
 def test_head_equals_hugging_face_bert(shared, make_network, tokenizer):

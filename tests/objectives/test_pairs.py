@@ -10,7 +10,7 @@ from workbench.keyed import Draws, generator
 from workbench.objectives._pair import PairHead
 from workbench.objectives.nsp import Nsp
 from workbench.objectives.sop import Sop
-from workbench.text.segments import in_two, swapped
+from workbench.sequences.segments import in_two, swapped
 
 
 def draws(number=0):

@@ -40,8 +40,8 @@ import numpy as np
 from torch import nn
 from torch.nn import functional as F
 
-from workbench.objective import Head, LossOutput, Objective
-from workbench.sequences import Rows
+from workbench.tasks.objective import Head, LossOutput, Objective
+from workbench.sequences.sequence import Rows
 
 
 class Length(Objective):
@@ -151,8 +151,8 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
 
 
 def test_the_recipes_are_listed_from_any_folder(run: Run, installed: Path) -> None:
-    shipped = {path.stem for path in (installed / "workbench" / "recipes").glob("*.yaml")}
-    assert shipped == {path.stem for path in (ROOT / "workbench" / "recipes").glob("*.yaml")}
+    shipped = {path.stem for path in (installed / "workbench" / "recipes").glob("*/*.yaml")}
+    assert shipped == {path.stem for path in (ROOT / "workbench" / "recipes").glob("*/*.yaml")}
     listed = run("-m", "workbench", "recipes").stdout
     assert shipped <= set(listed.split())
     place = run("-c", "import workbench; print(workbench.__file__)").stdout.strip()

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from kg.store import GraphStore
-from pipelines.commands import app
+from kg.graph.store import GraphStore
+from pipelines.commands.app import app
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.text.tokenizer import Tokenizer
@@ -167,7 +167,7 @@ def test_tokenizer_command(tmp_path, json_lines):
 
 
 def test_regions_command(tmp_path, json_lines, tar, picture, stored):
-    from vision.images import decode  # the vision extra
+    from vision.images.decoding import decode  # the vision extra
 
     assert decode
     tar("images.tar", {f"i{n}.jpg": picture(n) for n in range(3)})
@@ -223,7 +223,7 @@ def test_bad_options(tmp_path, json_lines, arguments, message):
 
 def test_module_form_prints_one_message_and_exits_with_2(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.text", str(tmp_path / "gone.txt"), "-o", str(tmp_path / "out")],
+        [sys.executable, "-m", "pipelines.commands.text", str(tmp_path / "gone.txt"), "-o", str(tmp_path / "out")],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pipelines.image_store import ImageStore
+from pipelines.sources.image_store import ImageStore
 from workbench.errors import WorkbenchError
 
 

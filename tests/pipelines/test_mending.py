@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.runner import Limits, prepare
-from pipelines.triples import build_graph
+from pipelines.commands.triples import build_graph
+from pipelines.preparing.limits import Limits
+from pipelines.preparing.runner import prepare
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.verify import verify
 from workbench.errors import WorkbenchError
-from workbench.folder_lock import locked
+from workbench.files.lock import locked
 
 ROWS = [{"id": f"d{i}", "text": f"document number {i} " * (1 + i % 5)} for i in range(20)]
 FIVE = Limits(workers=1, shard_size=5)

@@ -14,13 +14,13 @@ from typing import Any
 import psutil
 import pytest
 
-from pipelines.processes import each
-from pipelines.worker import held_back
+from pipelines.preparing.processes import each
+from pipelines.preparing.worker import held_back
 from workbench.errors import MachineError
 
 SCRIPT = """
 import time
-from pipelines.processes import each
+from pipelines.preparing.processes import each
 
 def slow(context, item):
     print("working", flush=True)
@@ -76,8 +76,8 @@ def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
 STOPPED = """
 import signal
 import time
-from pipelines.processes import each
-from workbench.cli import reported
+from pipelines.preparing.processes import each
+from workbench.cli.app import reported
 
 def told(number, frame):
     print("told", flush=True)
@@ -210,7 +210,7 @@ def test_values_come_in_order(items: int) -> None:
 
 ABANDONED = """
 import sys
-from pipelines.processes import each
+from pipelines.preparing.processes import each
 
 def double(context, number):
     return 2 * number

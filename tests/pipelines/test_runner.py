@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.chunks import cut_chunks
+from pipelines.preparing.chunks import cut_chunks
+from pipelines.preparing.limits import Limits
+from pipelines.preparing.runner import prepare
+from pipelines.preparing.splits import parse_splits, part_of
 from pipelines.readers.reader import Record
-from pipelines.runner import Limits, prepare
-from pipelines.splits import parse_splits, part_of
 from pipelines.stages.text_filters import MinimumLength
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -165,7 +166,7 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     """A killed preparation leaves finished shards; the rerun completes the corpus, equal to an uninterrupted one."""
     rows = [{"id": f"d{i}", "text": f"{i} some words. " * 100} for i in range(1500)]
     path = json_lines("docs.jsonl", rows)
-    command = [sys.executable, "-m", "pipelines.text", str(path), "--workers", "2", "--shard-size", "20"]
+    command = [sys.executable, "-m", "pipelines.commands.text", str(path), "--workers", "2", "--shard-size", "20"]
     output = tmp_path / "killed"
     process = subprocess.Popen([*command, "-o", str(output)], cwd=ROOT, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 600
@@ -188,7 +189,7 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
 def test_a_signal_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lines, number, code):
     path = json_lines("docs.jsonl", [{"id": f"d{i}", "text": f"{i} some words. " * 400} for i in range(1500)])
     output = tmp_path / "stopped"
-    command = [sys.executable, "-m", "pipelines.text", str(path), "-o", str(output), "--shard-size", "20"]
+    command = [sys.executable, "-m", "pipelines.commands.text", str(path), "-o", str(output), "--shard-size", "20"]
     process = subprocess.Popen([*command, "--workers", "2"], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     while not list(output.glob("part-*.index")):
         time.sleep(0.01)

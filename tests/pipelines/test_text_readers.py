@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.readers import detect, formats
-from pipelines.readers.linked_wordpieces import join_wordpieces
+from pipelines.readers.formats import detect, formats
+from pipelines.readers.text.linked_wordpieces import join_wordpieces
 from workbench.errors import WorkbenchError
 
 STORY = "First line\nsecond line\n\n\nNext document é\n"

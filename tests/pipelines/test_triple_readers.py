@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from pipelines.readers.graph import distinct
-from pipelines.readers.ntriples import unescape
+from pipelines.readers.triples.graph import distinct
+from pipelines.readers.triples.ntriples import unescape
 from workbench.errors import WorkbenchError
 
 

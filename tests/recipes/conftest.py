@@ -14,8 +14,8 @@ import pytest
 import torch
 from PIL import Image
 
-from kg.store import GraphStore
-from kg.vectors import Vectors, save_vectors
+from kg.graph.store import GraphStore
+from kg.vectors.vectors import Vectors, save_vectors
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.text.tokenizer import Tokenizer, train_tokenizer

@@ -11,10 +11,11 @@ import torch
 from safetensors import safe_open
 from typer.testing import CliRunner
 
-from workbench.config import load_recipe
 from workbench.errors import WorkbenchError
 from workbench.evaluation.encoding import Encoder, encode, encode_texts
-from workbench.training.run import load, pretrain
+from workbench.recipe.reading import load_recipe
+from workbench.runs.loading import load
+from workbench.training.pretrain import pretrain
 
 LINES = ["Oslo lies in Norway.", "They like the river.", "Oslo lies in Norway."]
 
@@ -46,7 +47,7 @@ def test_the_first_row_is_the_state_of_cls(runs: dict[str, Path]) -> None:
     encoder = Encoder(loaded, "text", "first")
     keys, vectors = encoder(iter([[{"key": "a", "draw": (0, 0, 0), "text": LINES[0]}]]), built=False)
     sequences = encoder._texts([{"key": "a", "draw": (0, 0, 0), "text": LINES[0]}], ())
-    from workbench.batch import collate
+    from workbench.sequences.batch import collate
 
     states = loaded.model.network()(collate(sequences))
     assert keys == ["a"]

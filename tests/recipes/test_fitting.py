@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from tests.recipes.test_recipes import small_recipe, small_root
-from workbench.config import Recipe, recipe_from_dict
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import recipe_from_dict
+from workbench.tasks.building import make_root
+from workbench.tasks.fitting import check_links
+from workbench.tasks.task import build_tasks
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.fitting import check_links
-from workbench.training.run import make_root
-from workbench.training.task import build_tasks
 
 
 def changed(recipe: Recipe, change: Any) -> Recipe:

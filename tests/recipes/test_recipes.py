@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-from workbench import parts
-from workbench.config import Recipe, load_recipe, recipe_from_dict, recipe_names
-from workbench.models.root import Root
-from workbench.training.run import first_batches, make_root
-from workbench.training.task import build_tasks
+from workbench.parts.building import find, options_of
+from workbench.recipe.reading import load_recipe, recipe_names
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import recipe_from_dict
+from workbench.tasks.building import make_root
+from workbench.tasks.root import Root
+from workbench.tasks.task import build_tasks
+from workbench.training.readers import first_batches
 
 STEPS = 20
 SIZES = {
@@ -65,9 +68,9 @@ def _part(spec: dict[str, Any]) -> dict[str, Any]:
     kind = next((kind for kind in ("layer", "embedding") if kind in spec), None)
     if kind is None:
         return spec
-    known = parts.options_of(parts.find(kind, spec[kind])).names
+    known = options_of(find(kind, spec[kind])).names
     small = spec | {name: 0.0 for name in ("dropout", "attention_dropout") if name in known}
-    return small | ({"hidden_size": 16} if spec[kind] == "kg.embedding:EntityTable" else {})
+    return small | ({"hidden_size": 16} if spec[kind] == "kg.entity_table" else {})
 
 
 def small_recipe(name: str, world: Any) -> Recipe:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from kg.report import draw_neighbourhood
-from vision.report import draw_attention
+from kg.evaluation.panels import draw_neighbourhood
+from vision.evaluation.panels import draw_attention
 from workbench.report.examples import save_example_image
 
 RECIPE = """

@@ -9,13 +9,13 @@ import pytest
 import torch
 from PIL import Image
 
-from vision.boxes import grid_boxes
-from vision.report import _lit, attention_to_regions, draw_attention
-from workbench.batch import collate
-from workbench.config import NetworkSpec
+from vision.evaluation.panels import _lit, attention_to_regions, draw_attention
+from vision.images.boxes import grid_boxes
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
-from workbench.sequences import Sequence, text_fields
+from workbench.recipe.spec import NetworkSpec
+from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Sequence, text_fields
 
 SIZE = 8
 
@@ -31,7 +31,12 @@ def sequence(words: int, regions: int, seed: int) -> Sequence:
 def network(*layers: dict[str, object]) -> Network:
     torch.manual_seed(0)
     text = {"embedding": "token", "vocab_size": 20, "hidden_size": SIZE, "max_positions": 16}
-    image = {"embedding": "vision.embedding:PatchEmbedding", "hidden_size": SIZE, "grid": 4, "patch": 2}
+    image = {
+        "embedding": "vision.patches",
+        "hidden_size": SIZE,
+        "grid": 4,
+        "patch": 2,
+    }
     return Network(NetworkSpec({"text": text, "image": image}, [dict(layer) for layer in layers]))
 
 

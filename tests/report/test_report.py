@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kg.report import draw_neighbourhood
-from vision.report import draw_attention
+from kg.evaluation.panels import draw_neighbourhood
+from vision.evaluation.panels import draw_attention
+from workbench.cli.report import report
 from workbench.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart, thinned, ticks
-from workbench.report.commands import report
 from workbench.report.examples import example_image, marked, save_example_image
 from workbench.report.html import number
 from workbench.report.opening import read_opening

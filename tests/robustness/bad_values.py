@@ -17,14 +17,14 @@ from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import StringConstraints
 from typer.models import ArgumentInfo, ParameterInfo
 
-from workbench import parts
-from workbench.cli import COMMANDS, Commands
-from workbench.config import NetworkSpec, Recipe, TaskSpec, TrainSpec
+from workbench.cli.app import COMMANDS, Commands
 from workbench.models.embeddings.token import Token
 from workbench.models.layers.self import Self
 from workbench.objectives.mlm import Mlm
-from workbench.options import COMMAND, options_of
-from workbench.text.builders.document import Document
+from workbench.options.command import COMMAND, options_of
+from workbench.parts import building as parts
+from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
+from workbench.sequences.builders.document import Document
 
 NOT_A_NUMBER: tuple[Any, ...] = ("abc", True, float("nan"), float("inf"), -float("inf"))
 WHERE: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from workbench.cli import main
+from workbench.cli.app import main
 
 NOTES = [f"The old river number {n} runs past a small town. People buy bread there." for n in range(40)]
 RECIPE = """

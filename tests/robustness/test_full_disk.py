@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 
 import workbench as package
 from workbench.errors import MachineError
-from workbench.training import checkpoint, weights
-from workbench.training.checkpoint import Checkpoints
-from workbench.training.metric_lines import read_metrics
+from workbench.runs import checkpoint, weights
+from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.metrics import read_metrics
 
 Refused = Callable[..., str]
 

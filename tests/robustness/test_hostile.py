@@ -16,14 +16,12 @@ import pytest
 import zstandard
 from PIL import EpsImagePlugin, Image
 
-from pipelines import files
-from pipelines.image_store import ImageStore
 from pipelines.readers.reader import Drop
+from pipelines.sources import files
+from pipelines.sources.image_store import ImageStore
 from pipelines.stages.check_image import CheckImage
 from tests.robustness import hostile
-from vision.images import decode as decode_image
-from workbench.config import load_recipe
-from workbench.corpora import arrays
+from vision.images.decoding import decode as decode_image
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.reader import Reader
@@ -32,9 +30,11 @@ from workbench.corpora.show import preview
 from workbench.corpora.verify import check_image
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import BadValueError, WorkbenchError
+from workbench.files import arrays
+from workbench.files.yaml_values import DEEPEST, read_yaml
+from workbench.recipe.reading import load_recipe
 from workbench.report.html import image as inlined
 from workbench.terminal import PlainFormatter, Terminal
-from workbench.yaml_values import DEEPEST, read_yaml
 
 Refused = Callable[..., str]
 ARRAYS = hostile.arrays()

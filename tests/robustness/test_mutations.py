@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import torch
 
-from kg.linker import Linker
-from kg.store import GraphStore
-from kg.vectors import Vectors, load_vectors, save_vectors
+from kg.graph.store import GraphStore
+from kg.linking.linker import Linker
+from kg.vectors.vectors import Vectors, load_vectors, save_vectors
 from tests.robustness.soak.damage import damaged
 from tests.robustness.soak.readers import digest
 from workbench.corpora.corpus import Corpus
@@ -28,10 +28,10 @@ from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.verify import verify
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
-from workbench.identities import noted
+from workbench.files.identities import noted
+from workbench.processes.distributed import World
+from workbench.runs.data_record import keep_data, refuse_other
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
-from workbench.training.data_record import keep_data, refuse_other
-from workbench.training.distributed import World
 
 TRIALS = 40
 """Mutations of each target: some 20 ms each."""

@@ -15,8 +15,8 @@ import yaml
 
 import workbench as product
 from workbench.errors import WorkbenchError
-from workbench.parts import find
-from workbench.trust import allow
+from workbench.parts.building import find
+from workbench.parts.trust import allow
 
 LAYER = "model.layers=[{layer: own_layer:Own}]"
 FILES = {

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from own_splitting import pieces
 from pipelines.readers.reader import Reader, Record
-from workbench.bounds import Name
+from workbench.options.bounds import Name
 
 Path("EXECUTED").touch()
 
@@ -82,7 +82,7 @@ def test_its_options_are_checked(refused: Any) -> None:
     assert "own_quotes:Quotes" in message
 
 
-@pytest.mark.parametrize("name", [*PARTS, "own_quotes:pieces", "pipelines.readers.codex:Codex"])
+@pytest.mark.parametrize("name", [*PARTS, "own_quotes:pieces", "pipelines.readers.triples.codex:Codex"])
 def test_only_readers_of_the_kind_are_formats(refused: Any, name: str) -> None:
     assert name in refused("prepare", "text", "wise.txt", "--format", name, "--output", "corpora/quotes", "--trust")
     assert not Path("corpora").exists()

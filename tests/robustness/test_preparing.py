@@ -229,7 +229,7 @@ def test_a_signal_while_a_tokenizer_is_written_leaves_nothing(
     world: Path, workbench: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     before = files(world)
-    monkeypatch.setattr("workbench.corpora.files.sync", lambda _: signal.raise_signal(number))
+    monkeypatch.setattr("workbench.files.drafts.sync", lambda _: signal.raise_signal(number))
     ended = workbench("prepare", "tokenizer", "corpora/text", "--output", "tokenizer.json", "--vocab-size", "120")
     assert ended.code == 128 + number, ended
     assert files(world) == before

@@ -118,7 +118,7 @@ def test_a_reader_that_goes_away_is_no_error_of_ours(world: Path, start: Start) 
 
 WITHOUT_TORCH = """
 import sys
-from workbench.cli import main
+from workbench.cli.app import main
 
 sys.modules["torch"] = None  # to import it is an error
 for command in sys.stdin.read().splitlines():
@@ -182,7 +182,7 @@ def test_a_library_that_does_not_fit_into_the_memory_is_the_machines_failure(
     def fail(name: str) -> None:
         raise error
 
-    monkeypatch.setattr("workbench.cli.importlib.import_module", fail)
+    monkeypatch.setattr("workbench.cli.app.importlib.import_module", fail)
     assert "not enough memory" in refused("recipes", code=1)
 
 
@@ -192,6 +192,6 @@ def test_a_library_that_is_broken_otherwise_is_no_message(
     def fail(name: str) -> None:
         raise ImportError("undefined symbol")
 
-    monkeypatch.setattr("workbench.cli.importlib.import_module", fail)
+    monkeypatch.setattr("workbench.cli.app.importlib.import_module", fail)
     with pytest.raises(ImportError, match="undefined symbol"):
         workbench("recipes")

@@ -67,7 +67,10 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
         ("tasks.text.sequence.max_length=2", ["tasks.text.sequence: builder 'document'", "max_length = 2 leaves no"]),
         ("tasks.text.sequence.max_length=128", ["tasks.text.sequence.max_length = 128", "model.streams.text.max_posi"]),
         ("model.layers=[{layer: own_layer:Mine, stream: text}]", ["no module 'own_layer'", "beside the recipe"]),
-        ("model.layers=[{layer: kg.fusion:Aggregater, streams: [text]}]", ["Aggregater", "'Aggregator'"]),
+        (
+            "model.layers=[{layer: kg.models.layers.aggregator:Aggregater, streams: [text]}]",
+            ["Aggregater", "'Aggregator'"],
+        ),
         ("tasks.text.objectives=[{objective: mlmm}]", ["unknown objective 'mlmm'", "'mlm'"]),
         ("tasks.text.objectives=[{objective: mlm, rates: 0.1}]", ["rates", "'rate'"]),
         ("tasks.text.objectives=[]", ["tasks.text.objectives", "at least 1"]),
@@ -181,7 +184,7 @@ def test_a_run_folder_with_other_things_in_it(world: Path, refused: Refused) -> 
 def test_a_full_disk_while_a_checkpoint_is_written(
     world: Path, refused: Refused, workbench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench.training import checkpoint
+    from workbench.runs import checkpoint
 
     real = checkpoint.save_weights
 

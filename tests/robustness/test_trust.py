@@ -14,11 +14,12 @@ import pytest
 
 import workbench as product
 from tests.robustness.hostile import PARTS
-from workbench import parts
-from workbench.config import SequenceSpec
 from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import Tuning
-from workbench.trust import import_named
+from workbench.parts.building import find
+from workbench.parts.kinds import KINDS
+from workbench.parts.trust import import_named
+from workbench.recipe.spec import SequenceSpec
 
 Refused = Callable[..., str]
 PLANTED = """
@@ -76,11 +77,11 @@ def brought(planted: Path, workbench: Callable[..., Any]) -> Path:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(k, n) for k in sorted(parts.PROTOCOLS) for n in PARTS if (k, n) != ("embedding", "torch.nn:Linear")],
+    [(k, n) for k in sorted(KINDS) for n in PARTS if (k, n) != ("embedding", "torch.nn:Linear")],
 )
 def test_only_classes_of_the_kind_are_parts(planted: Path, kind: str, name: str) -> None:
     with pytest.raises(WorkbenchError):
-        parts.find(kind, name)
+        find(kind, name)
     assert not executed(planted)
 
 
@@ -170,7 +171,7 @@ def test_a_file_with_an_installed_name_is_never_run(world: Path, workbench: Call
     (world / f"{module}.py").write_text(PLANTED)
     assert workbench("show", "recipe.yaml", "--batch", "--trust").code == 0
     with pytest.raises(WorkbenchError):
-        parts.find("layer", f"{module}:Planted")
+        find("layer", f"{module}:Planted")
     assert not executed(world)
 
 
@@ -234,10 +235,12 @@ def test_an_installed_part_needs_no_trust(
     assert workbench("pretrain", "recipe.yaml", layers, "--run", "run").code == 0
     assert executed(world)
     with pytest.raises(WorkbenchError, match="is of type function"):
-        parts.find("layer", "shipped_by_pip:panel")
+        find("layer", "shipped_by_pip:panel")
 
 
-@pytest.mark.parametrize("name", ["planted:panel", "os:system", "workbench.report.panels:panel_names", "kg.store:x"])
+@pytest.mark.parametrize(
+    "name", ["planted:panel", "os:system", "workbench.report.panels:panel_names", "kg.graph.store:x"]
+)
 def test_panels_of_a_run_are_functions_that_are_trusted(
     world: Path, workbench: Callable[..., Any], refused: Refused, name: str
 ) -> None:

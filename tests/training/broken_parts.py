@@ -9,10 +9,10 @@ from torch.utils.data import get_worker_info
 
 from workbench.errors import WorkbenchError
 from workbench.models.embeddings.token import Token
-from workbench.objective import Head, LossOutput, Objective, StepHead
-from workbench.text.builders.document import Document
-from workbench.text.policies.token import Token as TokenPolicy
-from workbench.text.protocols import Policy, Step
+from workbench.sequences.builders.document import Document
+from workbench.sequences.policies.token import Token as TokenPolicy
+from workbench.sequences.protocols import Policy, Step
+from workbench.tasks.objective import Head, LossOutput, Objective, StepHead
 
 
 class Break:

@@ -17,10 +17,11 @@ import pytest
 import torch
 import yaml
 
-from workbench.cli import main
-from workbench.config import Recipe, load_recipe
+from workbench.cli.app import main
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import Recipe
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 HERE = Path(__file__).resolve().parent

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from workbench.objective import Head, LossOutput, Objective, StepHead
-from workbench.sequences import Rows
-from workbench.text.protocols import Policy, Step
+from workbench.sequences.protocols import Policy, Step
+from workbench.sequences.sequence import Rows
+from workbench.tasks.objective import Head, LossOutput, Objective, StepHead
 
 
 def _leave(how: str) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from workbench.config import load_recipe
 from workbench.errors import WorkbenchError
-from workbench.training.feed import WorkerError
-from workbench.training.run import pretrain
+from workbench.recipe.reading import load_recipe
+from workbench.tasks.feed import WorkerError
+from workbench.training.pretrain import pretrain
 
 HOOKS = ("__init__", "arrange", "corrupt", "count", "head", "forward")
 OBJECTIVE = "tasks.text.objectives[1]: objective 'broken_parts:BrokenObjective'"

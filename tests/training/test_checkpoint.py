@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from workbench.config import TrainSpec
 from workbench.errors import WorkbenchError
-from workbench.training import checkpoint
-from workbench.training.checkpoint import Checkpoints, restore
-from workbench.training.evaluate import improves
+from workbench.recipe.spec import TrainSpec
+from workbench.runs import checkpoint
+from workbench.runs.checkpoint import Checkpoints, restore
+from workbench.runs.weights import read_weights, save_weights
+from workbench.training.held_out import improves
 from workbench.training.optimizer import freeze, make_optimizer
-from workbench.training.weights import read_weights, save_weights
 
 SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)
 

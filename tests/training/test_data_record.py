@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 import workbench
-from kg.store import GraphStore
-from workbench.config import Recipe
+from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
-from workbench.identities import noted
+from workbench.files.identities import noted
+from workbench.processes.distributed import World
+from workbench.recipe.spec import Recipe
+from workbench.runs.data_record import DATA, keep_data, read_data, refuse_changed, refuse_other
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.data_record import DATA, keep_data, read_data, refuse_changed, refuse_other
-from workbench.training.distributed import World
-from workbench.training.run import pretrain
+from workbench.training.pretrain import pretrain
 
 
 @pytest.fixture

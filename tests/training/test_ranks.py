@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import workbench
-from workbench.config import load_recipe
-from workbench.training.metric_lines import read_metrics
-from workbench.training.run import pretrain
+from workbench.recipe.reading import load_recipe
+from workbench.runs.metrics import read_metrics
+from workbench.training.pretrain import pretrain
 
 Launch = Callable[..., Any]
 

@@ -13,13 +13,14 @@ import pytest
 import torch
 
 import workbench
-from workbench.config import NetworkSpec, Recipe, load_recipe
 from workbench.errors import WorkbenchError
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import NetworkSpec, Recipe
+from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.metrics import read_metrics
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
-from workbench.training import run as runs
-from workbench.training.checkpoint import Checkpoints
-from workbench.training.metric_lines import read_metrics
-from workbench.training.run import pretrain
+from workbench.training import pretrain as runs
+from workbench.training.pretrain import pretrain
 from workbench.training.verify import verify_resume
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import workbench
-from workbench.config import Recipe
 from workbench.errors import MachineError, WorkbenchError
-from workbench.training import checkpoint
-from workbench.training.checkpoint import Checkpoints
-from workbench.training.run import pretrain
+from workbench.recipe.spec import Recipe
+from workbench.runs import checkpoint
+from workbench.runs.checkpoint import Checkpoints
+from workbench.training.pretrain import pretrain
 
 FILES = ("recipe.yaml", "tokenizer.json", "data.json", "metrics.jsonl", "log.txt", ".lock")
 CHECKPOINT = ("state.json", "model.safetensors", "trainer.pt")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import workbench
-from workbench.config import Recipe
 from workbench.errors import WorkbenchError
-from workbench.training.checkpoint import Checkpoints, read_state
-from workbench.training.data_record import DATA, read_data
-from workbench.training.metric_lines import read_metrics
-from workbench.training.run import pretrain
+from workbench.recipe.spec import Recipe
+from workbench.runs.checkpoint import Checkpoints, read_state
+from workbench.runs.data_record import DATA, read_data
+from workbench.runs.metrics import read_metrics
+from workbench.training.pretrain import pretrain
 
 
 def identity(run: Path, step: int) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from torch import distributed as dist
 
-import workbench.ranks
-from workbench.ranks import say_once
+import workbench.processes.ranks
+from workbench.processes.ranks import say_once
 
 Launch = Callable[..., Any]
 SIZE = 2
@@ -61,7 +61,7 @@ def test_what_another_rank_alone_meets_is_told(
 def test_words_that_the_first_rank_did_not_say_are_not_lost(
     agent: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workbench.ranks, "PATIENCE", workbench.ranks.PATIENCE / 20)
+    monkeypatch.setattr(workbench.processes.ranks, "PATIENCE", workbench.processes.ranks.PATIENCE / 20)
     environment = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agent["port"])}
     for name, value in {**environment, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
         monkeypatch.setenv(name, value)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workbench.config import load_recipe
 from workbench.errors import WorkbenchError
+from workbench.recipe.reading import load_recipe
+from workbench.tasks.building import make_root
+from workbench.tasks.task import Task, build_tasks, labels
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.run import make_root
-from workbench.training.task import Task, build_tasks, labels
 
 SAMPLES = [
     {"key": "a", "text": "the old river runs past a small town", "draw": (0, 0, 0)},

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.config import Recipe, load_recipe
+from workbench.processes.distributed import World
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import Recipe
+from workbench.tasks.building import make_root
+from workbench.tasks.task import Task, build_tasks
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.distributed import World
 from workbench.training.optimizer import make_optimizer
-from workbench.training.run import build_tasks, make_root
-from workbench.training.task import Task
-from workbench.training.update import Updater, Work
+from workbench.training.step import Updater, Work
 
 WORDS = ["old", "river", "small", "town", "bread"]
 

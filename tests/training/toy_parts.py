@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.batch import Batch, Targets
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.objective import BatchTargets, Head, LossOutput, Objective, States, StepHead
-from workbench.sequences import Rows, Sequence
-from workbench.text.protocols import Step
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.protocols import Step
+from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States, StepHead
 
 
 class Contrast(Objective):

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from workbench.batch import Batch, Stream
-from workbench.sequences import Sample, Sequence, text_fields
+from workbench.sequences.batch import Batch, Stream
+from workbench.sequences.sequence import Sample, Sequence, text_fields
 
 Jagged = Callable[..., Batch]
 

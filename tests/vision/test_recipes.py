@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 import torch
 
-from vision.steps import CausalText
-from workbench.batch import MicroBatch
-from workbench.config import Recipe, load_recipe, recipe_from_dict
+from vision.sequences.steps.causal_text import CausalText
 from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.models.root import Root
-from workbench.objective import StepHead
-from workbench.sequences import Sample, Sequence
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import recipe_from_dict
+from workbench.sequences.batch import MicroBatch
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.building import make_root
+from workbench.tasks.objective import StepHead
+from workbench.tasks.root import Root
+from workbench.tasks.task import Task, build_tasks
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
-from workbench.training.run import make_root
-from workbench.training.task import Task, build_tasks
 
 RECIPES = ("clip", "lxmert", "uniter")
 SMALL = {

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import pytest
 
-from workbench.config import SequenceSpec, TaskSpec
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.reader import Reader
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
+from workbench.recipe.spec import SequenceSpec, TaskSpec
+from workbench.tasks.feed import MicroBatches, Place
+from workbench.tasks.task import Task
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
-from workbench.training.feed import MicroBatches, Place
-from workbench.training.task import Task
 
 DAMAGED = "r1"
 PLACE = Place("pairs", 0, 0)
@@ -38,11 +38,11 @@ def corpus(tmp_path: Path, photo: Callable[[int], bytes]) -> Corpus:
 def batches(corpus: Corpus, on_error: Literal["stop", "skip"], **options: Any) -> tuple[MicroBatches, Reader]:
     """The pairs exchange their images, so that the damaged one is met under the other key."""
     tokenizer = Tokenizer(train_tokenizer(["caption number 0 1 2 3 4 5 6 7"] * 3, "wordpiece", 60))
-    image = {"image": "vision.inputs:Patches", "size": 16, "patch": 8}
+    image = {"image": "vision.patches", "size": 16, "patch": 8}
     spec = TaskSpec(
         corpora={corpus.place: 1.0},
         sequence=SequenceSpec({"builder": "image_caption", "max_length": 16, "image": image}),
-        objectives=[{"objective": "vision.objectives.itm:Itm", "rate": 1.0, "exchange": "image"}],
+        objectives=[{"objective": "vision.itm", "rate": 1.0, "exchange": "image"}],
     )
     task = Task("pairs", spec, seed=0, resources={"tokenizer": tokenizer})
     reader = Reader(

@@ -13,14 +13,14 @@ from torch import Tensor
 from vision.evaluation.retrieval_metric import DualScores, MatrixScores
 from vision.objectives.itc import Itc, ItcHead
 from vision.objectives.itm import ItmHead
-from workbench.batch import Batch, collate
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
-from workbench.sequences import Sequence
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.builders.image_caption import ImageCaption
+from workbench.sequences.sequence import Sequence
 from workbench.terminal import Terminal
-from workbench.text.builders.image_caption import ImageCaption
 
 
 @dataclass

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import torch
 
-from vision.images import sample_image
-from vision.report import attention_to_regions, draw_attention
-from workbench.batch import collate
+from vision.evaluation.panels import attention_to_regions, draw_attention
+from vision.images.decoding import sample_image
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
+from workbench.sequences.batch import collate
 
 NAME = "attention"
 

@@ -20,8 +20,6 @@ from vision.evaluation.retrieval_metric import Scores, Ties, chance, rerank, ret
 from vision.evaluation.sequence import image_sequence
 from vision.objectives.itc import Itc
 from vision.objectives.itm import Itm
-from workbench.bounds import Count, CountOrZero, Location
-from workbench.config import Control, Recipe, Spec
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.finetuning import BatchSize, Epochs, Tuning
@@ -29,13 +27,15 @@ from workbench.evaluation.opening import Evaluated, find_objective, result_path
 from workbench.evaluation.ranks import count_rivals
 from workbench.evaluation.result import Result, corpus_input
 from workbench.keyed import generator
-from workbench.options import Trust, command
-from workbench.text.image import SHUFFLED_CAPTIONS
-from workbench.training.run import Loaded, load
-from workbench.training.run_folder import read_recipe
+from workbench.options.bounds import Count, CountOrZero, Location
+from workbench.options.command import Trust, command
+from workbench.recipe.spec import Control, Recipe, Spec
+from workbench.runs.folder import read_recipe
+from workbench.runs.loading import Loaded, load
+from workbench.sequences.image import SHUFFLED_CAPTIONS
 
 TASK = "retrieval"
-OBJECTIVES = {"itc": "vision.objectives.itc:Itc", "itm": "vision.objectives.itm:Itm"}
+OBJECTIVES = {"itc": "vision.itc", "itm": "vision.itm"}
 EXAMPLES = 12
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.config import Recipe, SequenceSpec, TaskSpec
 from workbench.errors import WorkbenchError
+from workbench.recipe.spec import Recipe, SequenceSpec, TaskSpec
 
 
 def image_task(recipe: Recipe) -> TaskSpec:

@@ -16,24 +16,24 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from vision.evaluation.answers import AnswerVocabulary
+from vision.answers.metric import Variant, VqaResult, evaluate_vqa, majority_baseline
+from vision.answers.vocabulary import AnswerVocabulary
 from vision.evaluation.examples import keep_image
 from vision.evaluation.pictures import draw_question
 from vision.evaluation.sequence import image_sequence
-from vision.evaluation.vqa_metric import Variant, VqaResult, evaluate_vqa, majority_baseline
 from vision.objectives.answers import Answers, AnswersHead
-from workbench.bounds import Count, Location
-from workbench.config import Control
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import Tuning
 from workbench.evaluation.opening import Evaluated, open_run, result_path
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result, corpus_input
-from workbench.options import Trust, command
-from workbench.sequences import Sample, Sequence
-from workbench.text.builders.question_image import QuestionImage
-from workbench.training.run_folder import read_recipe
+from workbench.options.bounds import Count, Location
+from workbench.options.command import Trust, command
+from workbench.recipe.spec import Control
+from workbench.runs.folder import read_recipe
+from workbench.sequences.builders.question_image import QuestionImage
+from workbench.sequences.sequence import Sample, Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def finetune(
     vocabulary = AnswerVocabulary.load(answers) if answers else AnswerVocabulary.build(questions, min_count)
     single = all(len(question["answers"]) == 1 for question in questions)
     objective = {
-        "objective": "vision.objectives.answers:Answers",
+        "objective": "vision.answers",
         "answers": list(vocabulary.answers),
         "loss": "cross_entropy" if single else "bce",
     }

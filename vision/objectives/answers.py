@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.evaluation.answers import AnswerVocabulary
-from workbench.batch import Batch, Targets
-from workbench.bounds import Name
+from vision.answers.vocabulary import AnswerVocabulary
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
-from workbench.sequences import Sequence
+from workbench.options.bounds import Name
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
 
 if TYPE_CHECKING:
     from workbench.models.network import Network

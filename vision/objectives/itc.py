@@ -21,13 +21,13 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.pairs import IMAGE, MATCHED, image_id, labelled
-from workbench.batch import Batch, Targets
-from workbench.bounds import Number, Size
+from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.objective import BatchTargets, LossOutput, Objective, States, StepHead
-from workbench.sequences import Sample, Sequence
+from workbench.options.bounds import Number, Size
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.objective import BatchTargets, LossOutput, Objective, States, StepHead
 
 if TYPE_CHECKING:
     from workbench.models.network import Network

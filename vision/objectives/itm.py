@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.pairs import MATCHED, image_id, labelled
-from workbench.batch import Batch, Targets
-from workbench.bounds import Share, Word
+from vision.sequences.pairs import MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
-from workbench.sequences import Sample, Sequence
+from workbench.options.bounds import Share, Word
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
 
 if TYPE_CHECKING:
     from workbench.models.network import Network

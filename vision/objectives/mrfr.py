@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.pairs import MATCHED
-from workbench.batch import Batch, Targets
-from workbench.bounds import Share, SomeShare
+from vision.sequences.pairs import MATCHED
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
-from workbench.sequences import Fields, Rows, Sequence
+from workbench.options.bounds import Share, SomeShare
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.sequence import Fields, Rows, Sequence
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -158,7 +158,7 @@ def feature_field(fields: Fields) -> str:
             return name
     raise WorkbenchError(
         f"mrfr needs stored features or patches; the image stream has {', '.join(sorted(fields))}. Extract grid "
-        "features with `workbench prepare regions` and use vision.inputs:Regions, or use vision.inputs:Patches"
+        "features with `workbench prepare regions` and use vision.regions, or use vision.patches"
     )
 
 

@@ -8,14 +8,14 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from workbench.checksums import matches
-from workbench.corpora.cache import copy_of, default_folder, fetch, fetch_bytes, is_url
 from workbench.corpora.index import ShardIndex
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, parse_manifest
 from workbench.corpora.record import BadRecordError, decode, decode_foreign
 from workbench.errors import WorkbenchError
-from workbench.identities import note
-from workbench.sequences import Sample
+from workbench.files.cache import copy_of, default_folder, fetch, fetch_bytes, is_url
+from workbench.files.checksums import matches
+from workbench.files.identities import note
+from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
 OPEN_SHARDS = 128
@@ -78,7 +78,7 @@ class Corpus:
         Args:
             place: the folder that holds corpus.json.
             cache: where shards of a URL are kept; by default $WORKBENCH_CACHE or ~/.cache/workbench.
-            verify: compare the checksums of shards, once for each version of a file (`workbench.checksums`).
+            verify: compare the checksums of shards, once for each version of a file (`workbench.files.checksums`).
 
         Raises:
             WorkbenchError: nothing there, not a corpus, or an unreadable manifest.

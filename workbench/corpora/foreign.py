@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.corpora.files import sha256_of
 from workbench.corpora.index import IndexBuilder, index_name
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, finish_corpus
 from workbench.corpora.record import (
@@ -26,8 +25,9 @@ from workbench.corpora.record import (
 )
 from workbench.corpora.tars import Member, records
 from workbench.errors import WorkbenchError, unknown
-from workbench.paths import real_path
-from workbench.sequences import Sample
+from workbench.files.drafts import sha256_of
+from workbench.files.paths import real_path
+from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")

@@ -14,9 +14,9 @@ import numpy as np
 from safetensors.numpy import save
 
 from workbench.corpora.cuts import windows
-from workbench.corpora.files import atomic
 from workbench.corpora.index_layout import LENGTH, read_layout
 from workbench.errors import WorkbenchError
+from workbench.files.drafts import atomic
 
 SUFFIX = ".index"
 MEND = "run the `workbench prepare` or `workbench index` that made it again, which mends it"

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.files import atomic
 from workbench.corpora.record import UNITS, take
 from workbench.errors import WorkbenchError
+from workbench.files.drafts import atomic
 from workbench.keyed import digest
-from workbench.sequences import Sample
+from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
 OPEN_TABLES = 256

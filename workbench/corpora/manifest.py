@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workbench.corpora.files import atomic
 from workbench.corpora.record import FIELDS
 from workbench.errors import WorkbenchError, unknown
+from workbench.files.drafts import atomic
 
 FILE_NAME = "corpus.json"
 _CHECKSUM = re.compile("[0-9a-f]{128}")

@@ -20,7 +20,7 @@ from workbench.corpora.order import Order
 from workbench.corpora.record import BadRecordError
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draw
-from workbench.sequences import Sample
+from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
 OnError = Literal["stop", "skip"]

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from workbench.corpora import arrays
 from workbench.corpora.cuts import cut_points
 from workbench.errors import WorkbenchError, unknown
-from workbench.json_values import parse_json
-from workbench.sequences import Sample
+from workbench.files import arrays
+from workbench.files.json_values import parse_json
+from workbench.sequences.sequence import Sample
 
 FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "text": {"text": str, "spans": list, "mask_spans": list, "mention": list, "types": list},

@@ -15,7 +15,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.items import Items
 from workbench.corpora.order import Order
 from workbench.images import FAILURES, open_image
-from workbench.sequences import Sample
+from workbench.sequences.sequence import Sample
 
 LONGEST = 400
 _COLOURS = ("green", "cyan", "magenta", "yellow", "blue")

@@ -9,17 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.corpora.corpus import Corpus, Shard
-from workbench.corpora.files import sha256_of
 from workbench.corpora.manifest import ShardInfo
 from workbench.corpora.record import check_spans, cuts_of, lengths_of
 from workbench.corpora.tars import records
 from workbench.errors import WorkbenchError
+from workbench.files.drafts import sha256_of
+from workbench.files.sealed import damage
 from workbench.images import FAILURES, PIXEL_LIMIT, TooManyPixelsError, open_image
-from workbench.sealed import damage
-from workbench.sequences import Sample
+from workbench.sequences.sequence import Sample
 
 GRAPH, GRAPH_SEAL = "graph", "graph.json"
-"""The folder of the graph store beside a triples corpus, and the file there that seals it (`workbench.sealed`)."""
+"""The graph store's folder beside a triples corpus, and the file there that seals it (`workbench.files.sealed`)."""
 
 
 class Problem(NamedTuple):

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from workbench.corpora.files import atomic, explained, sha256_of
 from workbench.corpora.index import IndexBuilder, ShardIndex, index_name
 from workbench.corpora.manifest import ShardInfo, parse_shard
 from workbench.corpora.record import FIELDS, READING, UNITS, encode
 from workbench.errors import WorkbenchError, unknown
-from workbench.sequences import Sample
+from workbench.files.drafts import atomic, explained, sha256_of
+from workbench.sequences.sequence import Sample
 
 _MEMBER_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 _UNSAFE = re.compile(r"[^\w-]+")

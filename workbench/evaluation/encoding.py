@@ -14,20 +14,20 @@ from rich.markup import escape
 from safetensors.torch import save
 from torch import Tensor
 
-from workbench.bounds import Count, Word
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.files import atomic
 from workbench.corpora.manifest import FILE_NAME
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.opening import checkpoint_of
 from workbench.evaluation.passes import Forward, forward_pass, sample_pass
+from workbench.files.drafts import atomic
 from workbench.models.network import Network
-from workbench.options import Trust
-from workbench.sequences import Sample, Sequence
+from workbench.options.bounds import Count, Word
+from workbench.options.command import Trust
+from workbench.runs.loading import Loaded, load
+from workbench.sequences.builders.document import Document
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.task import Task
 from workbench.terminal import Terminal
-from workbench.text.builders.document import Document
-from workbench.training.run import Loaded, load
-from workbench.training.task import Task
 
 POOLS = ("mean", "first", "pooled")
 

@@ -11,14 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
-from workbench import bounds
-from workbench.bounds import Assignment, Count, Location, Positive
-from workbench.config import Control, NetworkSpec, Recipe, SequenceSpec, TaskSpec, TrainSpec, with_overrides
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.options import Trust
-from workbench.training import run as runs
-from workbench.training.run_folder import TOKENIZER, read_recipe, trust_run
+from workbench.options import bounds
+from workbench.options.bounds import Assignment, Count, Location, Positive
+from workbench.options.command import Trust
+from workbench.recipe.spec import Control, NetworkSpec, Recipe, SequenceSpec, TaskSpec, TrainSpec
+from workbench.recipe.trees import with_overrides
+from workbench.runs.folder import TOKENIZER, read_recipe, trust_run
+from workbench.training import pretrain as runs
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ import torch
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.network import Network
-from workbench.objective import Head
+from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.loading import Loaded, load
+from workbench.tasks.fitting import check_linked
+from workbench.tasks.objective import Head
+from workbench.tasks.task import Task, TaskObjective
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.checkpoint import Checkpoints
 from workbench.training.control import check_control
-from workbench.training.fitting import check_linked
-from workbench.training.run import Loaded, load
-from workbench.training.task import Task, TaskObjective
 
 
 @dataclass(frozen=True)

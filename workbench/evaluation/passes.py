@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from workbench.batch import Batch, collate
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.reader import Reader
 from workbench.models.network import Network, States
-from workbench.sequences import Sample
-from workbench.sequences import Sequence as TokenSequence
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.sequence import Sample
+from workbench.sequences.sequence import Sequence as TokenSequence
 
 Transform = Callable[[list[Sample], tuple[int, ...]], list[TokenSequence]]
 

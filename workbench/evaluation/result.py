@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.files import atomic
+from workbench.files.drafts import atomic
 from workbench.terminal import Terminal
 
 

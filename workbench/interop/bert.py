@@ -13,17 +13,17 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor
 
-from workbench.config import NetworkSpec
-from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
+from workbench.files.drafts import write_text
+from workbench.files.json_values import parse_json
 from workbench.interop.names import Fuse, Rename, Rule, convert, restore
-from workbench.json_values import parse_json
 from workbench.models.blocks import ACTIVATIONS as FUNCTIONS
 from workbench.models.blocks import Activation
 from workbench.models.embeddings.token import Token
 from workbench.models.layers.self import Self
 from workbench.models.network import Network
-from workbench.training.weights import save_tensors
+from workbench.recipe.spec import NetworkSpec
+from workbench.runs.weights import save_tensors
 
 _ATTENTION = "bert.encoder.layer.{i}.attention"
 BODY: list[Rule] = [

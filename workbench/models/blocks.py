@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
-from workbench.models.attention import attend
+from workbench.models.attention.call import attend
 from workbench.models.context import Context, Layout
 from workbench.models.dropout import dropout
 from workbench.models.rotary import rotate

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.batch import VISIBILITY, Batch, Stream
+from workbench.sequences.batch import VISIBILITY, Batch, Stream
 
 
 class Layout:

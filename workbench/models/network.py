@@ -10,14 +10,15 @@ from annotated_types import MinLen
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from workbench import parts
-from workbench.batch import Batch
-from workbench.bounds import PartSpec, Repeats
-from workbench.calls import STREAMS, call, rows_of_width
-from workbench.config import NetworkSpec, Spec
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
-from workbench.values import check
+from workbench.models.returns import STREAMS, rows_of_width
+from workbench.options.bounds import PartSpec, Repeats
+from workbench.options.values import check
+from workbench.parts.building import build, checked
+from workbench.parts.calls import call
+from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.sequences.batch import Batch
 
 States = dict[str, Tensor]
 
@@ -69,7 +70,7 @@ class Network(nn.Module):
         super().__init__()
         self.embeddings = nn.ModuleDict()
         for name, part in spec.streams.items():
-            self.embeddings[name] = parts.build("embedding", part, f"{where}.streams.{name}", **given)
+            self.embeddings[name] = build("embedding", part, f"{where}.streams.{name}", **given)
         self.sizes = Sizes({name: _size(e, f"{where}.streams.{name}") for name, e in self.embeddings.items()})
         given = {**given, "sizes": self.sizes}
         self.layers = nn.ModuleList(_layers(spec.layers, f"{where}.layers", given))
@@ -142,10 +143,10 @@ def _block(
     if share == "all" and first:
         return first
     if "group" in options:
-        options = parts.checked(Group, options, f"{place}: a group")
+        options = checked(Group, options, f"{place}: a group")
         block = _layers(options["group"], f"{place}.group", given)
     else:
-        block = [parts.build("layer", options, place, **given)]
+        block = [build("layer", options, place, **given)]
     if share and first:
         for layer, original in zip(block, first, strict=True):
             for name, child in original.named_children():

@@ -7,7 +7,6 @@ from typing import TypedDict
 
 from torch import Tensor, nn
 
-from workbench.bounds import Dropout, Epsilon, Positive, Size
 from workbench.models.blocks import (
     Activation,
     FeedForward,
@@ -18,6 +17,7 @@ from workbench.models.blocks import (
     make_norm,
 )
 from workbench.models.context import Context
+from workbench.options.bounds import Dropout, Epsilon, Positive, Size
 
 
 class BlockOptions(TypedDict, total=False):

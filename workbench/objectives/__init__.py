@@ -1,1 +1,1 @@
-"""Objectives, one file each; `workbench.objective` says what an objective is."""
+"""Objectives, one file each; `workbench.tasks.objective` says what an objective is."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor, nn
 
-from workbench.batch import Batch, Targets
 from workbench.keyed import Draws
-from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
 from workbench.objectives._vocabulary import TokenLoss
-from workbench.sequences import Sequence
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
 
 if TYPE_CHECKING:
     from workbench.models.network import Network

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
-from workbench.objective import LossOutput
+from workbench.tasks.objective import LossOutput
 
 if TYPE_CHECKING:
     from workbench.models.network import Network

@@ -11,11 +11,11 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.batch import Batch, Targets
 from workbench.keyed import Draws
-from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
 from workbench.objectives._vocabulary import TokenLoss, token_table
-from workbench.sequences import Rows, Sequence
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
 
 if TYPE_CHECKING:
     from workbench.models.network import Network

@@ -14,15 +14,16 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench import parts
-from workbench.batch import Batch, Targets
-from workbench.bounds import Count, PartName, PartSpec, Share, SomeShare
-from workbench.calls import GROUPS, call
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.objective import BatchTargets, Head, LossOutput, Objective, States
 from workbench.objectives._vocabulary import TokenLoss, token_table
-from workbench.sequences import Rows, Sequence
+from workbench.options.bounds import Count, PartName, PartSpec, Share, SomeShare
+from workbench.parts.building import build
+from workbench.parts.calls import call
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.returns import GROUPS
+from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Mlm(Objective):
         self.rate, self.mask, self.random = rate, mask, random
         self.per_group = replace == "group"
         self.max_predictions = max_predictions
-        self.policy = parts.build("policy", policy, "policy")
+        self.policy = build("policy", policy, "policy")
         self.mask_id = tokenizer.id("mask")
         self.ordinary = tokenizer.ordinary_ids
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from workbench.bounds import Share
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective
-from workbench.sequences import Sample
-from workbench.text.segments import in_two, labelled
+from workbench.options.bounds import Share
+from workbench.sequences.segments import in_two, labelled
+from workbench.sequences.sequence import Sample
 
 
 class Nsp(PairObjective):

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from workbench.bounds import Share
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective
-from workbench.sequences import Sample
-from workbench.text.segments import in_two, labelled, swapped
+from workbench.options.bounds import Share
+from workbench.sequences.segments import in_two, labelled, swapped
+from workbench.sequences.sequence import Sample
 
 
 class Sop(PairObjective):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
+from workbench.files.drafts import write_text
 from workbench.report.html import escape
 from workbench.report.opening import Chapter, opening
 from workbench.report.panels import Panel, panels

@@ -2,7 +2,7 @@
 
 A panel is a function `panel(run) -> str | None`: HTML, or None where the run has nothing for it. The panels of `vision`
 and `kg` lie beside their parts and are named by import path: by an evaluation result's task here, and by any result's
-own `panels` list, so that a stranger's task brings its own (see `workbench.trust` for what may be run).
+own `panels` list, so that a stranger's task brings its own (see `workbench.parts.trust` for what may be run).
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-from workbench.blame import Blame
 from workbench.errors import WorkbenchError
+from workbench.parts.blame import Blame
+from workbench.parts.trust import import_named
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, image, number, section, table
 from workbench.report.run import HELD_OUT, Run, loss_names
-from workbench.trust import import_named
 
 Panel = Callable[[Run], str | None]
 
 TASK_PANELS = {
-    "vqa": ["vision.report:predictions"],
-    "retrieval": ["vision.report:retrieved"],
-    "facts": ["kg.report:fact_examples"],
-    "entity-typing": ["kg.report:typing_examples"],
+    "vqa": ["vision.evaluation.panels:predictions"],
+    "retrieval": ["vision.evaluation.panels:retrieved"],
+    "facts": ["kg.evaluation.panels:fact_examples"],
+    "entity-typing": ["kg.evaluation.panels:typing_examples"],
 }
 _RATES = {
     "tokens_per_second": "tokens per second",

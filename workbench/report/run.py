@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench.corpora.files import atomic, write_text
 from workbench.errors import WorkbenchError
-from workbench.json_values import parse_json
-from workbench.paths import real_path
-from workbench.training.metric_lines import FILE_NAME, Record, read_metrics
-from workbench.yaml_values import read_yaml
+from workbench.files.drafts import atomic, write_text
+from workbench.files.json_values import parse_json
+from workbench.files.paths import real_path
+from workbench.files.yaml_values import read_yaml
+from workbench.runs.metrics import FILE_NAME, Record, read_metrics
 
 HELD_OUT = "held_out/"
 

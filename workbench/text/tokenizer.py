@@ -2,8 +2,8 @@
 
 The offsets always index the text that was given, also where the tokenizer lower-cases, strips accents or applies
 NFKC, and never include the white space that byte-level and SentencePiece-like tokens begin with: mentions are found by
-character (`workbench.text.alignment`). A special token's spelling inside a text (`[MASK]` typed by somebody) is plain
-text and never becomes the special token.
+character (`workbench.sequences.alignment`). A special token's spelling inside a text (`[MASK]` typed by somebody) is
+plain text and never becomes the special token.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from workbench.corpora.files import write_text
 from workbench.errors import WorkbenchError
-from workbench.identities import note
-from workbench.interop.packages import TOKENIZER, located
-from workbench.text.tokenizer_files import ROLES_FILE, read_tokenizer
-from workbench.text.tokenizer_training import train_tokenizer
+from workbench.files.drafts import write_text
+from workbench.files.identities import note
+from workbench.packages import TOKENIZER, located
+from workbench.text.files import ROLES_FILE, read_tokenizer
+from workbench.text.training import train_tokenizer
 
 __all__ = ["ROLES", "Encoded", "Tokenizer", "train_tokenizer"]
 

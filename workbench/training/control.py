@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from workbench.config import Recipe
 from workbench.errors import WorkbenchError
-from workbench.models.root import Root
-from workbench.training.run_folder import RECIPE, read_recipe
-from workbench.training.task import Task
+from workbench.recipe.spec import Recipe
+from workbench.runs.folder import RECIPE, read_recipe
+from workbench.tasks.root import Root
+from workbench.tasks.task import Task
 
 
 def check_control(control: str | None, parts: Iterable[Any], where: str) -> None:

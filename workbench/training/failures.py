@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from workbench.errors import MachineError
-from workbench.training.distributed import World
+from workbench.processes.distributed import World
 
 GO_ON = "Once that is mended, the same command goes on from the last checkpoint"
 LOST_PEER = re.compile(r"gloo|Connection (closed|reset) by peer|Broken pipe|NCCL", re.IGNORECASE)

@@ -7,8 +7,8 @@ import time
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from workbench.batch import MicroBatch
-from workbench.models.root import Root
+from workbench.sequences.batch import MicroBatch
+from workbench.tasks.root import Root
 
 
 def flops_per_row(root: Root, micros: list[MicroBatch], dtype: torch.dtype | None) -> float:

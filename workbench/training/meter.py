@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from workbench.training.distributed import World
-from workbench.training.metric_lines import Record
+from workbench.processes.distributed import World
+from workbench.runs.metrics import Record
 from workbench.training.metrics import memory_gib
-from workbench.training.update import StepResult
+from workbench.training.step import StepResult
 
 
 class Meter:

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
-from workbench.corpora.files import atomic, is_at, write_text
-from workbench.training.distributed import World
-from workbench.training.metric_lines import DAMAGED_NAME, FILE_NAME, Record, faults, split_lines
-from workbench.training.update import StepResult, Sums
+from workbench.files.drafts import atomic, is_at, write_text
+from workbench.processes.distributed import World
+from workbench.runs.metrics import DAMAGED_NAME, FILE_NAME, Record, faults, split_lines
+from workbench.training.step import StepResult, Sums
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""AdamW over the parameters that are trained, and the optimiser's state by parameter name.
+"""AdamW over the parameters that are trained.
 
 `fused` is used everywhere: on one CPU core it took 2.9 ms for 4.9 million parameters, where `foreach` took 14.1 ms and
 the plain loop 12.4 ms.
@@ -7,14 +7,12 @@ the plain loop 12.4 ms.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from workbench.config import TrainSpec
 from workbench.errors import WorkbenchError, nearest
+from workbench.recipe.spec import TrainSpec
 
 
 def freeze(root: nn.Module, patterns: list[str]) -> list[str]:
@@ -65,30 +63,3 @@ def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.AdamW:
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = lr
-
-
-def optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
-    """The optimiser's moments by parameter name: independent of the order and grouping of parameters."""
-    return {name: dict(optimizer.state[p]) for name, p in root.named_parameters() if p in optimizer.state}
-
-
-def load_optimizer_state(
-    root: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Mapping[str, Any]]
-) -> None:
-    """The inverse of `optimizer_state`; parameters that never had a gradient have no state.
-
-    Raises:
-        WorkbenchError: state of a parameter that is not trained, or of another shape.
-    """
-    trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    parameters = {name: p for name, p in root.named_parameters() if id(p) in trained}
-    for name, moments in state.items():
-        if name not in parameters:
-            raise WorkbenchError(f"the checkpoint holds optimiser state of {name!r}, which this recipe does not train")
-        parameter = parameters[name]
-        for key, value in moments.items():
-            if value.ndim and value.shape != parameter.shape:
-                raise WorkbenchError(
-                    f"optimiser state {key} of {name!r}: found {list(value.shape)}, expected {list(parameter.shape)}"
-                )
-        optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in moments.items()}

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from workbench.calls import LOSS, call
-from workbench.objective import LossOutput, StepHead
-from workbench.training.distributed import World
+from workbench.parts.calls import call
+from workbench.processes.distributed import World
+from workbench.tasks.objective import LossOutput, StepHead
+from workbench.tasks.returns import LOSS
 
 Embedded = dict[str, Tensor]
 

@@ -11,26 +11,26 @@ from typing import Any
 
 from rich.console import Console
 
-from workbench.batch import MicroBatch
-from workbench.config import Recipe
 from workbench.errors import WorkbenchError, unknown
-from workbench.models.root import Root
+from workbench.processes.distributed import World
+from workbench.processes.stop_request import WATCHED, StopRequest
+from workbench.recipe.spec import Recipe
+from workbench.runs.checkpoint import Checkpoints, restore
+from workbench.runs.data_record import keep_run
+from workbench.runs.provenance import provenance
+from workbench.sequences.batch import MicroBatch
+from workbench.tasks.feed import MicroBatches, Place, SampleReader, feed, training_places
+from workbench.tasks.root import Root
+from workbench.tasks.schedule import TaskSchedule, learning_rate
+from workbench.tasks.task import Task, labels
 from workbench.terminal import Terminal
-from workbench.training.checkpoint import Checkpoints, restore
-from workbench.training.data_record import keep_run
-from workbench.training.distributed import World
-from workbench.training.evaluate import PREFIX, HeldOut, HeldOutPass, improves
-from workbench.training.feed import MicroBatches, Place, SampleReader, feed, training_places
+from workbench.training.display import Display
 from workbench.training.flops import flops_per_row, measured_peak
+from workbench.training.held_out import PREFIX, HeldOut, HeldOutPass, improves
 from workbench.training.meter import Meter
 from workbench.training.metrics import MetricsLog, Window
 from workbench.training.optimizer import freeze, make_optimizer, set_learning_rate
-from workbench.training.progress import Display
-from workbench.training.provenance import provenance
-from workbench.training.schedule import TaskSchedule, learning_rate
-from workbench.training.signals import WATCHED, StopRequest
-from workbench.training.task import Task, labels
-from workbench.training.update import Updater, Work
+from workbench.training.step import Updater, Work
 from workbench.training.watch import Built, FirstSteps
 
 logger = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from workbench.config import Recipe
 from workbench.errors import WorkbenchError
-from workbench.training.checkpoint import MODEL, Checkpoints
-from workbench.training.distributed import distributed
-from workbench.training.metric_lines import read_metrics
-from workbench.training.run import pretrain
-from workbench.training.weights import read_weights
+from workbench.processes.distributed import distributed
+from workbench.recipe.spec import Recipe
+from workbench.runs.checkpoint import MODEL, Checkpoints
+from workbench.runs.metrics import read_metrics
+from workbench.runs.weights import read_weights
+from workbench.training.pretrain import pretrain
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from torch import nn
 
 from workbench.errors import WorkbenchError
-from workbench.training.update import StepResult
+from workbench.training.step import StepResult
 
 logger = logging.getLogger(__name__)
 FIRST_STEPS = 20

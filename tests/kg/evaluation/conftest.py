@@ -11,13 +11,13 @@ import pytest
 import torch
 import yaml
 
-from kg.store import GraphStore
-from kg.vectors import Vectors, save_vectors
-from workbench.config import load_recipe
+from kg.graph.store import GraphStore
+from kg.vectors.vectors import Vectors, save_vectors
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
+from workbench.recipe.reading import load_recipe
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
-from workbench.training.run import pretrain
+from workbench.training.pretrain import pretrain
 
 COUNTRIES = ["france", "spain", "norway", "italy"]
 TOWNS = [f"{a}{b}" for a in ("lo", "ma", "ti", "ru") for b in ("ville", "burg", "polis", "ton", "stead", "mouth")]
@@ -102,13 +102,21 @@ def recipe_tree(world: Path, knowledge: str) -> dict[str, Any]:
     layers: list[dict[str, Any]] = [{**plain, "repeat": 2, "norm_place": "pre"}]
     steps: list[dict[str, Any]] = []
     if knowledge == "tree":
-        steps = [{"step": "kg.trees:SentenceTree", "graph": str(world / "graph"), "max_length": 40}]
+        steps = [{"step": "kg.sentence_tree", "graph": str(world / "graph"), "max_length": 40}]
     if knowledge == "entities":
-        streams["entity"] = {"embedding": "kg.embedding:EntityTable", "path": str(world / "entities.safetensors")}
-        fused = {"layer": "kg.fusion:Aggregator", "streams": ["text", "entity"], "num_heads": [2, 2], "dropout": 0.0}
+        streams["entity"] = {
+            "embedding": "kg.entity_table",
+            "path": str(world / "entities.safetensors"),
+        }
+        fused = {
+            "layer": "kg.aggregator",
+            "streams": ["text", "entity"],
+            "num_heads": [2, 2],
+            "dropout": 0.0,
+        }
         fused |= {"attention_dropout": 0.0, "norm_place": "pre"}
         layers = [{**fused, "entity_attention": False}, {**fused, "entity_output": False}]
-        steps = [{"step": "kg.streams:EntityStream", "table": str(world / "entities.safetensors")}]
+        steps = [{"step": "kg.entity_stream", "table": str(world / "entities.safetensors")}]
     return {
         "tokenizer": str(world / "tokenizer.json"),
         "model": {"streams": streams, "layers": layers, "init_range": 0.15},

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from workbench.config import load_recipe
-from workbench.training.run import load, pretrain
+from workbench.recipe.reading import load_recipe
+from workbench.runs.loading import load
+from workbench.training.pretrain import pretrain
 
 NAMES = ["demo-bert", "demo-ernie-thu", "demo-k-bert"]
 

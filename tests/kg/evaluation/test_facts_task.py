@@ -13,11 +13,11 @@ import torch
 from kg.evaluation.facts_task import evaluate, evaluate_facts, read_candidates, read_facts
 from kg.evaluation.inventory import records
 from tests.kg.evaluation.conftest import WORDINGS, fact, write
-from workbench.batch import collate
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import open_run
 from workbench.objectives.mlm import Mlm
+from workbench.sequences.batch import collate
 
 
 def run_evaluate(run: Path, corpus: Path, **options: object) -> dict:

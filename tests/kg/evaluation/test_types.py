@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file
 
 from kg.objectives.types import Types, TypesHead
-from workbench import parts
-from workbench.batch import collate
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.sequences import Sequence, text_fields
+from workbench.parts.building import build
+from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Sequence, text_fields
 
 
 def sequences(labels: list[list[int]]) -> list[Sequence]:
@@ -76,4 +76,4 @@ def test_refuses_other_inventories() -> None:
     with pytest.raises(WorkbenchError, match="labels of none"):
         Types(3).corrupt(made, Draws(0, number=(0,)))
     with pytest.raises(WorkbenchError, match="num_types = 0; allowed: a whole number from 1"):
-        parts.build("objective", {"objective": "kg.objectives.types:Types", "num_types": 0})
+        build("objective", {"objective": "kg.types", "num_types": 0})

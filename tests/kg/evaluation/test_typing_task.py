@@ -13,7 +13,7 @@ from kg.evaluation.inventory import OPEN_ENTITY, read_inventory
 from kg.evaluation.typing import evaluate, finetune
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.training.run import load
+from workbench.runs.loading import load
 
 QUICK = ["train.num_workers=0", "train.weight_decay=0"]
 
@@ -64,7 +64,7 @@ def test_the_recipe_says_what_was_trained(tuned: Path) -> None:
     spec = recipe.tasks["entity-typing"]
     assert spec.sequence.builder["types"] == ["city", "place", "town"]
     assert spec.sequence.builder["marker"] == "/"
-    assert spec.sequence.steps[0]["step"] == "kg.streams:EntityStream"
+    assert spec.sequence.steps[0]["step"] == "kg.entity_stream"
     assert recipe.train.max_steps == np.ceil(30 * 32 / 8)
 
 

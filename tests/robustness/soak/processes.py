@@ -24,18 +24,18 @@ from tests.robustness.soak.faults import Fault
 
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = (
-    "pipelines.commands",
-    "workbench.training.commands",
-    "workbench.training.run",
+    "pipelines.commands.app",
+    "workbench.cli.training",
+    "workbench.training.pretrain",
     "workbench.training.verify",
-    "workbench.report.commands",
-    "workbench.evaluation.commands",
-    "workbench.corpora.commands",
-    "kg.trees",
-    "kg.vectors",
-    "kg.linker",
-    "vision.inputs",
-    "vision.embedding",
+    "workbench.cli.report",
+    "workbench.cli.evaluation",
+    "workbench.cli.corpora",
+    "kg.sequences.steps.sentence_tree",
+    "kg.vectors.vectors",
+    "kg.linking.linker",
+    "vision.sequences.images.patches",
+    "vision.models.embeddings.patches",
     "vision.objectives.itm",
     "torch.utils.tensorboard",
     "torch._dynamo",
@@ -131,7 +131,7 @@ def start(
         return spawn([sys.executable, "-m", *program, *arguments], folder, log, environment)
 
     def run() -> None:
-        from workbench.cli import main
+        from workbench.cli.app import main
 
         os.environ.update(environment or {})
         sys.argv = ["workbench", *arguments]

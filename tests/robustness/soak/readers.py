@@ -91,7 +91,7 @@ def verified(name: str) -> Read:
 
 def graph(world: Path) -> str:
     """Triples in both directions, ids and texts."""
-    from kg.store import GraphStore
+    from kg.graph.store import GraphStore
 
     store = GraphStore.open(world / "corpora/graph/graph")
     entities, rows = list(store.ids), range(store.num_entities)
@@ -101,7 +101,7 @@ def graph(world: Path) -> str:
 
 def vectors(world: Path) -> str:
     """Ids and arrays."""
-    from kg.vectors import load_vectors
+    from kg.vectors.vectors import load_vectors
 
     found = load_vectors(world / "corpora/vectors.safetensors")
     return digest([found.ids, found.vectors, found.relation_ids, found.relations])
@@ -109,7 +109,7 @@ def vectors(world: Path) -> str:
 
 def linker(world: Path) -> str:
     """The links of some sentences, and the candidates of every name."""
-    from kg.linker import Linker
+    from kg.linking.linker import Linker
 
     found = Linker.load(world / "corpora/linker")
     return digest([list(found.link_many(SENTENCES)), [found.candidates(n) for n in ("Oslo", "Lima", "Norway", "Giza")]])
@@ -133,10 +133,10 @@ def loaded(world: Path) -> str:
 def resumed(world: Path) -> str:
     """A run that goes on by one step: its losses, and what it saves."""
     import workbench
-    from workbench.training.checkpoint import Checkpoints
-    from workbench.training.metric_lines import read_metrics
-    from workbench.training.run import pretrain
-    from workbench.training.run_folder import read_recipe
+    from workbench.runs.checkpoint import Checkpoints
+    from workbench.runs.folder import read_recipe
+    from workbench.runs.metrics import read_metrics
+    from workbench.training.pretrain import pretrain
 
     folder = world / "going-on"
     shutil.copytree(world / "run", folder)
@@ -152,14 +152,14 @@ def resumed(world: Path) -> str:
 
 def measured(world: Path) -> str:
     """metrics.jsonl."""
-    from workbench.training.metric_lines import read_metrics
+    from workbench.runs.metrics import read_metrics
 
     return digest(read_metrics(world / "run"))
 
 
 def reported(world: Path) -> str:
     """The page about a run can be written, whatever it says."""
-    from workbench.report.commands import report
+    from workbench.cli.report import report
 
     report([world / "run"], output=world / "report.html")
     return ""

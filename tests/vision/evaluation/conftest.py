@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 from vision.evaluation import vqa
-from workbench.config import recipe_from_dict
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
+from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
-from workbench.training.run import pretrain
+from workbench.training.pretrain import pretrain
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 160, 30), "blue": (30, 30, 220), "white": (250, 250, 250)}
 PLACES = ("left", "right")
@@ -71,14 +71,19 @@ def write_corpus(folder: Path, records: list[dict[str, Any]]) -> str:
 def tree(folder: Path, objectives: list[dict[str, Any]], **train: Any) -> dict[str, Any]:
     """A recipe of one joint layer on 2 x 2 patches."""
     joint = {"layer": "joint", "streams": ["text", "image"], "num_heads": 2, "intermediate_size": 64}
-    image = {"image": "vision.inputs:Patches", "size": SIDE, "patch": 8}
+    image = {"image": "vision.patches", "size": SIDE, "patch": 8}
     return {
         "name": "tiny",
         "tokenizer": str(folder / "tokenizer.json"),
         "model": {
             "streams": {
                 "text": {"embedding": "token", "hidden_size": 32, "max_positions": 24, "dropout": 0.0},
-                "image": {"embedding": "vision.embedding:PatchEmbedding", "hidden_size": 32, "grid": 2, "patch": 8},
+                "image": {
+                    "embedding": "vision.patches",
+                    "hidden_size": 32,
+                    "grid": 2,
+                    "patch": 8,
+                },
             },
             "layers": [{**joint, "dropout": 0.0, "attention_dropout": 0.0}],
             "poolers": ["text"],
@@ -128,13 +133,13 @@ def train(squares: Path) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def matching(train: Callable[..., Path]) -> Path:
     """A run with mlm, matching."""
-    return train("matching", [{"objective": "mlm"}, {"objective": "vision.objectives.itm:Itm"}])
+    return train("matching", [{"objective": "mlm"}, {"objective": "vision.itm"}])
 
 
 @pytest.fixture(scope="session")
 def contrast(train: Callable[..., Path]) -> Path:
     """A run whose joint layer encodes texts and images apart."""
-    itc = {"objective": "vision.objectives.itc:Itc", "size": 8, "pool_text": "mean", "pool_image": "mean"}
+    itc = {"objective": "vision.itc", "size": 8, "pool_text": "mean", "pool_image": "mean"}
     return train("contrast", [{**itc, "apart": True, "view": "contrast"}])
 
 

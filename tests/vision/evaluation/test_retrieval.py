@@ -15,13 +15,13 @@ from vision.evaluation import retrieval
 from vision.evaluation.pairs import Matcher, Pairs, all_pairs, dual_scores
 from vision.objectives.itc import Itc, ItcHead
 from vision.objectives.itm import Itm, ItmHead
-from workbench.batch import Batch, collate
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, open_run
-from workbench.sequences import Sequence
-from workbench.training.run import load
-from workbench.training.run_folder import read_recipe
+from workbench.runs.folder import read_recipe
+from workbench.runs.loading import load
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.sequence import Sequence
 
 
 def forward(run: Evaluated, *streams: dict[str, Any]) -> tuple[Any, Batch]:
@@ -148,7 +148,7 @@ def test_exchanged_captions_never_stay(contrast: Path, test_corpus: Corpus) -> N
 
 
 def test_learning_beats_its_controls(train: Callable[..., Path], squares: Path, test_corpus: Corpus) -> None:
-    itc = {"objective": "vision.objectives.itc:Itc", "size": 16, "pool_text": "mean", "pool_image": "mean"}
+    itc = {"objective": "vision.itc", "size": 16, "pool_text": "mean", "pool_image": "mean"}
     options: dict[str, Any] = {"max_steps": 100, "global_batch_size": 32, "micro_batch_size": 32}
     run = train("contrast-long", [{**itc, "apart": True}], **options)
     found = retrieval.score(load(run), run, test_corpus, size=8)
@@ -207,7 +207,7 @@ def test_wrong_inputs(
         retrieval.objective_spec(read_recipe(train("words", [{"objective": "mlm"}], max_steps=1)), None)
     with pytest.raises(WorkbenchError, match="Did you mean 'itm'"):
         retrieval.objective_spec(read_recipe(matching), "itmm")
-    mixing = train("mixing", [{"objective": "vision.objectives.itc:Itc", "size": 8}], max_steps=1)
+    mixing = train("mixing", [{"objective": "vision.itc", "size": 8}], max_steps=1)
     with pytest.raises(WorkbenchError, match="no vector of its own"):
         retrieval.score(load(mixing), mixing, test_corpus, size=4)
 

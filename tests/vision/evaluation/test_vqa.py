@@ -12,12 +12,12 @@ import torch
 
 from vision.evaluation import vqa
 from vision.objectives.answers import Answers, AnswersHead
-from workbench.batch import collate
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, open_run
 from workbench.evaluation.passes import sample_pass
-from workbench.training.run_folder import read_recipe
+from workbench.runs.folder import read_recipe
+from workbench.sequences.batch import collate
 
 
 def opened(run: Path, control: str | None = None) -> Evaluated:

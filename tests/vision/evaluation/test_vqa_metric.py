@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from vision.evaluation.answers import AnswerVocabulary
-from vision.evaluation.vqa_metric import (
+from vision.answers.metric import (
     accuracy,
     contractions,
     evaluate_vqa,
@@ -18,6 +17,7 @@ from vision.evaluation.vqa_metric import (
     match_score,
     normalise,
 )
+from vision.answers.vocabulary import AnswerVocabulary
 from workbench.errors import WorkbenchError
 
 

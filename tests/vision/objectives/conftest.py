@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from workbench.batch import Batch, collate
-from workbench.config import NetworkSpec
 from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.objective import LossOutput, Objective
-from workbench.sequences import Sequence
+from workbench.recipe.spec import NetworkSpec
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.objective import LossOutput, Objective
 
 TEXT = {"embedding": "token", "hidden_size": 16, "vocab_size": 30, "max_positions": 16, "dropout": 0.0}
 IMAGES = {
-    "regions": {"embedding": "vision.embedding:RegionEmbedding", "feature_size": 12},
-    "patches": {"embedding": "vision.embedding:PatchEmbedding", "grid": 2, "patch": 2},
+    "regions": {"embedding": "vision.regions", "feature_size": 12},
+    "patches": {"embedding": "vision.patches", "grid": 2, "patch": 2},
 }
 
 

@@ -13,7 +13,7 @@ import torch
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
-from workbench.sequences import Sequence
+from workbench.sequences.sequence import Sequence
 
 ASKED = [
     ["yes"] * 10,

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vision.objectives.itc import Itc, ItcHead, pool_rows
-from workbench.batch import Batch, collate
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.sequences import Sample, Sequence
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.sequence import Sample, Sequence
 
 
 def itc(**options: object) -> Itc:

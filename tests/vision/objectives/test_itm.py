@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from vision.objectives.itm import Itm
-from vision.pairs import image_id
-from workbench.batch import collate
+from vision.sequences.pairs import image_id
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.sequences import Sample, Sequence
+from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Sample, Sequence
 
 
 def itm(**options: object) -> Itm:

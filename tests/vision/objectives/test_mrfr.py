@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from vision.boxes import grid_boxes
-from vision.inputs import Pixels
+from vision.images.boxes import grid_boxes
 from vision.objectives.mrfr import Mrfr, normalise_patches
+from vision.sequences.images.pixels import Pixels
 from workbench.errors import WorkbenchError
-from workbench.sequences import Rows, Sample, Sequence
+from workbench.sequences.sequence import Rows, Sample, Sequence
 
 
 def mrfr(**options: object) -> Mrfr:

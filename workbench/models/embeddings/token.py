@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from workbench.bounds import Count, Dropout, Epsilon, Size, SizeOrZero
 from workbench.errors import WorkbenchError
 from workbench.models.blocks import NormKind, make_norm
 from workbench.models.dropout import dropout
+from workbench.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero
 
 
 class Token(nn.Module):

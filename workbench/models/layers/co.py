@@ -7,9 +7,9 @@ from typing import Annotated, Unpack
 from annotated_types import Len
 from torch import Tensor, nn
 
-from workbench.bounds import Heads, Size, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.options.bounds import Heads, Size, Word
 
 
 class Co(nn.Module):

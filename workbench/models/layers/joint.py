@@ -8,10 +8,10 @@ import torch
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from workbench.bounds import Heads, Word
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.options.bounds import Heads, Word
 
 
 class Joint(nn.Module):

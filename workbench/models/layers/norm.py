@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from workbench.bounds import Epsilon, Word
 from workbench.models.blocks import NormKind, make_norm
 from workbench.models.context import Context
+from workbench.options.bounds import Epsilon, Word
 
 
 class Norm(nn.Module):

@@ -6,9 +6,9 @@ from typing import Unpack
 
 from torch import Tensor, nn
 
-from workbench.bounds import Heads, Word
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.options.bounds import Heads, Word
 
 
 class Self(nn.Module):

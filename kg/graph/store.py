@@ -1,0 +1,297 @@
+"""The knowledge graph: triples and texts as arrays on disk, memory-mapped.
+
+A graph of millions of triples opens in milliseconds, costs no memory that the system cannot take back, and is shared
+by all workers of a machine. Triples are (h, r, t). The arrays, in rows of the tables of ids:
+
+    triples      int32 [3, triples]     heads, relations, tails; sorted by head, in the order they came within a head
+    out_offsets  int64 [entities + 1]   triples of head e: [out_offsets[e], out_offsets[e + 1])
+    in_order     int   [triples]        the triples sorted by tail
+    in_offsets   int64 [entities + 1]   triples of tail e: in_order[in_offsets[e] : in_offsets[e + 1]]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import networkx
+import numpy as np
+
+from kg.graph.builder import META, GraphBuilder, Texts, by_tail, texts_by_id
+from kg.graph.strings import open_array, open_strings
+from workbench.errors import WorkbenchError
+from workbench.files.identities import note
+from workbench.files.sealed import open_sealed
+
+Pairs = list[tuple[str, str]]
+
+
+class GraphStore:
+    """A knowledge graph on disk. Pickles as its path: a worker that gets one opens it again.
+
+    About an entity that it does not hold, a graph knows nothing: `neighbours` and `incoming` are empty, `has` is
+    false. To ask for such an entity's texts or row is an error.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Raises WorkbenchError: there is no graph at `path`, or it is damaged or of another version."""
+        self.path = Path(path)
+        self.meta = open_sealed(
+            self.path,
+            META,
+            missing=f"there is no graph store at {self.path} (no {META}); `workbench prepare triples INPUT --output "
+            "FOLDER` builds one in FOLDER/graph",
+            again="build the graph again (the `workbench prepare triples` that made it does)",
+        )
+        note("graph", path, self.identity)
+        self.seed: int | None = None
+        self.ids = open_strings(self.path, "entity_ids")
+        self.relation_ids = open_strings(self.path, "relation_ids")
+        self._labels = open_strings(self.path, "labels")
+        self._texts = open_strings(self.path, "texts")
+        self._relation_labels = open_strings(self.path, "relation_labels")
+        self._heads, self._relations, self._tails = open_array(self.path, "triples")
+        self._out_offsets = open_array(self.path, "out_offsets")
+        self._in_order = open_array(self.path, "in_order")
+        self._in_offsets = open_array(self.path, "in_offsets")
+
+    @classmethod
+    def build(
+        cls,
+        triples: Iterable[tuple[str, str, str]],
+        path: str | Path,
+        *,
+        entity_texts: Texts = (),
+        relation_labels: Mapping[str, str] | None = None,
+    ) -> GraphStore:
+        """Write a graph to the new folder `path`; nothing is left there when it fails. Duplicate triples count once.
+
+        Memory: the ids and 12 bytes a triple; texts are streamed.
+
+        Args:
+            triples: (head id, relation id, tail id), read once.
+            entity_texts: rows with id and label, aliases, description, types (a mapping has the ids as its keys).
+                Entities that no triple mentions are kept too.
+            relation_labels: label by relation id.
+
+        Raises:
+            WorkbenchError: `path` exists, a triple is not three non-empty strings, an entity is described twice.
+        """
+        with GraphBuilder(Path(path)) as builder:
+            for triple in triples:
+                builder.add_triple(triple)
+            for entity, row in texts_by_id(entity_texts):
+                builder.add_texts(entity, row)
+            builder.finish(relation_labels or {})
+        return cls(path)
+
+    @classmethod
+    def from_records(cls, records: Iterable[Mapping[str, Any]], path: str | Path) -> GraphStore:
+        """Write the graph of a triples corpus: each record is a head entity with its texts and its triples.
+
+        An entity that is only a tail has the label that the triples give it.
+
+        Raises:
+            WorkbenchError: as for `build`.
+        """
+        with GraphBuilder(Path(path)) as builder:
+            relation_labels: dict[str, str] = {}
+            tail_labels: dict[str, str] = {}
+            for record in records:
+                for fact in record["triples"]:
+                    builder.add_triple((record["id"], fact["relation"], fact["tail"]))
+                    if fact.get("relation_text"):
+                        relation_labels[fact["relation"]] = fact["relation_text"]
+                    if fact.get("tail_text"):
+                        tail_labels[fact["tail"]] = fact["tail_text"]
+                builder.add_texts(record["id"], record)
+            for entity, label in tail_labels.items():
+                if not builder.describes(entity):
+                    builder.add_texts(entity, {"label": label})
+            builder.finish(relation_labels)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> GraphStore:
+        """The graph at `path`; takes milliseconds whatever its size, once its files were found to be intact."""
+        return cls(path)
+
+    @property
+    def identity(self) -> str:
+        """A checksum of everything in the graph."""
+        return str(self.meta["digest"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (str(self.path), self.seed)
+
+    @property
+    def num_entities(self) -> int:
+        return len(self.ids)
+
+    @property
+    def num_relations(self) -> int:
+        return len(self.relation_ids)
+
+    @property
+    def num_triples(self) -> int:
+        return len(self._heads)
+
+    def __contains__(self, entity: object) -> bool:
+        return entity in self.ids
+
+    def row(self, entity: str) -> int:
+        """The row of an entity.
+
+        Raises:
+            WorkbenchError: the graph does not hold it.
+        """
+        row = self.ids.find(entity)
+        if row < 0:
+            raise WorkbenchError(
+                f"the graph {self.path} has no entity {entity!r}; ids look like {', '.join(map(repr, self.ids[:3]))}"
+            )
+        return row
+
+    def neighbours(self, entity: str) -> Pairs:
+        """The (relation, tail) pairs whose head is the entity, in the order in which they were given."""
+        row = self.ids.find(entity)
+        if row < 0:
+            return []
+        lo, hi = self._out_offsets[row], self._out_offsets[row + 1]
+        return self._pairs(self._relations[lo:hi], self._tails[lo:hi])
+
+    def incoming(self, entity: str) -> Pairs:
+        """The (relation, head) pairs whose tail is the entity."""
+        row = self.ids.find(entity)
+        if row < 0:
+            return []
+        of_tail = self._in_order[self._in_offsets[row] : self._in_offsets[row + 1]]
+        return self._pairs(self._relations[of_tail], self._heads[of_tail])
+
+    def neighbour_rows(self, row: int) -> np.ndarray:
+        """Rows of the entities on either side of an entity's triples, with repetitions."""
+        of_tail = self._in_order[self._in_offsets[row] : self._in_offsets[row + 1]]
+        return np.concatenate([self._tails[self._out_offsets[row] : self._out_offsets[row + 1]], self._heads[of_tail]])
+
+    def has(self, head: str, relation: str, tail: str) -> bool:
+        """Whether the triple is in the graph."""
+        h, r, t = self.ids.find(head), self.relation_ids.find(relation), self.ids.find(tail)
+        if min(h, r, t) < 0:
+            return False
+        lo, hi = self._out_offsets[h], self._out_offsets[h + 1]
+        start, stop = self._in_offsets[t], self._in_offsets[t + 1]
+        if hi - lo <= stop - start:  # the shorter of the two lists
+            return bool(np.any((self._relations[lo:hi] == r) & (self._tails[lo:hi] == t)))
+        of_tail = self._in_order[start:stop]
+        return bool(np.any((self._relations[of_tail] == r) & (self._heads[of_tail] == h)))
+
+    @property
+    def triple_rows(self) -> np.ndarray:
+        """All triples as rows of `ids`, `relation_ids` and `ids`: [triples, 3] int32."""
+        return np.stack([self._heads, self._relations, self._tails], axis=1)
+
+    def triples(self) -> Iterator[tuple[str, str, str]]:
+        """All triples as ids, sorted by head."""
+        for lo in range(0, self.num_triples, 65_536):
+            part = slice(lo, lo + 65_536)
+            rows = zip(
+                self._heads[part].tolist(), self._relations[part].tolist(), self._tails[part].tolist(), strict=True
+            )
+            for h, r, t in rows:
+                yield self.ids[h], self._relation_names[r], self.ids[t]
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """Triples that an entity is part of, as head and as tail: [entities] int64."""
+        return np.diff(self._out_offsets) + np.diff(self._in_offsets)
+
+    def label(self, name: str) -> str:
+        """The readable name of an entity or a relation; its id where the graph has no label.
+
+        Raises:
+            WorkbenchError: the graph holds neither an entity nor a relation of that id.
+        """
+        row = self.ids.find(name)
+        relation = self.relation_ids.find(name)
+        if row < 0 and relation < 0:
+            self.row(name)
+        label = self._labels[row] if row >= 0 else ""
+        return label or (self._relation_labels[relation] if relation >= 0 else "") or name
+
+    def aliases(self, entity: str) -> list[str]:
+        """Other names of an entity."""
+        return self.texts_of(self.row(entity)).get("aliases", [])
+
+    def description(self, entity: str) -> str:
+        """What is written about an entity; empty where there is nothing."""
+        return self.texts_of(self.row(entity)).get("description", "")
+
+    def types(self, entity: str) -> list[str]:
+        """The ids of an entity's types."""
+        return self.texts_of(self.row(entity)).get("types", [])
+
+    def label_of(self, row: int) -> str:
+        """The label of the entity in a row; empty where the graph has none."""
+        return self._labels[row]
+
+    def texts_of(self, row: int) -> dict[str, Any]:
+        """Aliases, description and types of the entity in a row, those it has."""
+        text = self._texts[row]
+        return json.loads(text) if text else {}
+
+    def subgraph(self, entities: Iterable[str], hops: int = 1, limit: int | None = None) -> networkx.MultiDiGraph:
+        """What lies within `hops` triples of some entities, whatever their direction.
+
+        Nodes and edges carry `label`; an edge's key is its relation. With `limit`, an entity is followed along that
+        many of its outgoing triples, and as many incoming ones, at most.
+
+        Raises:
+            WorkbenchError: the graph does not hold one of the entities.
+        """
+        graph = networkx.MultiDiGraph()
+        frontier = [entity for entity in dict.fromkeys(entities) if self.row(entity) >= 0]
+        seen = set(frontier)
+        graph.add_nodes_from((entity, {"label": self.label(entity)}) for entity in frontier)
+        for _ in range(hops):
+            reached: dict[str, None] = {}
+            for entity in frontier:
+                out = [(entity, relation, tail) for relation, tail in self.neighbours(entity)[:limit]]
+                incoming = [(head, relation, entity) for relation, head in self.incoming(entity)[:limit]]
+                for head, relation, tail in (*out, *incoming):
+                    graph.add_edge(head, tail, key=relation, label=self.relation_label(relation))
+                    reached |= {head: None, tail: None}
+            frontier = [entity for entity in reached if entity not in seen]
+            seen.update(frontier)
+            graph.add_nodes_from((entity, {"label": self.label(entity)}) for entity in frontier)
+        return graph
+
+    def relation_label(self, relation: str) -> str:
+        """The readable name of a relation; its id where the graph has no label or does not hold it."""
+        row = self.relation_ids.find(relation)
+        return (self._relation_labels[row] if row >= 0 else "") or relation
+
+    def shuffled(self, seed: int) -> GraphStore:
+        """A graph of false facts for the shuffled-kg control: see `kg.graph.shuffling`. The texts are the same."""
+        from kg.graph.shuffling import shuffle_tails
+
+        view = GraphStore(self.path)
+        view.seed = seed
+        view._tails = shuffle_tails(view._heads, view._relations, view._tails, seed)
+        view._in_order, view._in_offsets = by_tail(view._tails, self.num_entities)
+        return view
+
+    @cached_property
+    def _relation_names(self) -> list[str]:
+        return list(self.relation_ids)
+
+    def _pairs(self, relations: np.ndarray, entities: np.ndarray) -> Pairs:
+        names, ids = self._relation_names, self.ids
+        return [(names[r], ids[e]) for r, e in zip(relations.tolist(), entities.tolist(), strict=True)]
+
+
+def _reopen(path: str, seed: int | None) -> GraphStore:
+    store = GraphStore(path)
+    return store if seed is None else store.shuffled(seed)

@@ -1,0 +1,74 @@
+"""The embedding of the entity stream: rows of a table of pretrained entity vectors.
+
+Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities", ACL 2019 (arXiv 1905.07129): frozen
+TransE vectors, with a zero vector in front for "no entity".
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import digest
+from workbench.options.bounds import Location, Name, Seed, Size
+
+
+class EntityTable(nn.Module):
+    """`entity_ids` r > 0 -> row r - 1 of the table, 0 -> the zero vector.
+
+    A frozen table is a buffer that checkpoints leave out: it is no parameter, gets no gradient, and stays memory-mapped
+    on a CPU; a run names its file. A trainable one is a parameter like any other.
+
+    Args:
+        path: file of entity vectors (`kg.vectors.vectors`), or the vectors [entities, hidden_size] themselves.
+        trainable: learn the vectors too.
+        hidden_size: what the recipe expects the vectors' size to be; a table of another size is refused.
+        control: the recipe's; `random-entities` replaces each vector by a random one of the same length.
+        seed: of those random vectors.
+    """
+
+    keeps_values = True
+    controls = ("random-entities",)
+
+    def __init__(
+        self,
+        path: Location | Tensor,
+        trainable: bool = False,
+        hidden_size: Size | None = None,
+        control: Name | None = None,
+        seed: Seed = 0,
+    ) -> None:
+        super().__init__()
+        vectors = _read(path) if isinstance(path, str) else path
+        if hidden_size is not None and vectors.shape[1] != hidden_size:
+            raise WorkbenchError(
+                f"the entity vectors{f' of {path}' if isinstance(path, str) else ''} have size {vectors.shape[1]}, the "
+                f"recipe says hidden_size = {hidden_size}; correct it, or leave it out to take the table's"
+            )
+        if control == "random-entities":
+            vectors = randomised(vectors, seed)
+        self.hidden_size = int(vectors.shape[1])
+        if trainable:
+            self.vectors = nn.Parameter(vectors.clone().float())
+        else:
+            self.register_buffer("vectors", vectors, persistent=False)
+
+    def forward(self, fields: dict[str, Tensor]) -> Tensor:
+        """`entity_ids` [rows] -> float32 [rows, hidden_size]."""
+        ids = fields["entity_ids"]
+        rows = self.vectors[(ids - 1).clamp_min(0)].float()
+        return rows * (ids > 0).unsqueeze(-1)
+
+
+def randomised(vectors: Tensor, seed: int) -> Tensor:
+    """Random directions with the length of each vector [entities, size]: what is left when knowledge is taken out."""
+    generator = torch.Generator().manual_seed(digest("random-entities", seed) % 2**63)
+    noise = torch.randn(vectors.shape, generator=generator)
+    return nn.functional.normalize(noise, dim=1) * vectors.float().norm(dim=1, keepdim=True)
+
+
+def _read(path: str) -> Tensor:
+    from kg.vectors.vectors import load_vectors
+
+    return load_vectors(path).vectors

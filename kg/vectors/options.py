@@ -1,0 +1,24 @@
+"""How entity vectors are trained: the options of `prepare vectors`, which are recorded with the vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from workbench.options.bounds import Count, LearningRate, Name, Seed, Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorOptions:
+    """An embedding model of pykeen and its training."""
+
+    model: Annotated[Name, typer.Option(help="TransE, RotatE, DistMult, ... (pykeen's names).")] = "TransE"
+    dim: Annotated[Size, typer.Option(help="Size of the vectors.")] = 100
+    epochs: Annotated[Count, typer.Option(help="Passes over the triples.")] = 50
+    batch_size: Annotated[Count, typer.Option(help="Triples in a step.")] = 1024
+    lr: Annotated[LearningRate, typer.Option(help="Learning rate of Adam.")] = 0.01
+    negatives: Annotated[Size, typer.Option(help="False triples for each true one.")] = 16
+    loss: Annotated[Name, typer.Option(help="nssa, marginranking, softplus, ... (pykeen's names).")] = "nssa"
+    seed: Seed = 0

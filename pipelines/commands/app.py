@@ -1,0 +1,25 @@
+"""The sub-commands of `workbench prepare`."""
+
+from __future__ import annotations
+
+import typer
+
+from pipelines.commands.graphs import graph, vectors
+from pipelines.commands.image_text import image_text
+from pipelines.commands.link import link
+from pipelines.commands.linker import linker
+from pipelines.commands.regions import regions
+from pipelines.commands.text import text
+from pipelines.commands.tokenizer import tokenizer
+from pipelines.commands.triples import triples
+from workbench.options.command import command
+
+app = typer.Typer(
+    name="prepare",
+    help="Turn raw text, image-text or triples into a corpus; link entities, extract regions, train tokenizers.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+for function in (text, image_text, triples, tokenizer, graph, vectors, linker, link, regions):
+    app.command()(command(function))

@@ -1,0 +1,140 @@
+"""The commands `prepare vectors` and `prepare graph`: train entity vectors, look at a graph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from kg.graph.store import GraphStore
+from kg.vectors.options import VectorOptions
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Count, Device, Name
+from workbench.options.command import command
+from workbench.terminal import Terminal
+
+log = logging.getLogger(__name__)
+
+Graph = Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)]
+
+
+@command
+def vectors(
+    graph: Graph,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
+    options: VectorOptions,
+    held_out: Annotated[
+        Path | None, typer.Option(help="Triples to rank afterwards: head, relation, tail in columns parted by tabs.")
+    ] = None,
+    device: Annotated[Device, typer.Option(help="auto takes a GPU where there is one.")] = "auto",
+) -> None:
+    """Train vectors of the entities and relations of a graph, for the entity stream of a model.
+
+    With --held-out, prints the filtered ranks of triples that the graph does not have (realistic ranks, both sides).
+
+    Examples:
+
+      workbench prepare vectors corpora/codex-s --output corpora/codex-s/entities.safetensors
+
+      workbench prepare vectors corpora/codex-s -o rotate.safetensors --model RotatE --held-out codex-s/valid.txt
+    """
+    import torch
+
+    from kg.vectors.training import train_vectors
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    trained = train_vectors(
+        open_graph(graph),
+        output,
+        options,
+        device=device,
+        held_out=list(read_triples(held_out)) if held_out else (),
+        progress=Terminal().is_terminal,
+    )
+    log.info("%s: %d vectors of size %d", output, *trained.vectors.shape)
+    found = trained.provenance.get("link_prediction")
+    if found is not None:
+        Terminal().print(_ranks(found))
+
+
+def graph(
+    graph: Graph,
+    entity: Annotated[list[Name], typer.Argument(help="Ids of entities to show; none: the counts.")] = [],  # noqa: B006
+    limit: Annotated[Count, typer.Option(help="Triples of an entity to show, in each direction.")] = 20,
+) -> None:
+    """Show the size of a graph, or what it says about some entities.
+
+    Examples:
+
+      workbench prepare graph corpora/codex-s
+
+      workbench prepare graph corpora/codex-s Q90 Q64 --limit 10
+    """
+    store = open_graph(graph)
+    console = Terminal()
+    if not entity:
+        console.print(_counts(store))
+    for name in entity:
+        console.print(_about(store, name, limit))
+
+
+def open_graph(path: Path) -> GraphStore:
+    """The graph store at `path`, or that of the triples corpus at `path`.
+
+    Raises:
+        WorkbenchError: there is none.
+    """
+    return GraphStore.open(path / "graph" if (path / "graph").is_dir() else path)
+
+
+def read_triples(path: Path) -> Iterator[tuple[str, str, str]]:
+    """The lines of a file as (head, relation, tail).
+
+    Raises:
+        WorkbenchError: there is no such file, or a line has not three columns.
+    """
+    if not path.is_file():
+        raise WorkbenchError(f"there is no file {path} with held-out triples")
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            columns = line.rstrip("\n").split("\t")
+            if len(columns) != 3:
+                raise WorkbenchError(
+                    f"{path}, line {number}: {len(columns)} columns; a triple is head, relation and tail parted by tabs"
+                )
+            yield columns[0], columns[1], columns[2]
+
+
+def _ranks(found: dict[str, dict[str, float]]) -> Table:
+    table = Table("asked for", "MRR", "hits@1", "hits@3", "hits@10", "triples", title="Link prediction (filtered)")
+    for side, numbers in found.items():
+        shares = (f"{numbers[name]:.3f}" for name in ("mrr", "hits@1", "hits@3", "hits@10"))
+        table.add_row(side, *shares, f"{numbers['examples']:,}")
+    return table
+
+
+def _counts(store: GraphStore) -> Table:
+    table = Table("", "", title=str(store.path), show_header=False)
+    for name in ("entities", "relations", "triples", "duplicates", "labels"):
+        table.add_row(name, f"{store.meta[name]:,}")
+    return table
+
+
+def _about(store: GraphStore, entity: str, limit: int) -> Table:
+    title = f"{store.label(entity)} ({entity})"
+    caption = "; ".join(part for part in (store.description(entity), ", ".join(store.aliases(entity))) if part)
+    table = Table("head", "relation", "tail", title=title, caption=caption)
+    outgoing, incoming = store.neighbours(entity), store.incoming(entity)
+    for relation, tail in outgoing[:limit]:
+        table.add_row(store.label(entity), store.relation_label(relation), store.label(tail))
+    for relation, head in incoming[:limit]:
+        table.add_row(store.label(head), store.relation_label(relation), store.label(entity))
+    hidden = max(0, len(outgoing) - limit) + max(0, len(incoming) - limit)
+    if hidden:
+        table.add_row("...", f"{hidden:,} more", "...")
+    return table

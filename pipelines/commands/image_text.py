@@ -1,0 +1,54 @@
+"""`prepare image-text`: images with captions or questions -> an image-text corpus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.options import Cleaning, ShardSize
+from pipelines.stages.check_image import CheckImage, Quality
+from pipelines.stages.clean_captions import clean_captions
+from pipelines.stages.normalise_text import NormaliseText
+from workbench.options.bounds import Count, Location, Side
+from workbench.options.command import command
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageCleaning(Cleaning):
+    """Images are larger than texts."""
+
+    shard_size: ShardSize = 1_000
+
+
+@command
+def image_text(
+    options: ImageCleaning,
+    images: Annotated[
+        list[Location], typer.Option(help="Folder or plain tar of the images; default: images* beside the input.")
+    ] = [],  # noqa: B006  (typer wants a list)
+    resize: Annotated[Side | None, typer.Option(help="Make the shorter side that many pixels where longer.")] = None,
+    quality: Annotated[Quality, typer.Option(help="JPEG quality of images that are encoded anew (1 to 95).")] = 92,
+    max_pixels: Annotated[Count, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000,
+    min_side: Annotated[Side, typer.Option(help="Images with a shorter side are dropped.")] = 1,
+) -> None:
+    """Images with captions or questions (COCO, Flickr token file, JSON lines, VQA v2) -> an image-text corpus.
+
+    Every image is decoded once: damaged ones are dropped and counted. A held-out part is cut by the image's content.
+
+    Examples:
+
+      workbench prepare image-text captions_train2017.json --images train2017/ --output corpora/coco
+
+      workbench prepare image-text captions.jsonl --images images.tar -o corpora/flickr --split dev=0.1
+
+      workbench prepare image-text questions.json annotations.json --images train2014/ -o corpora/vqa --resize 288
+    """
+    check = CheckImage(max_pixels, min_side, resize, quality)
+    options.read("image-text", [NormaliseText(), clean_captions, check], images=images)
+
+
+if __name__ == "__main__":
+    run(image_text)

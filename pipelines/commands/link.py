@@ -1,0 +1,72 @@
+"""`prepare link`: a corpus with the entities that its texts or captions mention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.linker import Case, Context, MinLength, Skip, make_linker
+from pipelines.commands.options import Writing
+from pipelines.preparing.chunks import Job
+from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
+from pipelines.preparing.kg_extra import needs_kg
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Share
+from workbench.options.command import command
+
+if TYPE_CHECKING:
+    from kg.linking.linker import Linker
+
+
+@command
+def link(
+    corpus: Annotated[Path, typer.Argument(help="Folder of a text or image-text corpus.", show_default=False)],
+    options: Writing,
+    graph: Annotated[Path | None, typer.Option(help="Link to this triples corpus or graph store.")] = None,
+    linker: Annotated[Path | None, typer.Option(help="A linker made by `prepare linker`, instead of --graph.")] = None,
+    min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
+    case: Case = "ignore",
+    min_length: MinLength = 2,
+    skip: Skip = None,
+    context: Context = True,
+) -> None:
+    """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
+
+    Each record notes the linker's name and version, each span its score. Spans of another linker are replaced.
+    --case, --min-length, --skip and --context are for --graph; a saved linker has its own.
+
+    Examples:
+
+      workbench prepare link corpora/wiki --graph corpora/codex-s --output corpora/wiki-linked
+
+      workbench prepare link corpora/coco --linker linkers/wikidata --min-score 0.5 -o corpora/coco-linked
+    """
+    opened = open_corpus(str(corpus))
+    linkable = {"text": "text", "image-text": "captions"}.get(opened.kind)
+    if linkable not in opened.manifest.fields:
+        raise WorkbenchError(f"{corpus} (kind {opened.kind}) has neither texts nor captions to link")
+    if graph is not None and linker is None:
+        chosen = make_linker(graph, case=case, min_length=min_length, skip=skip, context=context)
+    elif linker is not None and graph is None:
+        chosen = _load(linker)
+    else:
+        raise WorkbenchError("give one of --graph (a triples corpus or graph store) and --linker (a saved linker)")
+    with needs_kg():
+        from pipelines.stages.link_entities import LinkEntities
+    stage = LinkEntities.of(chosen, min_score)
+    about = {**opened.manifest.about, "linker": stage.about}
+    job = Job(CorpusReader(), opened.kind, options.output, (stage,), about=about)
+    options.prepare(job, [corpus])
+
+
+def _load(folder: Path) -> Linker:
+    with needs_kg():
+        from kg.linking.linker import Linker
+    return Linker.load(folder)
+
+
+if __name__ == "__main__":
+    run(link)

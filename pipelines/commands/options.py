@@ -1,0 +1,155 @@
+"""Options that the preparing commands share, and what they make of them: see `workbench.options.command.command`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipelines.preparing.chunks import Job
+from pipelines.preparing.limits import Limits
+from pipelines.preparing.progress import show
+from pipelines.preparing.runner import prepare
+from pipelines.preparing.splits import parse_splits
+from pipelines.readers.formats import detect, find_format, make_reader
+from pipelines.readers.reader import Reader
+from pipelines.sources.files import expand
+from pipelines.stages import Stage
+from workbench.errors import WorkbenchError, shown
+from workbench.files.yaml_values import parse_value
+from workbench.options.bounds import Assignment, Count, Location, Name, Processes, Title
+from workbench.options.values import is_text
+from workbench.parts.trust import allow, import_paths
+
+
+class OnError(StrEnum):
+    """What a record that does not fit its format does."""
+
+    stop = "stop"
+    skip = "skip"
+
+
+ShardSize = Annotated[Count, typer.Option(help="Records per shard, at most.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)]
+Limit = Annotated[Count | None, typer.Option(help="Only the first records of the input.", show_default=False)]
+Workers = Annotated[Processes, typer.Option(help="Processes; 0 = one per core.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """Where the corpus goes, how it is cut into shards, on how many processes."""
+
+    output: Output
+    workers: Workers = 0
+    shard_size: ShardSize = 5_000
+    shard_bytes: Annotated[Count, typer.Option(help="Bytes of raw input per shard, about.")] = 128 << 20
+    limit: Limit = None
+
+    def prepare(self, job: Job, inputs: Sequence[Path]) -> None:
+        """Run the job, with a progress bar, and show what it kept and dropped."""
+        cut: dict[str, Any] = {"shard_size": self.shard_size, "shard_bytes": self.shard_bytes, "limit": self.limit}
+        limits = Limits(**cut) if self.workers == 0 else Limits(workers=self.workers, **cut)
+        show(prepare(job, inputs, limits, command=command_line()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Writing):
+    """Raw files, their format, and what is noted of them."""
+
+    inputs: Annotated[list[Location], typer.Argument(help="Files, folders or glob patterns.", show_default=False)]
+    format: Annotated[
+        Name | None,
+        typer.Option(help="Raw format, or module:Class of one's own; default: as the input looks.", show_default=False),
+    ] = None
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the code of a format that is not installed (in this folder).")
+    ] = False
+    option: Annotated[
+        list[Assignment], typer.Option(help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
+    ] = field(default_factory=list)
+    split: Annotated[
+        list[Assignment],
+        typer.Option(help="NAME=SHARE: held-out documents go to OUTPUT-NAME, for example held-out=0.05. Repeatable."),
+    ] = field(default_factory=list)
+    licence: Annotated[Title | None, typer.Option(help="Licence, noted with every record.", show_default=False)] = None
+    url: Annotated[
+        Title | None, typer.Option(help="Where the data is from, noted with every record.", show_default=False)
+    ] = None
+
+    def read(self, kind: str, stages: Sequence[Stage] = (), **lists: Sequence[str]) -> None:
+        """Turn the inputs into a corpus of the kind; `lists` are options of the format that have flags of their own.
+
+        Raises:
+            WorkbenchError: unknown format or option, or a value of the wrong type.
+        """
+        allow(import_paths([self.format]), Path.cwd(), "--format", trust=self.trust)
+        paths = expand(self.inputs)
+        reader = chosen_reader(kind, self.format, paths, self.option, **lists)
+        self.prepare(self.job(reader, stages), paths)
+
+    def job(self, reader: Reader, stages: Sequence[Stage]) -> Job:
+        meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
+        return Job(reader, reader.kind, self.output, tuple(stages), parse_splits(self.split), meta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning(Reading):
+    """Records that do not fit, occur twice or share a key."""
+
+    dedupe: Annotated[bool, typer.Option("--dedupe", help="Leave out exact duplicates (reads the input twice).")] = (
+        False
+    )
+    on_error: Annotated[
+        OnError, typer.Option(help="Records that do not fit the format: stop, or skip and count them.")
+    ] = OnError.stop
+    numbered_keys: Annotated[
+        bool, typer.Option("--numbered-keys", help="Number the records instead of using their ids.")
+    ] = False
+
+    def job(self, reader: Reader, stages: Sequence[Stage]) -> Job:
+        return replace(
+            super().job(reader, stages),
+            dedupe=self.dedupe,
+            numbered_keys=self.numbered_keys,
+            on_error="skip" if self.on_error is OnError.skip else "stop",
+        )
+
+
+def chosen_reader(
+    kind: str, name: str | None, paths: Sequence[Path], options: Sequence[str], **lists: Sequence[str]
+) -> Reader:
+    """The reader with its `NAME=VALUE` options; `lists` are options that the command has flags of its own for.
+
+    Raises:
+        WorkbenchError: unknown format or option, or a value of the wrong type.
+    """
+    name = name or detect(kind, paths)
+    hints = typing.get_type_hints(find_format(kind, name), include_extras=True)
+    values: dict[str, Any] = {field: list(value) for field, value in lists.items() if value}
+    for option in options:
+        field, equals, value = option.partition("=")
+        if not equals:
+            raise WorkbenchError(f"--option {option!r} is not NAME=VALUE")
+        values[field] = value if is_text(hints.get(field)) else _value(value, option)
+    return make_reader(kind, name, paths, values)
+
+
+def _value(text: str, option: str) -> Any:
+    try:
+        return parse_value(text)
+    except WorkbenchError as error:
+        raise WorkbenchError(f"--option {shown(option)}: {error}") from error
+
+
+def command_line() -> str:
+    """The command as the user typed it, for the corpus's provenance."""
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.name == "__main__.py" else program.name  # of `python -m workbench`
+    return shlex.join([name, *sys.argv[1:]])

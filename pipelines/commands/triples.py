@@ -1,0 +1,92 @@
+"""`prepare triples`: a knowledge graph -> a triples corpus, and the graph store beside it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.options import Reading, ShardSize
+from pipelines.preparing.corpus_reader import all_samples
+from pipelines.preparing.kg_extra import needs_kg
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import clear_drafts
+from workbench.files.lock import locked
+from workbench.options.bounds import Location
+from workbench.options.command import command
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TripleReading(Reading):
+    """Entities are short records."""
+
+    shard_size: ShardSize = 20_000
+
+
+@command
+def triples(
+    options: TripleReading,
+    entities: Annotated[
+        list[Location], typer.Option(help="File with labels, aliases, descriptions by entity id.")
+    ] = [],  # noqa: B006
+    relations: Annotated[list[Location], typer.Option(help="File with labels by relation id.")] = [],  # noqa: B006
+    types: Annotated[list[Location], typer.Option(help="File with the list of types by entity id.")] = [],  # noqa: B006
+    type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
+    graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
+) -> None:
+    """A knowledge graph (TSV, the CoDEx layout, N-Triples, .spo) -> a triples corpus: one record per entity.
+
+    With --split, held-out entities take the triples that they are the head of with them, out of the graph store too.
+    Of the CoDEx layout the training triples are read; others with --option part=valid.
+
+    Examples:
+
+      workbench prepare triples codex/codex-s --output corpora/codex-s
+
+      workbench prepare triples wn18rr/train.txt --entities wn18rr/entities.jsonl -o corpora/wn18rr
+
+      workbench prepare triples wikidata.nt.gz -o corpora/wikidata --split held-out=0.01
+    """
+    options.read("triples", entities=entities, relations=relations, types=types, type_names=type_names)
+    if graph:
+        build_graph(options.output)
+
+
+def build_graph(corpus: Path) -> None:
+    """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already and intact.
+
+    Raises:
+        WorkbenchError: what is there is no graph store; or another process works here.
+    """
+    with needs_kg():
+        from kg.graph.builder import META
+        from kg.graph.store import GraphStore
+    folder = corpus / "graph"
+    with locked(corpus):
+        clear_drafts(folder)
+        if folder.exists():
+            try:
+                store = GraphStore.open(folder)
+                log.info("%s is there already: %d entities, %d triples", folder, store.num_entities, store.num_triples)
+                return
+            except WorkbenchError as error:
+                if not any((folder / file).exists() for file in (META, "triples.npy")):
+                    raise WorkbenchError(
+                        f"{folder} is no graph store; move it elsewhere, the graph goes there"
+                    ) from error
+                log.warning("%s; it is built again", str(error).partition("; ")[0])
+                shutil.rmtree(folder)
+        store = GraphStore.from_records(all_samples(Corpus.open(corpus)), folder)
+    log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
+
+
+if __name__ == "__main__":
+    run(triples)

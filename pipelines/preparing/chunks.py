@@ -1,0 +1,154 @@
+"""A chunk of raw records -> one finished shard of each part. This is what runs in a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pipelines.preparing.splits import MAIN, document_of, part_folder, part_of
+from pipelines.readers.reader import Drop, MalformedError, Reader, Record
+from pipelines.stages import Stage, apply
+from workbench.corpora.manifest import ShardInfo
+from workbench.corpora.writer import ShardWriter, finished_shard
+from workbench.errors import WorkbenchError
+from workbench.parts.blame import Blame
+from workbench.sequences.sequence import Sample
+
+BLOCK = 32
+
+
+@dataclass(frozen=True)
+class Job:
+    """What happens to every record; all of it goes to the worker processes.
+
+    `meta` is added to every sample's provenance; `about` are facts on the whole corpus (see `Manifest`).
+    `dedupe` drops samples with the same text or image as an earlier one. `on_error` says whether a record that does not
+    fit its format stops the run or is counted.
+    """
+
+    reader: Reader
+    kind: str
+    output: Path
+    stages: tuple[Stage, ...] = ()
+    splits: Mapping[str, float] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    dedupe: bool = False
+    numbered_keys: bool = False
+    on_error: Literal["stop", "skip"] = "stop"
+
+    @property
+    def parts(self) -> list[str]:
+        return [MAIN, *self.splits]
+
+
+class Chunk(NamedTuple):
+    """Consecutive raw records; `duplicates` are places in the chunk to leave out."""
+
+    number: int
+    records: Sequence[Record]
+    duplicates: frozenset[int] = frozenset()
+
+
+class Outcome(NamedTuple):
+    """A chunk's finished shards by part; `skipped` where they were there already."""
+
+    number: int
+    shards: dict[str, ShardInfo]
+    skipped: bool
+
+
+def cut_chunks(
+    records: Iterator[Record], shard_size: int, shard_bytes: int, limit: int | None = None
+) -> Iterator[Chunk]:
+    """Chunks of at most `shard_size` records; one ends when its records reach `shard_bytes`."""
+    gathered: list[Record] = []
+    size = number = 0
+    for record in islice(records, limit):
+        gathered.append(record)
+        size += record.size
+        if len(gathered) == shard_size or size >= shard_bytes:
+            yield Chunk(number, gathered)
+            gathered, size, number = [], 0, number + 1
+    if gathered:
+        yield Chunk(number, gathered)
+
+
+def shard_path(job: Job, part: str, number: int) -> Path:
+    """Where a chunk's shard of a part lies."""
+    return part_folder(job.output, part) / f"part-{number:06d}.tar"
+
+
+def finished(job: Job, number: int) -> Outcome | None:
+    """A chunk's outcome where all of its shards are finished."""
+    shards = {part: finished_shard(shard_path(job, part, number)) for part in job.parts}
+    if any(info is None for info in shards.values()):
+        return None
+    return Outcome(number, {part: info for part, info in shards.items() if info is not None}, skipped=True)
+
+
+def work(job: Job, chunk: Chunk) -> Outcome:
+    """Write the shards of a chunk, whole or not at all.
+
+    Raises:
+        WorkbenchError: a malformed record (unless skipped), a sample that breaks the schema, two records with the same
+            key, or a full disk.
+    """
+    done = finished(job, chunk.number)
+    if done is not None:
+        return done
+    paths = {part: shard_path(job, part, chunk.number) for part in job.parts}
+    places: dict[str, str] = {}
+    with ExitStack() as stack:
+        writers = {part: stack.enter_context(ShardWriter(path, kind=job.kind)) for part, path in paths.items()}
+        for start in range(0, len(chunk.records), BLOCK):
+            for place, sample in enumerate(_block(job, chunk, start), start):
+                if isinstance(sample, Drop):
+                    writers[MAIN].drop(sample.reason)
+                    continue
+                key = f"{chunk.number:06d}-{place:06d}" if job.numbered_keys else sample["key"]
+                _check_key(key, chunk.records[place].where, places)
+                writers[part_of(document_of(sample), job.splits)].add(key, sample)
+    shards = {part: writer.info for part, writer in writers.items() if writer.info is not None}
+    return Outcome(chunk.number, shards, skipped=False)
+
+
+def _block(job: Job, chunk: Chunk, start: int) -> list[Sample | Drop]:
+    """Up to `BLOCK` records, read and sent through the stages; reasons are prefixed with where they arose."""
+    samples: list[Sample | Drop] = []
+    for place in range(start, min(start + BLOCK, len(chunk.records))):
+        duplicate = place in chunk.duplicates
+        samples.append(Drop("dedupe: duplicate") if duplicate else read(job, chunk.records[place]))
+    for stage in job.stages:
+        samples = apply(stage, samples)
+    return samples
+
+
+def read(job: Job, record: Record) -> Sample | Drop:
+    """A raw record as a sample with the job's provenance; a malformed one raises or is dropped as the job says."""
+    name = type(job.reader).__name__
+    try:
+        with Blame(job.reader):
+            sample = job.reader.sample(record)
+    except MalformedError as error:
+        if job.on_error == "stop":
+            raise WorkbenchError(f"{error}. Mend the input, or leave such records out with --on-error skip") from error
+        return Drop(f"{name}: {error.reason}")
+    if isinstance(sample, Drop):
+        return Drop(f"{name}: {sample.reason}")
+    if job.meta:
+        sample["meta"] = {**job.meta, **sample.get("meta", {})}
+    return sample
+
+
+def _check_key(key: str, where: str, places: dict[str, str]) -> None:
+    if key in places:
+        raise WorkbenchError(
+            f"two records have the key {key!r}: {places[key]} and {where}. Mend the ids, or number the records with "
+            "--numbered-keys"
+        )
+    places[key] = where

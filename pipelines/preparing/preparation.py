@@ -1,0 +1,32 @@
+"""What came of a preparation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.corpora.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a preparation did. `manifests` and `folders` have one entry per part (`""` is the corpus itself).
+
+    `dropped` counts by "Stage: reason"; `read` is the number of raw records; `seconds` is the time of this call and
+    `skipped` the number of shards that were there already.
+    """
+
+    manifests: dict[str, Manifest]
+    folders: dict[str, Path]
+    dropped: dict[str, int]
+    seconds: float
+    skipped: int = 0
+
+    @property
+    def read(self) -> int:
+        return sum(m.records for m in self.manifests.values()) + sum(self.dropped.values())
+
+    @property
+    def rate(self) -> float:
+        """Raw records per second, of this call."""
+        return self.read / max(self.seconds, 1e-9)

@@ -1,0 +1,70 @@
+"""The progress bar and the closing table of a preparation."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from pipelines.preparing.preparation import Preparation
+from workbench.terminal import Terminal
+
+console = Terminal(stderr=True)
+
+
+class Meter:
+    """Counts samples and shards on a rich progress bar (on stderr)."""
+
+    def __init__(self, title: str) -> None:
+        self.samples = self.dropped = self.shards = 0
+        self.started = time.monotonic()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._task = self._bar.add_task(title, total=None, state="starting")
+
+    def __enter__(self) -> Meter:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._bar.update(self._task, total=1, completed=1)
+        self._bar.stop()
+
+    def add(self, samples: int, dropped: int) -> None:
+        """Another shard is finished."""
+        self.samples, self.dropped, self.shards = self.samples + samples, self.dropped + dropped, self.shards + 1
+        rate = self.samples / max(time.monotonic() - self.started, 1e-9)
+        state = f"{self.samples:,} samples, {self.dropped:,} dropped, {self.shards:,} shards, {rate:,.0f} samples/s"
+        self._bar.update(self._task, state=state)
+
+    def say(self, state: str) -> None:
+        """What is being done, until the first shard is finished."""
+        self._bar.update(self._task, state=state)
+
+
+def show(result: Preparation) -> None:
+    """A table of what was kept and dropped, stage by stage."""
+    table = Table(title=Text(f"{result.folders['']} ({result.seconds:.1f} s, {result.rate:,.0f} samples/s)"))
+    table.add_column("stage")
+    table.add_column("samples", justify="right")
+    table.add_row("read", f"{result.read:,}")
+    for reason, count in sorted(result.dropped.items()):
+        table.add_row(Text(f"dropped, {reason}"), f"-{count:,}")
+    for part, manifest in result.manifests.items():
+        count = len(manifest.shards)
+        shards = f"{count} shard{'s' if count > 1 else ''}, {manifest.bytes / 1e6:,.1f} MB"
+        table.add_row(Text(f"kept in {result.folders[part].name} ({shards})"), f"{manifest.records:,}")
+    if result.skipped:
+        table.add_row("shards that were finished before", f"{result.skipped:,}")
+    console.print(table)

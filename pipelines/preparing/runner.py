@@ -1,0 +1,129 @@
+"""The parallel runner: chunks of raw records -> one shard each, on this machine's processes.
+
+What a chunk holds depends on the inputs and the options alone, so the corpus is the same for any number of workers,
+and a run that was stopped goes on where it was: the shards that are finished are skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipelines.preparing.chunks import Chunk, Job, Outcome, cut_chunks, finished, work
+from pipelines.preparing.duplicates import check_keys, find_duplicates
+from pipelines.preparing.limits import Limits
+from pipelines.preparing.preparation import Preparation
+from pipelines.preparing.processes import each
+from pipelines.preparing.progress import Meter, console
+from pipelines.preparing.splits import MAIN
+from pipelines.preparing.workspace import Workspace
+from pipelines.readers.reader import Record
+from workbench.corpora.manifest import Manifest, finish_corpus
+from workbench.errors import WorkbenchError
+from workbench.files.lock import locked
+from workbench.parts.blame import Blame
+from workbench.processes.ending import Ended
+
+log = logging.getLogger(__name__)
+
+
+def prepare(
+    job: Job, inputs: Sequence[Path], limits: Limits, *, command: str = "", source: Mapping[str, Any] | None = None
+) -> Preparation:
+    """Turn raw inputs into a corpus (and its held-out parts).
+
+    `source` are facts on the inputs for corpus.json (licence, url). With several workers a script that calls this
+    needs the usual `if __name__ == "__main__":`, as processes are spawned.
+
+    Raises:
+        WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, or the output
+            folder belongs to another preparation, or one is at work in it.
+        KeyboardInterrupt, Ended: on Ctrl-C, or within `workbench.processes.ending.ending` on another signal, after the
+        shards
+            under way were finished.
+    """
+    started = time.monotonic()
+    space = Workspace(job, inputs, limits, command, source or {})
+    complete = space.complete()
+    if complete is not None:
+        space.tidy()
+        log.info("%s is complete already", job.output)
+        return Preparation(complete, space.folders, complete[""].dropped, time.monotonic() - started, _shards(complete))
+    with locked(job.output):
+        space.open()
+        try:
+            with _interruptible(job.output), Meter(job.output.name) as meter:
+                outcomes = _run(job, inputs, limits, meter)
+            manifests = _finish(job, space, outcomes)
+        except BaseException:
+            space.abandon()
+            raise
+        space.close()
+    skipped = sum(outcome.skipped for outcome in outcomes)
+    return Preparation(manifests, space.folders, manifests[""].dropped, time.monotonic() - started, skipped)
+
+
+def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str, Manifest]:
+    """Write the corpus.json of every part with a record; the corpus's own comes last, as it says that all is done."""
+    shards = {part: [outcome.shards[part] for outcome in outcomes] for part in space.folders}
+    check_keys([space.folders[part] / info.name for part, infos in shards.items() for info in infos])
+    for part, infos in shards.items():
+        if part != MAIN and not any(info.records for info in infos):
+            log.warning("the part %s got none of the records; no corpus was written for it", part)
+    manifests = {
+        part: finish_corpus(
+            space.folders[part], kind=job.kind, shards=infos, provenance=space.provenance(part), about=job.about
+        )
+        for part, infos in reversed(shards.items())
+        if part == MAIN or any(info.records for info in infos)
+    }
+    return dict(reversed(manifests.items()))
+
+
+def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: Meter) -> list[Outcome]:
+    """The outcomes of all chunks, in order."""
+
+    def records() -> Iterator[Record]:
+        with Blame(job.reader):
+            yield from job.reader.records(inputs)
+
+    def chunks() -> Iterator[Chunk]:
+        return cut_chunks(records(), limits.shard_size, limits.shard_bytes, limits.limit)
+
+    duplicates: dict[int, frozenset[int]] = {}
+    if job.dedupe:
+        meter.say("looking for duplicates")
+        duplicates = find_duplicates(job, chunks(), limits.workers)
+    outcomes = []
+    for outcome in each(work, job, (_to_do(job, c, duplicates) for c in chunks()), limits.workers):
+        outcomes.append(outcome)
+        infos = outcome.shards.values()
+        meter.add(sum(i.records for i in infos), sum(sum(i.dropped.values()) for i in infos))
+    if not outcomes:
+        raise WorkbenchError(f"the input holds no record ({', '.join(map(str, inputs))}); nothing was written")
+    return outcomes
+
+
+def _to_do(job: Job, chunk: Chunk, duplicates: Mapping[int, frozenset[int]]) -> Chunk:
+    """The chunk as a worker needs it: without its records where its shards are finished."""
+    if finished(job, chunk.number) is not None:
+        return Chunk(chunk.number, [])
+    return chunk._replace(duplicates=duplicates.get(chunk.number, frozenset()))
+
+
+def _shards(manifests: Mapping[str, Manifest]) -> int:
+    return len(manifests[""].shards)
+
+
+@contextmanager
+def _interruptible(output: Path) -> Iterator[None]:
+    """What ends the run from outside says how to go on."""
+    try:
+        yield
+    except (KeyboardInterrupt, Ended):
+        console.print(f"stopped; the finished shards of {output} are kept: run the same command again to go on")
+        raise

@@ -1,0 +1,50 @@
+"""Captions as JSON lines: `{image, captions: [...]}` or `{image, caption}`, images in a folder or tar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipelines.readers.image_text.images import ImageReader
+from pipelines.readers.json_rows import SUFFIXES, row_records
+from pipelines.readers.reader import MalformedError, Peek, parse_row, require
+from workbench.options.bounds import Name
+
+
+@dataclass(frozen=True)
+class CaptionsJsonl(ImageReader):
+    """Rows of one image need not be neighbours: their captions are gathered (in memory; the images are not).
+
+    Other fields go to the sample's `meta`.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
+
+    image_field: Name = "image"
+    captions_field: Name = "captions"
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return "image" in source.row and bool({"captions", "caption"} & source.row.keys())
+
+    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+        gathered: dict[str, tuple[dict[str, Any], str]] = {}
+        for record in row_records(paths):
+            row = parse_row(record.data[2], record.where)
+            name = require(row, self.image_field, str, record.where)
+            fields, _ = gathered.setdefault(name, ({"captions": [], "meta": {}}, record.where))
+            fields["captions"] += self._captions(row, record.where)
+            own = {self.image_field, self.captions_field, "captions", "caption"}
+            fields["meta"].update({f: value for f, value in row.items() if f not in own})
+        for name, (fields, where) in gathered.items():
+            yield name, fields, where
+
+    def _captions(self, row: dict[str, Any], where: str) -> list[str]:
+        field = self.captions_field if self.captions_field in row else "caption"
+        found = require(row, field, (str, list), where)
+        captions = [found] if isinstance(found, str) else found
+        if not all(isinstance(caption, str) for caption in captions):
+            raise MalformedError(f"field {field!r} must be a string or a list of strings", where)
+        return captions

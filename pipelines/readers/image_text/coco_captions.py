@@ -1,0 +1,49 @@
+"""COCO captions (Chen et al. 2015): one JSON file with `images`, `annotations` and `licenses`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipelines.readers.image_text.images import ImageReader
+from pipelines.readers.reader import MalformedError, Peek, require
+from pipelines.sources.files import files
+from pipelines.sources.json_file import read_json, rows_of
+
+
+@dataclass(frozen=True)
+class CocoCaptions(ImageReader):
+    """The annotations are held in memory (COCO's are 100 MB); the images are not."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".json",)
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return source.has_key("images") and source.has_key("file_name")
+
+    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+        for path in files(paths, self.suffixes):
+            tree = read_json(path)
+            captions: dict[Any, list[str]] = {}
+            for number, row in enumerate(rows_of(tree, "annotations", path)):
+                where = f"{path.name}:annotations[{number}]"
+                captions.setdefault(require(row, "image_id", (int, str), where), []).append(
+                    require(row, "caption", str, where).strip()
+                )
+            licences = {row.get("id"): row.get("url") or row.get("name") for row in tree.get("licenses", [])}
+            for number, row in enumerate(rows_of(tree, "images", path)):
+                where = f"{path.name}:images[{number}]"
+                name = require(row, "file_name", str, where)
+                identifier = require(row, "id", (int, str), where)
+                yield name, {"captions": captions.pop(identifier, []), "meta": _meta(row, licences)}, where
+            if captions:
+                missing = next(iter(captions))
+                raise MalformedError("an image id has captions but no entry in images", path.name, str(missing))
+
+
+def _meta(row: dict[str, Any], licences: dict[Any, str]) -> dict[str, Any]:
+    url = row.get("coco_url") or row.get("flickr_url")
+    meta = {"id": row["id"], "url": url, "licence": licences.get(row.get("license"))}
+    return {name: value for name, value in meta.items() if value is not None}

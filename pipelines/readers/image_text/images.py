@@ -1,0 +1,62 @@
+"""What the image-text formats share: a record per image, its bytes loaded in the worker."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipelines.readers.reader import Drop, Reader, Record
+from pipelines.sources.files import files, record_key
+from pipelines.sources.image_store import ImageRef, open_store
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Location
+from workbench.sequences.sequence import Sample
+
+
+@dataclass(frozen=True)
+class ImageReader(Reader):
+    """A format whose records belong to an image. `images` are the folders or tar files that hold them."""
+
+    kind: ClassVar[str] = "image-text"
+
+    images: list[Location] = field(default_factory=list)
+
+    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+        """(image name, the sample's fields, place in the file) for every image; each image once."""
+        raise NotImplementedError(f"{type(self).__name__} must define annotations")
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        annotated = files(paths, self.suffixes)
+        stores = open_store(annotated[0], self.images).places
+        return [*annotated, *(place for place in stores if place.is_file())]
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        """Raises WorkbenchError where not one annotated image is found."""
+        store = open_store(files(paths, self.suffixes)[0], self.images)
+        found = missing = 0
+        for name, fields, where in self.annotations(paths):
+            ref = store.find(name)
+            found, missing = found + (ref is not None), missing + (ref is None)
+            yield Record((name, dict(fields), ref), ref.size if ref else 0, where)
+        if missing and not found:
+            raise WorkbenchError(
+                f"none of the {missing} annotated images is in {store.describe()} (the last one is {name[:200]!r}). "
+                "Name the folder or tar file of the images with --images"
+            )
+
+    def sample(self, record: Record) -> Sample | Drop:
+        name, fields, ref = record.data
+        if ref is None:
+            return Drop("image not found")
+        return image_sample(name, ref, fields, record.where)
+
+
+def image_sample(name: str, ref: ImageRef, fields: Mapping[str, Any], where: str) -> Sample:
+    """A sample with the image's bytes and their SHA-256."""
+    data = ref.read()
+    meta = {"source": where.rpartition(":")[0] or where, "image": name, "sha256": hashlib.sha256(data).hexdigest()}
+    key = record_key(name.rpartition(".")[0] or name)
+    return {**fields, "key": key, "image": data, "meta": {**fields.get("meta", {}), **meta}}

@@ -1,0 +1,94 @@
+"""Plain text files. A document is a block between blank lines, a line, a whole file, or what follows a heading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pipelines.readers.reader import MalformedError, Peek, Reader, Record
+from pipelines.sources.files import files, lines, record_key, stem
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Pattern
+from workbench.sequences.sequence import Sample
+
+WIKITEXT_HEADING = r" ?= [^=].* = ?"
+
+
+@dataclass(frozen=True)
+class PlainText(Reader):
+    """`document` says what one document is; `heading` is the regular expression of a line that begins one.
+
+    A heading stays the first line of its document. With `document=heading`, text before the first heading is a
+    document too.
+    """
+
+    kind: ClassVar[str] = "text"
+    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text", ".tokens")
+
+    document: Literal["blank-line", "line", "file", "heading"] = "blank-line"
+    heading: Pattern = WIKITEXT_HEADING
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.heading)
+        except re.error as error:
+            raise WorkbenchError(f"heading = {self.heading!r} is not a regular expression: {error}") from error
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        structured = source.text.lstrip().startswith(("{", "["))
+        return not source.is_folder and not structured and not is_wikitext(source)
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        for path in files(paths, self.suffixes):
+            yield from self._documents(path)
+
+    def sample(self, record: Record) -> Sample:
+        name, number, raw = record.data
+        source = record.where.rpartition(":")[0]
+        text = "\n".join(_decoded(line, f"{source}:{number + i}") for i, line in enumerate(raw)).strip("\n")
+        key = record_key(f"{name}-{number}")
+        return {"key": key, "text": text, "meta": {"source": source, "line": number}}
+
+    def _documents(self, path: Path) -> Iterator[Record]:
+        """Gathers lines until `_begins` says that the next document starts."""
+        begin = 1
+        gathered: list[bytes] = []
+        pattern = re.compile(self.heading.encode())
+        for number, line in lines(path):
+            if self._begins(line, pattern) and gathered:
+                yield from _record(path, begin, gathered)
+                gathered = []
+            if not gathered:
+                begin = number
+            if gathered or line.strip():
+                gathered.append(line)
+        yield from _record(path, begin, gathered)
+
+    def _begins(self, line: bytes, pattern: re.Pattern[bytes]) -> bool:
+        if self.document == "heading":
+            return pattern.fullmatch(line.strip(b"\r\n")) is not None
+        return self.document == "line" or (self.document == "blank-line" and not line.strip())
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    """Raises MalformedError: not UTF-8."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        advice = "convert the file first, for example with: iconv -f latin1 -t utf-8 IN > OUT"
+        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}; {advice}") from error
+
+
+def is_wikitext(source: Peek) -> bool:
+    """Whether the first line with text is a heading as in the WikiText sets (` = Title = `)."""
+    first = next((line for line in source.head if line.strip()), "")
+    return not source.is_folder and re.fullmatch(WIKITEXT_HEADING, first) is not None
+
+
+def _record(path: Path, begin: int, gathered: list[bytes]) -> Iterator[Record]:
+    if any(line.strip() for line in gathered):
+        yield Record((stem(path), begin, gathered), sum(map(len, gathered)), f"{path.name}:{begin}")

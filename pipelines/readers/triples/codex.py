@@ -1,0 +1,78 @@
+"""The layout of CoDEx (Safavi and Koutra 2020): a folder with train.txt, valid.txt, test.txt and texts beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.readers.reader import Peek
+from pipelines.readers.triples.graph import GraphReader, Texts, Triple, read_texts
+from pipelines.readers.triples.triples_tsv import tab_separated
+from workbench.errors import WorkbenchError
+from workbench.files.paths import real_path
+from workbench.options.bounds import Word
+
+ENTITIES = ("entity_text*.jsonl", "entities.jsonl", "entities.json")
+TYPES = ("entity_types.jsonl", "entity2types.json")
+RELATIONS = ("relations.jsonl", "relations.json")
+TYPE_NAMES = ("types.jsonl", "types.json")
+
+
+@dataclass(frozen=True)
+class Codex(GraphReader):
+    """`part` says which file's triples are read: `train` by default, so that evaluation triples stay unseen.
+
+    Files with texts are found in the folder and the one above it (entities, their types, relations, names of types);
+    options that name files go first.
+    """
+
+    part: Word = "train"
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return source.is_folder and "train.txt" in source.names
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        return [*(self._file(folder) for folder in paths), *self.text_files(paths)]
+
+    def triples(self, paths: Sequence[Path]) -> Iterator[Triple]:
+        return tab_separated([self._file(folder) for folder in paths], ())
+
+    def text_files(self, paths: Sequence[Path]) -> list[Path]:
+        patterns = (*ENTITIES, *RELATIONS, *TYPES, *TYPE_NAMES)
+        return [*super().text_files(paths), *_beside(paths, patterns)]
+
+    def texts(self, paths: Sequence[Path]) -> Texts:
+        """The named files' texts over those that lie beside the triples."""
+        own = super().texts(paths)
+        found = Texts(*(_rows(_beside(paths, patterns)) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES)))
+        for stored, named in zip(found, own, strict=True):
+            for identifier, row in named.items():
+                stored.setdefault(identifier, {}).update(row)
+        return found
+
+    def _file(self, folder: Path) -> Path:
+        path = folder / f"{self.part}.txt"
+        if not path.is_file():
+            parts = sorted(p.stem for p in folder.glob("*.txt"))
+            raise WorkbenchError(f"{folder} has no part {self.part!r}; its parts: {', '.join(parts) or 'none'}")
+        return path
+
+
+def _beside(paths: Sequence[Path], patterns: Sequence[str]) -> list[Path]:
+    """Files of these names in the folders and the folders above them, each once."""
+    found: dict[Path, None] = {}
+    for folder in paths:
+        for place in (folder, real_path(folder).parent):
+            for pattern in patterns:
+                found.update(dict.fromkeys(sorted(place.glob(pattern))))
+    return list(found)
+
+
+def _rows(paths: Sequence[Path]) -> dict[str, dict[str, object]]:
+    rows: dict[str, dict[str, object]] = {}
+    for path in paths:
+        for identifier, row in read_texts(path).items():
+            rows.setdefault(identifier, {}).update(row)
+    return rows

@@ -1,0 +1,26 @@
+"""The .spo files of K-BERT (Liu et al. 2020): `subject<tab>predicate<tab>object`, all of them words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pipelines.readers.reader import Peek
+from pipelines.readers.triples.graph import GraphReader, Triple
+from pipelines.readers.triples.triples_tsv import tab_separated
+
+
+@dataclass(frozen=True)
+class Spo(GraphReader):
+    """A word is its own id and label."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".spo",)
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return source.suffix == ".spo" or (source.is_folder and any(n.endswith(".spo") for n in source.names))
+
+    def triples(self, paths: Sequence[Path]) -> Iterator[Triple]:
+        return tab_separated(paths, self.suffixes)

@@ -1,0 +1,206 @@
+"""Raw input files: what the user named, opened whatever their compression, with errors that say where."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import gzip
+import hashlib
+import io
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from workbench.errors import WorkbenchError, nearest
+from workbench.files.checksums import matches
+from workbench.files.drafts import sha256_of
+
+COMPRESSED = (".gz", ".zst")
+NOT_DATA = (".", "README", "LICENSE", "LICENCE")
+READ_SIZE = 1 << 20
+LINE_LIMIT = 256 << 20
+"""Bytes of a line: a compressed file of some megabytes may hold one that fills the memory."""
+FEED = 1 << 10
+"""Compressed bytes of a .zst file that are taken at once; they give 32 MB at most (a block of 128 kB takes 4 bytes)."""
+
+
+def expand(inputs: Iterable[str | Path]) -> list[Path]:
+    """The paths that the user named: files, folders, or glob patterns (sorted).
+
+    Raises:
+        WorkbenchError: nothing has that name; names what lies beside it.
+    """
+    paths: list[Path] = []
+    for name in inputs:
+        path = Path(name)
+        if path.exists():
+            paths.append(path)
+        elif matches := sorted(glob.glob(str(name), recursive=True)):
+            paths.extend(Path(m) for m in matches)
+        else:
+            raise _missing(path)
+    if not paths:
+        raise WorkbenchError("no input was named; give at least one file or folder")
+    return paths
+
+
+def files(paths: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[Path]:
+    """All files in `paths`; a folder stands for those in it (recursively, sorted) that end in one of `suffixes`.
+
+    Hidden files, READMEs and licences in a folder are no data.
+
+    Raises:
+        WorkbenchError: a folder without such a file.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.name.startswith(NOT_DATA)]
+        chosen = [p for p in inside if not suffixes or plain_suffix(p) in suffixes]
+        if not chosen:
+            wanted = f" with the suffix {' or '.join(suffixes)}" if suffixes else ""
+            raise WorkbenchError(f"the folder {path} has no file{wanted} (it has {len(inside)} files)")
+        found.extend(chosen)
+    return found
+
+
+def plain_suffix(path: Path) -> str:
+    """The suffix in lower case without that of a compression: `.jsonl` of `books.jsonl.gz`."""
+    suffixes = [s.lower() for s in path.suffixes]
+    while suffixes and suffixes[-1] in COMPRESSED:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def stem(path: Path) -> str:
+    """The file's name without its suffixes."""
+    return path.name.split(".")[0] or path.name
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """A binary stream of the file's content, decompressed when its name ends in .gz or .zst."""
+    if not path.is_file():
+        raise _missing(path)
+    if path.suffix.lower() == ".gz":
+        return io.BufferedReader(gzip.open(path, "rb"), READ_SIZE)
+    if path.suffix.lower() == ".zst":
+        return io.BufferedReader(_Zstandard(path), READ_SIZE)
+    return path.open("rb", buffering=READ_SIZE)
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(line number from 1, line without its end) for every line, undecoded; a byte order mark is left out.
+
+    Raises:
+        WorkbenchError: the compressed file is damaged or cut off, or a line is longer than `LINE_LIMIT`.
+    """
+    with open_bytes(path) as handle:
+        try:
+            for number, line in enumerate(iter(partial(handle.readline, LINE_LIMIT + 1), b""), 1):
+                if len(line) > LINE_LIMIT:
+                    raise WorkbenchError(
+                        f"{path}:{number}: the line is longer than {LINE_LIMIT:,} bytes; break it into several"
+                    )
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                yield number, line.rstrip(b"\r\n")
+        except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+            raise WorkbenchError(f"{path} is damaged or cut off: {error}. Fetch or compress it again") from error
+
+
+def decode(raw: bytes, where: str) -> str:
+    """UTF-8 to text.
+
+    Raises:
+        WorkbenchError: not UTF-8; says where and what to do.
+    """
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = raw[error.start : error.start + 4].hex(" ")
+        raise WorkbenchError(
+            f"{where}: not valid UTF-8 (bytes {found} at column {error.start}). Convert the file first, for example "
+            "with: iconv -f latin1 -t utf-8 IN > OUT"
+        ) from error
+
+
+def read_text(path: Path) -> str:
+    """The whole file as text."""
+    return "\n".join(decode(line, f"{path}:{number}") for number, line in lines(path))
+
+
+def identity(path: Path) -> dict[str, str | int]:
+    """What tells two versions of an input apart: its name, its size in bytes and its SHA-256 checksum."""
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+
+
+def is_version(path: Path, stored: Mapping[str, str | int]) -> bool:
+    """Whether a file is the one that `identity` described; hashed once for each version of the file."""
+    same = (path.name, path.stat().st_size) == (stored.get("name"), stored.get("bytes"))
+    return same and ("sha256" not in stored or matches(path, str(stored["sha256"])))
+
+
+def record_key(name: str) -> str:
+    """A record key from any name: letters, digits, `_` and `-` (no dots: WebDataset splits names at the first).
+
+    A name that has to be changed for that gets a hash, so that different names stay different.
+    """
+    clean = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80].strip("_")
+    if clean == name and clean:
+        return clean
+    suffix = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
+    return f"{clean}-{suffix}" if clean else suffix
+
+
+def _missing(path: Path) -> WorkbenchError:
+    folder = path.parent
+    if not folder.is_dir():
+        return WorkbenchError(f"there is no file {path}: the folder {folder} does not exist")
+    beside = [p.name for p in folder.iterdir()]
+    close = nearest(path.name, beside)
+    guess = f" Did you mean {' or '.join(close)}?" if close else f" {folder} has {len(beside)} entries."
+    return WorkbenchError(f"there is no file {path}.{guess}")
+
+
+class _Zstandard(io.RawIOBase):
+    """Decompressed bytes of a .zst file; unlike the library's own stream reader it notices a cut-off frame."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._fed = False
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]  # a writable buffer, as RawIOBase has it
+        while not self._ready:
+            compressed = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._fed = False
+            compressed = compressed or self._file.read(FEED)
+            if not compressed:
+                if self._fed:
+                    raise EOFError("the last zstandard frame is not complete")
+                return 0
+            self._fed = True
+            self._ready = memoryview(self._frame.decompress(compressed))
+            if self._frame.eof:
+                self._fed = False
+        taken = min(len(buffer), len(self._ready))
+        buffer[:taken] = self._ready[:taken]
+        self._ready = self._ready[taken:]
+        return taken
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -1,0 +1,112 @@
+"""Where the images of an annotation file are: folders and plain tar files, read in place and never unpacked."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from pipelines.sources.files import expand
+from workbench.errors import WorkbenchError
+from workbench.files.paths import real_path
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+
+
+class ImageRef(NamedTuple):
+    """The bytes of one image: `size` bytes of the file `path` from `offset` on."""
+
+    path: str
+    offset: int
+    size: int
+
+    def read(self) -> bytes:
+        with open(self.path, "rb") as handle:
+            handle.seek(self.offset)
+            return handle.read(self.size)
+
+
+class ImageStore:
+    """Finds images by name. A tar file's members are found by their path in it or by their file name."""
+
+    def __init__(self, places: Sequence[str | Path]) -> None:
+        """Index the tar files (headers only); folders are looked up when asked.
+
+        Raises:
+            WorkbenchError: a place is missing, a tar is compressed or damaged, or a member's path leaves its folder.
+        """
+        self.places = expand(places)
+        self.folders = [real_path(place) for place in self.places if place.is_dir()]
+        self.members: dict[str, ImageRef] = {}
+        for place in self.places:
+            if not place.is_dir():
+                self._index(place)
+
+    def find(self, name: str) -> ImageRef | None:
+        """The image of that name, None where there is none.
+
+        Raises:
+            WorkbenchError: the name leads out of the image folder.
+        """
+        safe = safe_name(name, "the annotations")
+        ref = self.members.get(safe) or self.members.get(PurePosixPath(safe).name)
+        if ref is not None:
+            return ref
+        for folder in self.folders:
+            try:
+                path = real_path(folder / safe)
+                size = path.stat().st_size if path.is_file() else None
+            except (OSError, ValueError):  # no file can have such a name: too long, or not to be encoded
+                return None
+            if not path.is_relative_to(folder):
+                raise WorkbenchError(f"the image {name!r} is a link that leads out of its folder {folder}")
+            if size is not None:
+                return ImageRef(str(path), 0, size)
+        return None
+
+    def describe(self) -> str:
+        return ", ".join(str(place) for place in self.places)
+
+    def _index(self, path: Path) -> None:
+        try:
+            with tarfile.open(path, "r:") as archive:
+                for member in archive:
+                    if member.isfile():
+                        name = safe_name(member.name, str(path))
+                        ref = ImageRef(str(path), member.offset_data, member.size)
+                        self.members[name] = ref
+                        self.members.setdefault(PurePosixPath(name).name, ref)
+        except tarfile.ReadError as error:
+            raise WorkbenchError(
+                f"{path} is not a plain tar file, or is cut off ({error}). Decompress a .tar.gz first (gunzip); "
+                "for images in a folder name the folder"
+            ) from error
+
+
+def safe_name(name: str, where: str) -> str:
+    """The name without a leading `./`.
+
+    Raises:
+        WorkbenchError: an absolute path, or one with `..`.
+    """
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or "\0" in name:
+        raise WorkbenchError(f"the path {name[:200]!r} in {where} leads out of its folder; nothing was read from it")
+    return str(path)
+
+
+def open_store(annotations: Path, places: Sequence[str]) -> ImageStore:
+    """The images that the user named, else those beside the annotation file.
+
+    Beside `captions_train.jsonl` these are `images_train.tar`, `images_train/`, `images.tar`, `images/`, in this
+    order, else the file's own folder.
+    """
+    if places:
+        return ImageStore(places)
+    folder = annotations.parent
+    part = annotations.name.split(".")[0].partition("_")[2]
+    for name in (f"images_{part}.tar", f"images_{part}", "images.tar", "images"):
+        if (folder / name).exists():
+            return ImageStore([folder / name])
+    return ImageStore([folder])

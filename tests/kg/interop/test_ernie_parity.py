@@ -1,0 +1,249 @@
+"""ERNIE-THU's network, entity noising, dEA and fine-tuning heads against the released code's numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from tokenizers.models import WordLevel
+
+from kg.interop.releases import ERNIE, from_ernie
+from kg.models.embeddings.entity_table import EntityTable
+from kg.objectives.dea import Dea
+from workbench.interop.names import restore
+from workbench.models.network import Network
+from workbench.objectives.mlm import Mlm
+from workbench.objectives.nsp import Nsp
+from workbench.recipe.spec import NetworkSpec
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.sequence import Sequence, text_fields
+from workbench.text.tokenizer import Tokenizer
+
+CLOSE = {"atol": 1e-5, "rtol": 0}
+
+
+class Recorded:
+    """The released code's random draws, in order; stands for a Generator and for Draws."""
+
+    def __init__(self, draws: list[list]) -> None:
+        self.draws = list(draws)
+
+    def of(self, draw: tuple[int, ...]) -> Recorded:
+        return self
+
+    def random(self) -> float:
+        kind, value = self.draws.pop(0)
+        assert kind == "uniform"
+        return value
+
+    def integers(self, low: int, high: int) -> int:
+        kind, value = self.draws.pop(0)
+        assert kind == "randint"
+        assert low <= value < high
+        return value
+
+
+def with_entities(ids: list[int], fields: dict[str, np.ndarray], number: int) -> Sequence:
+    """A sequence whose entity stream says what the released id row (-1 = none) says, and has a row at [CLS]."""
+    tokens = [i for i, e in enumerate(ids) if e >= 0 or i == 0]
+    entity = {"entity_ids": np.array([ids[t] + 1 for t in tokens]), "token": np.array(tokens)}
+    return Sequence({"text": fields, "entity": entity}, (number,), str(number))
+
+
+class Golden:
+    """The released model as our network, on the released batch after our own noising with the recorded draws."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = json.loads((folder / "config.json").read_text())
+        self.inputs = load_file(folder / "inputs.safetensors")
+        self.outputs = load_file(folder / "outputs.safetensors")
+        self.weights, self.unused = from_ernie(load_file(folder / "weights.safetensors"))
+        self.dea = Dea()
+        self.dea.name = "dea"
+        words = {name: i for i, name in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "word"])}
+        self.tokenizer = Tokenizer(tokenizers.Tokenizer(WordLevel(words, unk_token="[UNK]")))
+        self.draws = Recorded(json.loads((folder / "random_draws.json").read_text()))
+        self.lengths = self.inputs["attention_mask"].sum(1).tolist()
+        self.batch = self._batch()
+        self.network = self._network()
+        body = {n: t for n, t in self.weights.items() if n.startswith(("embeddings", "layers", "poolers"))}
+        self.network.load_state_dict(body)
+
+    def _batch(self) -> Batch:
+        width = self.inputs["input_ids"].shape[1]
+        sequences = []
+        for number, (raw, n) in enumerate(zip(self.inputs["raw_instances"].numpy(), self.lengths, strict=True)):
+            ids, _, types, _, entities, _ = raw[: 6 * width].reshape(6, width)[:, :n]
+            sequences.append(with_entities(entities.tolist(), text_fields(ids, token_type_ids=types), number))
+        targets = self.dea.corrupt(sequences, self.draws)
+        return collate(sequences, {"dea": targets})
+
+    def _network(self) -> Network:
+        c = self.config
+        fused = {
+            "layer": "kg.aggregator",
+            "streams": ["text", "entity"],
+            "num_heads": [c["num_attention_heads"], c["ent_num_attention_heads"]],
+            "intermediate_size": c["intermediate_size"],
+        }
+        kinds = {
+            "sim": {
+                "layer": "self",
+                "stream": "text",
+                "num_heads": c["num_attention_heads"],
+                "intermediate_size": c["intermediate_size"],
+            },
+            "mix": {**fused, "entity_attention": False},
+            "norm": fused,
+        }
+        text = {
+            "embedding": "token",
+            "vocab_size": c["vocab_size"],
+            "hidden_size": c["hidden_size"],
+            "max_positions": c["max_position_embeddings"],
+        }
+        entity = {"embedding": "kg.entity_table", "path": self.inputs["entity_table"][1:]}
+        layers = [kinds[kind] for kind in c["layer_types"]]
+        return Network(NetworkSpec({"text": text, "entity": entity}, layers, ["text"])).eval()
+
+    def rows(self, padded: torch.Tensor) -> torch.Tensor:
+        """Real rows of a padded [batch, length, ...] tensor."""
+        return torch.cat([padded[i, :n] for i, n in enumerate(self.lengths)])
+
+    def entity_rows(self, padded: torch.Tensor) -> torch.Tensor:
+        return padded[self.inputs["ent_mask"].bool()]
+
+
+@pytest.fixture(scope="module")
+def golden(shared: Path) -> Golden:
+    return Golden(shared / "golden/ernie_thu/pretraining")
+
+
+def test_noising_gives_the_released_batch(golden: Golden) -> None:
+    assert not golden.draws.draws
+    wanted = golden.entity_rows(golden.inputs["input_ent"])
+    entity = golden.batch.streams["entity"].fields
+    assert torch.equal(golden.network.embeddings["entity"](entity), wanted)
+    where = golden.inputs["attention_mask"].bool()
+    assert torch.equal(entity["token"], torch.nonzero(golden.inputs["ent_mask"].bool()[where]).flatten())
+    targets = golden.batch.targets["dea"]
+    labels = golden.rows(golden.inputs["ent_labels"])
+    assert torch.equal(targets["rows"], torch.nonzero(labels != -1).flatten())
+    assert torch.equal(targets["labels"], labels[labels != -1])
+    candidates = golden.network.embeddings["entity"]({"entity_ids": targets["candidates"]})
+    assert torch.equal(candidates, golden.inputs["candidate"])
+
+
+def test_every_original_name_has_its_place(golden: Golden, shared: Path) -> None:
+    assert golden.unused == []
+    original = load_file(shared / "golden/ernie_thu/pretraining/weights.safetensors")
+    restored, left = restore(golden.weights, ERNIE)
+    assert left == []
+    assert set(original) - set(restored) == {"cls.predictions.decoder.weight"}
+    assert all(torch.equal(original[name], tensor) for name, tensor in restored.items())
+
+
+@torch.no_grad()
+def test_states_of_every_layer(golden: Golden) -> None:
+    seen = []
+    hooks = [layer.register_forward_hook(lambda m, a, out: seen.append(out)) for layer in golden.network.layers]
+    states = golden.network(golden.batch)
+    for hook in hooks:
+        hook.remove()
+    for i, hidden in enumerate(seen):
+        torch.testing.assert_close(hidden["text"], golden.rows(golden.outputs[f"hidden_tokens.{i}"]), **CLOSE)
+        torch.testing.assert_close(
+            hidden["entity"], golden.entity_rows(golden.outputs[f"hidden_entities.{i}"]), **CLOSE
+        )
+    pooled = golden.network.pool(states, golden.batch)
+    torch.testing.assert_close(pooled, golden.outputs["pooled_output"], **CLOSE)
+
+
+@torch.no_grad()
+def test_entity_logits_and_loss(golden: Golden) -> None:
+    head = golden.dea.head(golden.network).eval()
+    head.load_state_dict({n.removeprefix("dea."): t for n, t in golden.weights.items() if n.startswith("dea.")})
+    states = golden.network(golden.batch)
+    targets = golden.batch.targets["dea"]
+    logits = head.logits(states["text"], golden.inputs["candidate"])
+    torch.testing.assert_close(logits, golden.rows(golden.outputs["entity_logits"]), **CLOSE)
+    out = head(golden.network, states, golden.batch, targets)
+    count = golden.dea.count(golden.batch)
+    assert count == (golden.inputs["ent_labels"] != -1).sum()
+    assert float(out.loss / count) == pytest.approx(float(golden.outputs["loss_dea"]), abs=1e-5)
+    correct, of = out.metrics["accuracy"]
+    wanted = golden.rows(golden.outputs["entity_logits"])[targets["rows"]].argmax(-1) == targets["labels"]
+    assert (int(correct), of) == (int(wanted.sum()), count)
+
+
+@torch.no_grad()
+def test_token_and_sentence_logits_and_the_total_loss(golden: Golden) -> None:
+    """The core's mlm and nsp heads on this network: all of the released loss."""
+    states = golden.network(golden.batch)
+    labels = golden.rows(golden.inputs["masked_lm_labels"])
+    rows = torch.nonzero(labels != -1).flatten()
+    losses = {}
+    for objective, targets, logits in (
+        (Mlm(golden.tokenizer), {"rows": rows, "labels": labels[rows]}, "mlm_logits"),
+        (Nsp(), {"labels": golden.inputs["next_sentence_label"].flatten()}, "nsp_logits"),
+    ):
+        head = objective.head(golden.network).eval()
+        prefix = f"{objective.name}."
+        head.load_state_dict({n.removeprefix(prefix): t for n, t in golden.weights.items() if n.startswith(prefix)})
+        out = head(golden.network, states, golden.batch, targets)
+        losses[objective.name] = float(out.loss) / len(targets["labels"])
+        if objective.name == "mlm":
+            wanted = golden.rows(golden.outputs[logits])
+            torch.testing.assert_close(head.logits(golden.network, states["text"]), wanted, **CLOSE)
+        assert losses[objective.name] == pytest.approx(float(golden.outputs[f"loss_{objective.name}"]), abs=1e-5)
+    total = float(golden.outputs["loss_without_dea"])
+    assert sum(losses.values()) == pytest.approx(total, abs=1e-5)
+
+
+@torch.no_grad()
+def test_fine_tuning_heads(golden: Golden, shared: Path) -> None:
+    folder = shared / "golden/ernie_thu/finetuning"
+    weights, inputs, outputs = (load_file(folder / f"{n}.safetensors") for n in ("weights", "inputs", "outputs"))
+    pooled = golden.network.pool(golden.network(golden.batch), golden.batch)
+    typing = F.linear(pooled, weights["typing.weight"])
+    torch.testing.assert_close(typing, outputs["typing_logits"], **CLOSE)
+    loss = F.binary_cross_entropy_with_logits(typing, inputs["typing_labels"])
+    torch.testing.assert_close(loss, outputs["typing_loss"], **CLOSE)
+    relation = F.linear(pooled, weights["classifier.weight"], weights["classifier.bias"])
+    torch.testing.assert_close(relation, outputs["relation_logits"], **CLOSE)
+    torch.testing.assert_close(F.cross_entropy(relation, inputs["relation_labels"]), outputs["relation_loss"], **CLOSE)
+
+
+def test_recorded_noising_of_many_batches(shared: Path) -> None:
+    records = json.loads((shared / "golden/ernie_thu/data_conventions/entity_noising.json").read_text())
+    for record in records:
+        dea = Dea()
+        dea.name = "dea"
+        before = record["entity_ids_before"]
+        sequences = [with_entities(ids, text_fields(np.arange(len(ids))), i) for i, ids in enumerate(before)]
+        draws = Recorded(record["draws"])
+        candidates = dea.corrupt(sequences, draws)["candidates"]
+        assert draws.draws == []
+        assert (candidates - 1).tolist() == record["candidate_entity_ids"]
+        for sequence, after, mask, labels in zip(
+            sequences, record["entity_ids_after"], record["ent_mask"], record["ent_labels"], strict=True
+        ):
+            entity = sequence.streams["entity"]
+            assert entity["token"].tolist() == np.flatnonzero(mask).tolist()
+            assert (entity["entity_ids"] - 1).tolist() == [after[i] for i in np.flatnonzero(mask)]
+            targets = sequence.targets["dea"]
+            assert targets["rows"].index.tolist() == [i for i, label in enumerate(labels) if label != -1]
+            assert targets["labels"].tolist() == [label for label in labels if label != -1]
+
+
+def test_frozen_table_is_no_parameter(golden: Golden) -> None:
+    table = golden.network.embeddings["entity"]
+    assert isinstance(table, EntityTable)
+    assert list(table.parameters()) == []
+    assert not any("entity.vectors" in name for name in golden.network.state_dict())

@@ -1,0 +1,85 @@
+"""Finding names: offsets, boundaries, longest match; against a search of every place."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+from kg.linking.gazetteer import Gazetteer, boundary, fold, spellings
+
+
+def found(names, text, case="ignore"):
+    gazetteer = Gazetteer(list(dict.fromkeys(s for n in names for s in spellings(n, case))), case)
+    return [text[start:end] for _, start, end in gazetteer.find(fold(text, case))]
+
+
+def plain_find(names, folded):
+    """Every boundary from the left, every length from the longest."""
+    numbers, places, start = {name: i for i, name in enumerate(names)}, [], 0
+    longest = max(map(len, names))
+    while start < len(folded):
+        for stop in range(min(len(folded), start + longest), start, -1):
+            if folded[start:stop] in numbers and boundary(folded, start) and boundary(folded, stop):
+                places.append((numbers[folded[start:stop]], start, stop))
+                break
+        start = places[-1][2] if places and places[-1][2] > start else start + 1
+    return places
+
+
+@pytest.mark.parametrize("alphabet", ["ab ", "ab c-", "a b中文", "ก้ab ", "e\u0301a ", "aB_1 '"])
+@pytest.mark.parametrize("seed", range(40))
+def test_against_a_search_of_every_place(alphabet, seed):
+    rng = np.random.default_rng(seed)
+
+    def word(longest):
+        return "".join(rng.choice(list(alphabet), size=rng.integers(1, longest)))
+
+    names = list(dict.fromkeys(s for _ in range(30) for s in spellings(word(10), "ignore") if s))
+    gazetteer = Gazetteer(names, "ignore")
+    for _ in range(20):
+        text = fold(word(60), "ignore")
+        assert gazetteer.find(text) == plain_find(names, text)
+
+
+def test_folding_never_shifts():
+    every = "".join(chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c <= 0xDFFF)
+    for case in ("ignore", "exact"):
+        assert len(fold(every, case)) == len(every)
+    assert fold("ΟΔΟΣ οδος İstanbul", "ignore") == fold("οδοσ ΟΔΟΣ istanbul", "ignore")
+    assert fold("New\nYork\u2019s", "exact") == "New York's"
+
+
+def test_offsets_are_characters_of_the_text():
+    text = "İzmir 😀 und KÖLN—München,\nNew\u00a0York!"
+    assert found(["köln", "New York", "izmir", "münchen"], text) == ["İzmir", "KÖLN", "München", "New\u00a0York"]
+    assert found(["köln", "New York", "München"], text, "exact") == ["München", "New\u00a0York"]
+
+
+def test_composed_and_decomposed_letters():
+    assert found(["Škoda"], "S\u030ckoda and Škoda") == ["S\u030ckoda", "Škoda"]
+    assert found(["cafe"], "cafe\u0301 cafe") == ["cafe"]
+
+
+def test_words_are_not_broken():
+    assert found(["york", "new york", "new"], "New Yorker, Newark, new york_ new-york") == ["New", "new", "new", "york"]
+    assert found(["us an", "and Y"], "thus and Y") == ["and Y"]
+    assert found(["O'Brien", "C++", "St. Louis"], "O’Brien writes C++ in St. Louis.") == ["O’Brien", "C++", "St. Louis"]
+
+
+def test_scripts_without_spaces():
+    assert found(["北京", "北京大学", "大学"], "我在北京大学和北京學習") == ["北京大学", "北京"]
+    assert found(["東京", "タワー"], "東京タワーへ") == ["東京", "タワー"]
+    assert found(["Python"], "用Python写") == ["Python"]
+    assert found(["กา"], "กาก้ากา") == ["กา", "กา"]
+    assert found(["서울"], "서울 서울은") == ["서울"]
+
+
+def test_pickles_without_the_automaton():
+    gazetteer = Gazetteer(["a b", "b"], "exact")
+    assert gazetteer.find("a bc b") == [(1, 5, 6)]
+    again = pickle.loads(pickle.dumps(gazetteer))
+    assert again.find("a bc b") == [(1, 5, 6)]
+    assert (again.number("b"), again.number("c")) == (1, -1)

@@ -1,0 +1,220 @@
+"""K-BERT's sentence tree against the released injection, and the step on sequences."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from kg.sequences.steps.sentence_tree import Mention, SentenceTree, fit, grow
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.models.attention.visibility import visible
+from workbench.parts.building import build
+from workbench.sequences.sequence import Sequence, Span, text_fields
+
+TRIPLES = {
+    "Q1": [("P1", "Q2"), ("P2", "Q3"), ("P1", "Q2"), ("P3", "Q4")],
+    "Q2": [("P1", "Q1")],
+    "Q9": [],
+}
+
+
+class Words:
+    """A tokenizer whose tokens are the blank-separated words."""
+
+    def __init__(self) -> None:
+        self.vocabulary: dict[str, int] = {}
+
+    def encode(self, text: str) -> list[int]:
+        return [self.vocabulary.setdefault(word, 100 + len(self.vocabulary)) for word in text.split()]
+
+    def encode_batch(self, texts: list[str]) -> list[SimpleNamespace]:
+        return [SimpleNamespace(ids=np.array(self.encode(text))) for text in texts]
+
+
+class Graph:
+    def __init__(self, triples=TRIPLES, shift: str = "") -> None:
+        self.triples, self.shift = triples, shift
+
+    def neighbours(self, entity):
+        return self.triples.get(entity, [])
+
+    def label(self, name):
+        return f"{name}{self.shift} x"
+
+    def shuffled(self, seed):
+        return Graph(self.triples, shift=f"shuffled{seed}")
+
+
+def sequence(length: int, spans: list[tuple[int, int, str]]) -> Sequence:
+    fields = text_fields(np.arange(1, length + 1), special=np.arange(length) == 0)
+    return Sequence({"text": fields}, (0,), "k", [Span(*span) for span in spans])
+
+
+def grown(step: SentenceTree, *sequences: Sequence) -> list[Sequence]:
+    return step(list(sequences), Draws("t", number=(0,)))
+
+
+def test_injection_equals_the_release(shared: Path) -> None:
+    folder = shared / "golden/kbert/injection"
+    given = json.loads((folder / "inputs.json").read_text())
+    matrices = load_file(folder / "outputs.safetensors")
+    records = json.loads((folder / "outputs.json").read_text())
+    assert len(records) == len(matrices) > 100
+    for record in records:
+        language = given[record["language"]]
+        split = list if language["unit"] == "character" else str.split
+        words = Words()
+
+        def tokens(segment: str, split=split, words=words) -> list[int]:
+            pieces = [segment] if segment in given["special_tokens"] else split(segment)
+            return [words.encode(piece)[0] for piece in pieces]
+
+        trunk: list[int] = []
+        mentions = []
+        for segment in language["sentences"][record["sentence_index"]]:
+            found = [(p, o) for s, p, o in language["triples"] if s == segment]
+            branches = list(dict.fromkeys((p if record["use_predicate"] else "", o) for p, o in found))
+            start = len(trunk)
+            trunk += tokens(segment)
+            ids = tuple((*tokens(p), *tokens(o)) for p, o in branches[: record["max_entities"]])
+            mentions.append(Mention(start, len(trunk), ids))
+        length = record["max_length"]
+        tree = grow(np.array(trunk), np.arange(len(trunk)), mentions).cut(length)
+        rows = len(tree.input_ids)
+        names = {number: word for word, number in words.vocabulary.items()}
+        assert [names[i] for i in tree.input_ids] + ["[PAD]"] * (length - rows) == record["tokens"]
+        assert [*tree.position_ids, *[length - 1] * (length - rows)] == record["soft_positions"]
+        assert [*(tree.branch > 0), *[0] * (length - rows)] == record["branch_mask"]
+        integers = {"branch": torch.from_numpy(tree.branch), "anchor": torch.from_numpy(tree.anchor)}
+        seen = visible(integers, integers)
+        assert seen is not None
+        assert np.array_equal(seen.numpy(), matrices[record["id"]][:rows, :rows].astype(bool)), record["id"]
+
+
+def test_step_sets_every_field() -> None:
+    words = Words()
+    (tree,) = grown(SentenceTree(Graph(), words, 64), sequence(6, [(1, 3, "Q1"), (4, 5, "Q2")]))
+    text = tree.streams["text"]
+    first, second, third = (words.encode(t) for t in ("P1 x Q2 x", "P2 x Q3 x", "P1 x Q1 x"))
+    assert text["input_ids"].tolist() == [1, 2, 3, *first, *second, 4, 5, *third, 6]
+    assert text["position_ids"].tolist() == [0, 1, 2, 3, 4, 5, 6, 3, 4, 5, 6, 3, 4, 5, 6, 7, 8, 5]
+    assert text["branch"].tolist() == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 3, 3, 3, 3, 0]
+    assert text["anchor"].tolist() == [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 2, 2, 2, 2, 2, 0]
+    assert text["taken"].tolist() == [b > 0 for b in text["branch"]]
+    assert text["word_ids"].tolist() == [0, 1, 2, *[-1] * 8, 3, 4, *[-1] * 4, 5]
+    assert text["special"].tolist() == [True, *[False] * 17]
+    assert [(s.start, s.end) for s in tree.spans] == [(1, 3), (12, 13)]
+
+
+def test_objects_alone_and_distinct_triples() -> None:
+    words = Words()
+    step = SentenceTree(Graph(), words, 64, max_triples=3, use_predicate=False)
+    (tree,) = grown(step, sequence(3, [(1, 2, "Q1")]))
+    objects = [i for text in ("Q2 x", "Q3 x", "Q4 x") for i in words.encode(text)]
+    assert tree.streams["text"]["input_ids"].tolist() == [1, 2, *objects, 3]
+
+
+def test_branches_are_left_out_from_the_last_mention_on() -> None:
+    step = SentenceTree(Graph(), Words(), 6 + 9)
+    (tree,) = grown(step, sequence(6, [(1, 2, "Q1"), (4, 5, "Q2")]))
+    assert tree.streams["text"]["branch"].tolist() == [0, 0, *[1] * 4, *[2] * 4, 0, 0, 0, 0]
+    assert step.dropped == {"branches over max_length": 1}
+    (longer,) = grown(step, sequence(20, [(1, 2, "Q1")]))
+    assert longer.length("text") == 20
+
+
+def test_cut_is_the_release_and_counts_what_is_lost() -> None:
+    step = SentenceTree(Graph(), Words(), 8, overflow="cut")
+    source = sequence(6, [(1, 2, "Q1"), (4, 5, "Q2")])
+    source.streams["entity"] = {"entity_ids": np.array([0, 3, 4]), "token": np.array([0, 1, 4])}
+    (tree,) = grown(step, source)
+    assert tree.length("text") == 8
+    assert [s.entity for s in tree.spans] == ["Q1"]
+    assert tree.streams["entity"]["token"].tolist() == [0, 1]
+    assert step.dropped == {"branch tokens cut": 6, "sentence tokens cut": 4}
+
+
+def test_entity_rows_follow_their_tokens() -> None:
+    source = sequence(5, [(1, 2, "Q2"), (3, 4, "Q2")])
+    source.streams["entity"] = {"entity_ids": np.array([0, 7, 7]), "token": np.array([0, 1, 3])}
+    (tree,) = grown(SentenceTree(Graph(), Words(), 64), source)
+    assert tree.streams["entity"]["token"].tolist() == [0, 1, 7]
+    assert tree.streams["text"]["input_ids"][[1, 7]].tolist() == [2, 4]
+
+
+def test_controls() -> None:
+    source = sequence(4, [(1, 2, "Q2")])
+    assert grown(SentenceTree(Graph(), Words(), 64, control="no-kg"), source.copy())[0].length("text") == 4
+    words = Words()
+    (shuffled,) = grown(SentenceTree(Graph(), words, 64, control="shuffled-kg", seed=3), source.copy())
+    assert "Q1shuffled3" in words.vocabulary
+    (plain,) = grown(SentenceTree(Graph(), Words(), 64, control="random-entities"), source.copy())
+    assert plain.length("text") == shuffled.length("text") == 8
+    (flat,) = grown(SentenceTree(Graph(), Words(), 64, visible_matrix=False), source.copy())
+    assert not flat.streams["text"].get("branch", np.zeros(1)).any()
+    assert np.array_equal(flat.streams["text"]["position_ids"], plain.streams["text"]["position_ids"])
+    assert flat.streams["text"]["taken"].sum() == 4
+
+
+def test_overlapping_and_unknown_mentions_are_counted() -> None:
+    step = SentenceTree(Graph(), Words(), 64)
+    (tree,) = grown(step, sequence(6, [(1, 4, "Q2"), (1, 2, "Q1"), (3, 5, "Q2"), (5, 6, "Q9")]))
+    assert tree.streams["text"]["branch"].max() == 1
+    assert step.dropped == {"overlapping mentions": 2, "mentions without triples": 1}
+
+
+def test_stretches_and_mention_of_the_evaluation_follow_their_tokens() -> None:
+    source = sequence(7, [(1, 2, "Q2"), (4, 6, "Q1")])
+    source.mask_spans = [Span(4, 6, "Q1")]
+    source.meta = {"mention": (3, 5), "types": ["x"]}
+    step = SentenceTree(Graph(), Words(), 64)
+    (tree,) = grown(step, source)
+    assert [(s.start, s.end) for s in tree.mask_spans] == [(8, 10)]
+    assert tree.meta == {"mention": (7, 9), "types": ["x"]}
+    assert tree.streams["text"]["branch"].max() == 1
+    assert step.take_dropped() == {"mentions to be masked": 1}
+    assert step.take_dropped() == {}
+
+
+def test_sequence_without_mentions_is_untouched() -> None:
+    source = sequence(4, [])
+    assert grown(SentenceTree(Graph(), Words(), 64), source)[0] is source
+
+
+def test_fit_never_leaves_more_than_the_budget() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        mentions = [
+            Mention(i, i + 1, tuple((1,) * n for n in rng.integers(0, 4, rng.integers(0, 4)))) for i in range(5)
+        ]
+        every = [b for m in mentions for b in m.branches]
+        budget = int(rng.integers(0, 20))
+        kept = [b for m in fit(mentions, budget) for b in m.branches]
+        assert kept == every[: len(kept)]
+        assert sum(map(len, kept)) <= budget
+        if len(kept) < len(every):
+            assert sum(map(len, every[: len(kept) + 1])) > budget
+
+
+def test_step_survives_pickling_and_refuses_nonsense() -> None:
+    step = pickle.loads(pickle.dumps(SentenceTree(Graph(), Words(), 64)))
+    (tree,) = grown(step, sequence(3, [(1, 2, "Q2")]))
+    assert tree.length("text") == 7
+    with pytest.raises(ValueError, match="branches already"):
+        grown(step, tree)
+    spec = {
+        "step": "kg.sentence_tree",
+        "graph": Graph(),
+        "max_length": 64,
+        "max_triples": 0,
+    }
+    with pytest.raises(WorkbenchError, match="max_triples = 0; allowed: a whole number from 1"):
+        build("step", spec, tokenizer=Words())

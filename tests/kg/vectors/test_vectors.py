@@ -1,0 +1,103 @@
+"""Training and storing entity vectors."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from kg.graph.store import GraphStore
+from kg.vectors.options import VectorOptions
+from kg.vectors.training import train_vectors
+from kg.vectors.vectors import load_vectors
+from workbench.errors import WorkbenchError
+
+pytest.importorskip("pykeen")
+SMALL = VectorOptions(dim=8, epochs=3, batch_size=32, negatives=4)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A ring of 30 entities with their next and second next: a translation fits it."""
+    triples = [(f"é{i}", r, f"é{(i + step) % 30}") for i in range(30) for r, step in (("next", 1), ("second", 2))]
+    return GraphStore.build(triples, tmp_path / "graph")
+
+
+def test_the_file_gives_back_what_was_trained(store, tmp_path):
+    trained = train_vectors(store, tmp_path / "deep" / "v.safetensors", SMALL)
+    loaded = load_vectors(tmp_path / "deep" / "v.safetensors")
+    assert torch.equal(loaded.vectors, trained.vectors)
+    assert torch.equal(loaded.relations, trained.relations)
+    assert (loaded.vectors.shape, loaded.relations.shape) == ((30, 8), (2, 8))
+    assert loaded.ids == list(store.ids)
+    assert loaded.relation_ids == ["next", "second"]
+    assert loaded.rows["é2"] == store.row("é2")
+    assert loaded.provenance["model"] == "TransE"
+    assert loaded.provenance["graph"]["triples"] == 60
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["v.safetensors"]
+
+
+def test_pykeen_says_nothing_of_its_own(store, tmp_path, caplog):
+    logging.getLogger("pykeen").setLevel(logging.INFO)  # as its import does
+    train_vectors(store, tmp_path / "v.safetensors", SMALL)
+    assert [r.message for r in caplog.records if r.name.startswith("pykeen")] == []
+
+
+def test_the_same_seed_gives_the_same_vectors(store, tmp_path):
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first = train_vectors(store, tmp_path / "a.safetensors", replace(SMALL, seed=1)).vectors
+    assert torch.equal(torch.get_rng_state(), before), "training moved the caller's random numbers"
+    torch.rand(3)
+    assert torch.equal(train_vectors(store, tmp_path / "b.safetensors", replace(SMALL, seed=1)).vectors, first)
+    assert not torch.equal(train_vectors(store, tmp_path / "c.safetensors", replace(SMALL, seed=2)).vectors, first)
+
+
+def test_training_finds_held_out_triples(store, tmp_path):
+    triples = list(store.triples())
+    graph = GraphStore.build(triples[::2] + triples[1::4], tmp_path / "part")
+    held_out = [*triples[3::4], ("stranger", "next", "é1")]
+    options = VectorOptions(dim=32, lr=0.05, batch_size=32)
+    mrr = {}
+    for epochs in (0, 100):
+        path = tmp_path / f"{epochs}.safetensors"
+        found = train_vectors(graph, path, replace(options, epochs=epochs), held_out=held_out)
+        assert found.provenance["link_prediction"]["both"]["examples"] == 2 * (len(held_out) - 1)
+        mrr[epochs] = found.provenance["link_prediction"]["both"]["mrr"]
+    assert mrr[100] > max(0.3, 2 * mrr[0])
+
+
+@pytest.mark.parametrize(("model", "size"), [("RotatE", 16), ("DistMult", 8)])
+def test_other_models(store, tmp_path, model, size):
+    found = train_vectors(store, tmp_path / "v.safetensors", replace(SMALL, model=model))
+    assert found.vectors.shape == (30, size)
+    assert found.vectors.dtype == torch.float32
+
+
+def test_without_pykeen(store, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pykeen.losses", None)
+    with pytest.raises(WorkbenchError, match=r"needs the package 'pykeen.losses': pip install"):
+        train_vectors(store, tmp_path / "v.safetensors")
+
+
+def test_wrong_inputs(store, tmp_path):
+    with pytest.raises(WorkbenchError, match="unknown embedding model 'transee'.*Did you mean 'transe'"):  # noqa: RUF043
+        train_vectors(store, tmp_path / "v.safetensors", VectorOptions(model="transee"))
+    with pytest.raises(WorkbenchError, match="unknown loss 'nsa'"):
+        train_vectors(store, tmp_path / "v.safetensors", VectorOptions(loss="nsa"))
+    with pytest.raises(WorkbenchError, match="another ending"):
+        train_vectors(store, tmp_path / "vectors")
+    with pytest.raises(WorkbenchError, match="has no triples"):
+        train_vectors(GraphStore.build([], tmp_path / "empty"), tmp_path / "v.safetensors")
+    with pytest.raises(WorkbenchError, match="there is no file .*prepare vectors"):  # noqa: RUF043
+        load_vectors(tmp_path / "v.safetensors")
+    (tmp_path / "bad.safetensors").write_bytes(b"x" * 40)
+    with pytest.raises(WorkbenchError, match="no safetensors file, or damaged"):
+        load_vectors(tmp_path / "bad.safetensors")
+    save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors")
+    with pytest.raises(WorkbenchError, match=r"lacks entity, .*found weight"):
+        load_vectors(tmp_path / "other.safetensors")

@@ -1,0 +1,102 @@
+"""Parts are found by short name or import path, and their options checked against the signature."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.models.layers.self import Self
+from workbench.parts.building import build, find
+
+SPEC = {"layer": "self", "stream": "text", "num_heads": 2}
+
+
+def test_a_short_name_with_options_and_given_things() -> None:
+    layer = build("layer", SPEC, "model.layers[0]", sizes={"text": 8}, unrelated=3)
+    assert isinstance(layer, Self)
+
+
+def test_an_import_path() -> None:
+    layer = build("layer", {**SPEC, "layer": "workbench.models.layers.self:Self"}, sizes={"text": 8})
+    assert isinstance(layer, Self)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layer": "sefl"}, r"unknown layer 'sefl'.*Did you mean 'self'"),
+        ({"heads": 2}, r"unknown option 'heads' in model: layer 'self'.*'num_heads'"),
+        ({"num_heads": "two"}, r"num_heads = 'two' is of type str; allowed: a whole number from 1, at most 1,024"),
+        ({"layer": "nowhere:Layer"}, r"there is no module 'nowhere'"),
+        ({"layer": "workbench.models.layers.self:Selv"}, r"unknown layer 'Selv'.*'Self'"),
+    ],
+)
+def test_wrong_parts_get_one_clear_message(change: dict, message: str) -> None:
+    with pytest.raises(WorkbenchError, match=message):
+        build("layer", {**SPEC, **change}, "model", sizes={"text": 8})
+
+
+def test_a_missing_option_is_named() -> None:
+    with pytest.raises(WorkbenchError, match="missing num_heads"):
+        build("layer", {"layer": "self", "stream": "text"}, sizes={"text": 8})
+
+
+def test_a_part_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_for_test.py").write_text(
+        "from torch import nn\n\nclass Scale(nn.Module):\n    def __init__(self, by: float = 1.0):\n"
+        "        super().__init__()\n        self.by = by\n\n"
+        "    def forward(self, hidden, context):\n        return hidden\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    assert build("layer", {"layer": "mine_for_test:Scale", "by": 2}).by == 2
+
+
+def test_a_part_whose_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needs_more_for_test.py").write_text("import a_package_nobody_has\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    with pytest.raises(WorkbenchError, match="needs the package 'a_package_nobody_has'"):
+        find("layer", "needs_more_for_test:Layer")
+
+
+LOOSE = """
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from somewhere import Anything
+
+
+class Loose(nn.Module):
+    def __init__(self, typed: float = 1.0, untyped=1.0, any: Any = None, other: Anything = None) -> None:
+        super().__init__()
+
+    def forward(self, hidden, context):
+        return hidden
+"""
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("option", ["typed", "untyped", "any", "any.inner", "any.inner[1]", "other"])
+def test_no_option_of_a_part_is_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: float) -> None:
+    (tmp_path / "loose_for_test.py").write_text(LOOSE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    given = {"any.inner": {"inner": value}, "any.inner[1]": {"inner": [0, value]}}.get(option, value)
+    with pytest.raises(WorkbenchError) as refusal:
+        build("layer", {"layer": "loose_for_test:Loose", option.partition(".")[0]: given})
+    kind = "a number" if option == "typed" else "a finite number"
+    assert str(refusal.value) == f"layer 'loose_for_test:Loose': {option} = {value}; allowed: {kind}"
+
+
+def test_an_annotation_that_cannot_be_looked_up_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loose_for_test.py").write_text(LOOSE)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    with pytest.raises(WorkbenchError, match="typed = 'much' is of type str; allowed: a number"):
+        build("layer", {"layer": "loose_for_test:Loose", "typed": "much"})

@@ -1,0 +1,183 @@
+"""Masking policies: what is selected together, and in which proportions."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import generator
+from workbench.parts.building import build
+from workbench.sequences.policies.entity import Entity
+from workbench.sequences.policies.field import Field
+from workbench.sequences.policies.span import Span as SpanPolicy
+from workbench.sequences.policies.span import length_distribution
+from workbench.sequences.policies.token import Token
+from workbench.sequences.policies.whole_word import WholeWord
+from workbench.sequences.sequence import Sequence, Span, text_fields
+
+
+def sequence(words, spans=(), mask_spans=()):
+    """[CLS] tokens [SEP]; `words` are the word numbers of the tokens between."""
+    n = len(words) + 2
+    special = np.zeros(n, np.bool_)
+    special[[0, -1]] = True
+    fields = text_fields(np.arange(100, 100 + n), word_ids=np.array([-1, *words, -1]), special=special)
+    return Sequence({"text": fields}, (0,), spans=list(spans), mask_spans=list(mask_spans))
+
+
+def test_lengths_equal_spanbert(shared):
+    golden = json.loads((shared / "golden" / "spanbert" / "masking" / "length_distribution.json").read_text())
+    np.testing.assert_allclose(length_distribution(0.2, 10), golden["lower=1,upper=10,p=0.2"], rtol=1e-12)
+    np.testing.assert_allclose(length_distribution(0.5, 3), golden["lower=1,upper=3,p=0.5"], rtol=1e-12)
+
+
+def plain_loop_span(words, free, anchor, length, left):
+    """SpanBERT's rule by hand: from the anchor's word, whole words to the right, at most `left` tokens."""
+    start = anchor
+    while free[start - 1] and words[start - 1] == words[anchor]:
+        start -= 1
+    rows, seen = [], set()
+    for row in range(start, len(words)):
+        if not free[row]:
+            break
+        seen.add(words[row])
+        if len(seen) > length or len(rows) == left:
+            break
+        rows.append(row)
+    return rows
+
+
+def test_spans_are_whole_words_of_the_drawn_length():
+    """The policy with the same draws as a plain loop gives the same spans."""
+    rng = np.random.default_rng(0)
+    words = np.sort(rng.integers(0, 120, 250)).tolist()
+    one = sequence(words)
+    for seed in range(60):
+        groups = SpanPolicy()(one, 0.15, generator(seed))
+        draw = generator(seed)
+        free = ~one.streams["text"]["special"]
+        expected = 0.15 * free.sum()
+        left = int(expected) + int(draw.random() < expected - int(expected))
+        cumulative = np.cumsum(length_distribution(0.2, 10))
+        candidates = np.flatnonzero(free)
+        loop = []
+        while left > 0:
+            length = int(np.searchsorted(cumulative, draw.random())) + 1
+            anchor = int(candidates[draw.integers(len(candidates))])
+            if not free[anchor]:
+                continue
+            rows = plain_loop_span(one.streams["text"]["word_ids"].tolist(), free, anchor, length, left)
+            free[rows] = False
+            left -= len(rows)
+            loop.append(rows)
+        assert [rows.tolist() for rows in groups] == loop
+
+
+def test_span_lengths_follow_the_distribution():
+    one = sequence(list(range(4000)))
+    counts = np.zeros(11)
+    for seed in range(30):
+        for rows in SpanPolicy()(one, 0.01, generator(seed))[:-1]:
+            counts[len(rows)] += 1
+    expected = length_distribution(0.2, 10) * counts.sum()
+    assert (np.abs(counts[1:] - expected) < 4 * np.sqrt(expected)).all()
+
+
+def test_spans_stop_at_special_tokens():
+    one = sequence([0, 1, 2, 3, 4, 5, 6, 7])
+    one.streams["text"]["special"][4] = True
+    for seed in range(40):
+        for rows in SpanPolicy(p=0.05)(one, 0.5, generator(seed)):
+            assert 4 not in rows
+            assert max(rows) < 4 or min(rows) > 4
+
+
+def test_whole_words_are_whole():
+    words = [0, 0, 1, 2, 2, 2, 3, 4, 4, 5, 6, 6, 6, 6]
+    one = sequence(words)
+    ids = one.streams["text"]["word_ids"]
+    for seed in range(50):
+        for rows in WholeWord()(one, 0.3, generator(seed)):
+            assert rows.tolist() == np.flatnonzero(ids == ids[rows[0]]).tolist()
+
+
+def test_a_single_long_word_is_selected_whole():
+    [rows] = WholeWord()(sequence([0] * 6), 0.15, generator(0))
+    assert rows.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_words_next_to_each_other_with_one_number_are_two_where_something_lies_between():
+    one = sequence([0, 0, 0, 0])
+    one.streams["text"]["taken"][2] = True
+    groups = WholeWord()(one, 1.0, generator(0))
+    assert sorted(rows.tolist() for rows in groups) == [[1], [3, 4]]
+
+
+def test_entities_come_first_and_whole():
+    mentions = [Span(2, 5, "a"), Span(8, 10, "b"), Span(4, 6, "overlaps a")]
+    chosen = set()
+    for seed in range(60):
+        one = sequence(list(range(30)), spans=mentions)
+        groups = Entity()(one, 0.2, generator(seed))
+        assert sum(len(rows) for rows in groups) in (6, 7)
+        whole = [rows.tolist() for rows in groups if len(rows) > 1]
+        assert whole
+        for rows in whole:
+            assert rows in ([2, 3, 4], [8, 9], [4, 5])
+        chosen |= {tuple(rows) for rows in whole}
+        covered = np.concatenate(groups)
+        assert len(np.unique(covered)) == len(covered)
+    assert chosen == {(2, 3, 4), (8, 9), (4, 5)}
+
+
+def test_entities_without_mentions_are_tokens():
+    groups = Entity()(sequence(list(range(40))), 0.15, generator(0))
+    assert [len(rows) for rows in groups] == [1] * 6
+
+
+def test_field_is_always_whole_or_by_probability():
+    masks = [Span(3, 9, ""), Span(12, 14, "")]
+    one = sequence(list(range(20)), mask_spans=masks)
+    for seed in range(20):
+        groups = Field()(one, 0.15, generator(seed))
+        assert sorted(rows.tolist() for rows in groups) == [[3, 4, 5, 6, 7, 8], [12, 13]]
+    some = [sum(len(r) == 6 for r in Field(0.5)(one, 0.15, generator(seed))) for seed in range(200)]
+    assert 70 < sum(some) < 130
+    more = Field()(one, 0.6, generator(0))
+    assert sum(len(rows) for rows in more) == 12
+    never = Field(0.0)(one, 0.15, generator(0))
+    assert all(len(rows) == 1 for rows in never)
+
+
+def test_token_positions_are_uniform():
+    one = sequence(list(range(20)))
+    counts = np.zeros(22)
+    for seed in range(3000):
+        for rows in Token()(one, 0.15, generator(seed)):
+            counts[rows] += 1
+    assert counts[0] == counts[-1] == 0
+    assert np.abs(counts[1:-1] - 450).max() < 4.5 * np.sqrt(450)
+
+
+def test_the_budget_is_the_rate_on_average():
+    sizes = [len(Token()(sequence(list(range(17))), 0.15, generator(seed))) for seed in range(4000)]
+    assert set(sizes) == {2, 3}
+    assert abs(np.mean(sizes) - 2.55) < 0.04
+
+
+def test_options_are_checked():
+    with pytest.raises(WorkbenchError, match=r"p = 1\.5; allowed: a number above 0, below 1"):
+        build("policy", {"policy": "span", "p": 1.5})
+    with pytest.raises(WorkbenchError, match="probability = 2"):
+        build("policy", {"policy": "field", "probability": 2})
+
+
+def test_selected_groups_do_not_overlap_for_spans():
+    one = sequence(list(range(100)))
+    rows = np.concatenate(SpanPolicy()(one, 0.9, generator(1)))
+    assert len(rows) == len(np.unique(rows)) == 90
+    assert all(b - a >= 1 for a, b in pairwise(np.sort(rows)))

@@ -1,0 +1,83 @@
+"""Which tasks share a step, and learning rates."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.recipe.spec import SequenceSpec, TaskSpec
+from workbench.tasks.schedule import TaskSchedule, learning_rate
+
+
+def tasks(**weights: float) -> dict[str, TaskSpec]:
+    return {name: TaskSpec({}, SequenceSpec("document"), [], weight=weight) for name, weight in weights.items()}
+
+
+def test_together_runs_every_task_every_step() -> None:
+    schedule = TaskSchedule("together", tasks(a=1, b=3), 0)
+    assert [(t.task, t.number) for t in schedule.at(7)] == [("a", 7), ("b", 7)]
+    assert schedule.loss_weight("b") == 3
+
+
+def test_sampled_is_exact_over_blocks_and_counts_each_tasks_own_steps() -> None:
+    schedule = TaskSchedule("sampled", tasks(coco=9, vg=12, cc=6, sbu=6), 5)
+    drawn: Counter[str] = Counter()
+    for step in range(11 * 40):
+        (turn,) = schedule.at(step)
+        assert turn.number == drawn[turn.task]
+        drawn[turn.task] += 1
+        if (step + 1) % 11 == 0:
+            assert drawn == {"coco": 3 * (step + 1) // 11, "vg": 4 * (step + 1) // 11, "cc": 2 * (step + 1) // 11,
+                             "sbu": 2 * (step + 1) // 11}  # fmt: skip
+    assert schedule.loss_weight("vg") == 1.0
+
+
+def test_sampled_order_is_shuffled_and_depends_on_the_seed() -> None:
+    def order(seed: int) -> list[str]:
+        schedule = TaskSchedule("sampled", tasks(a=5, b=5), seed)
+        return [schedule.at(step)[0].task for step in range(60)]
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+    assert order(1)[:10] != order(1)[10:20] or order(1)[20:30] != order(1)[:10]
+
+
+def test_sampled_takes_weights_of_any_kind() -> None:
+    schedule = TaskSchedule("sampled", tasks(a=0.7, b=0.3, c=1e-9), 0)
+    drawn = Counter(schedule.at(step)[0].task for step in range(len(schedule.block)))
+    assert drawn["a"] / drawn["b"] == pytest.approx(7 / 3, rel=0.01)
+    assert drawn["c"] >= 1
+
+
+def test_staged_tasks_join_and_stay() -> None:
+    specs = tasks(a=1, b=1)
+    specs["b"].start_step = 4
+    schedule = TaskSchedule("staged", specs, 0)
+    assert [t.task for t in schedule.at(3)] == ["a"]
+    assert [(t.task, t.number) for t in schedule.at(6)] == [("a", 6), ("b", 2)]
+
+
+def test_a_start_step_that_would_be_ignored_is_an_error() -> None:
+    specs = tasks(a=1, b=1)
+    specs["b"].start_step = 4
+    with pytest.raises(WorkbenchError, match="schedule: staged"):
+        TaskSchedule("together", specs, 0)
+    specs["a"].start_step = 1
+    with pytest.raises(WorkbenchError, match="no task starts at step 0"):
+        TaskSchedule("staged", specs, 0)
+    with pytest.raises(WorkbenchError, match=r"tasks\.a\.weight = 0"):
+        TaskSchedule("sampled", tasks(a=0), 0)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine", "constant"])
+def test_learning_rate_warms_up_to_the_peak_and_falls(kind: str) -> None:
+    def rate(step: int) -> float:
+        return learning_rate(step, peak=2.0, warmup_steps=4, max_steps=12, kind=kind)  # type: ignore[arg-type]
+
+    assert [rate(step) for step in range(4)] == [0.5, 1.0, 1.5, 2.0]
+    assert rate(4) == 2.0
+    middle, last = {"linear": (1.0, 0.25), "cosine": (1.0, 0.07612), "constant": (2.0, 2.0)}[kind]
+    assert rate(8) == pytest.approx(middle)
+    assert rate(11) == pytest.approx(last, rel=1e-3)

@@ -1,0 +1,68 @@
+"""Region features of a detector with random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from vision.features.regions import Detector, extract, load_detector
+from workbench.errors import WorkbenchError
+
+NAME = "fasterrcnn_mobilenet_v3_large_320_fpn"
+
+
+@pytest.fixture(scope="module")
+def detector() -> Detector:
+    torch.manual_seed(0)
+    return load_detector(NAME, num_classes=5, threshold=0.9, min_regions=4, max_regions=6)
+
+
+def test_regions_of_a_batch(detector: Detector, photo: Callable[[int], bytes]) -> None:
+    found = extract([photo(0), photo(1)], detector)
+    assert len(found) == 2
+    for regions in found:
+        n = len(regions["features"])
+        assert 1 <= n <= 6
+        assert regions["features"].shape == (n, 1024)
+        assert regions["features"].dtype == regions["boxes"].dtype == regions["confidence"].dtype == np.float32
+        assert ((regions["boxes"] >= 0) & (regions["boxes"] <= 1)).all()
+        assert (regions["boxes"][:, 2:] > regions["boxes"][:, :2]).all()
+        assert ((regions["classes"] >= 1) & (regions["classes"] < 5)).all()
+        assert (np.diff(regions["confidence"]) <= 0).all()
+
+
+def test_the_threshold_and_its_bounds(detector: Detector) -> None:
+    boxes = torch.tensor([[[10.0 * i, 0.0, 10.0 * i + 8, 8.0]] * 3 for i in range(8)])
+    scores = torch.tensor([[0.05, 0.95, 0.0]] * 2 + [[0.4, 0.3, 0.3]] * 6)
+    kept, confidence, classes = detector._choose(boxes, scores, (100, 100))
+    assert len(kept) == 4, "two are confident, min_regions is 4"
+    assert confidence[0] == pytest.approx(0.95)
+    assert classes[0] == 1
+    all_sure = torch.tensor([[0.05, 0.95, 0.0]] * 8)
+    assert len(detector._choose(boxes, all_sure, (100, 100))[0]) == 6
+    same_place = boxes[:1].expand(8, 3, 4)
+    assert len(detector._choose(same_place, all_sure, (100, 100))[0]) == 1
+
+
+def test_weights_by_path(detector: Detector, tmp_path: Path) -> None:
+    save_file(detector.network.state_dict(), tmp_path / "d.safetensors")
+    options = {"threshold": 0.9, "min_regions": 4, "max_regions": 6}
+    again = load_detector(NAME, str(tmp_path / "d.safetensors"), num_classes=5, **options)
+    assert again.identity == detector.identity
+    with pytest.raises(WorkbenchError, match="does not fit"):
+        load_detector(NAME, str(tmp_path / "d.safetensors"), num_classes=7)
+
+
+def test_a_bad_image_is_named(detector: Detector) -> None:
+    with pytest.raises(WorkbenchError, match="corpus 'a', key 'b': not an image"):
+        extract([b"nothing"], detector, ["corpus 'a', key 'b'"])
+
+
+def test_an_unknown_detector() -> None:
+    with pytest.raises(WorkbenchError, match="Did you mean"):
+        load_detector("fasterrcnn_resnet50")

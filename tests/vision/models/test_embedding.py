@@ -1,0 +1,125 @@
+"""Embeddings of the image stream."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vision.images.boxes import grid_boxes
+from vision.models.embeddings.grid import Grid
+from vision.models.embeddings.patches import Patches
+from vision.models.embeddings.regions import Regions
+from workbench.errors import WorkbenchError
+from workbench.models.network import initialise
+from workbench.parts.building import build
+
+BACKBONE = {"backbone": "test_efficientnet", "size": 64, "grid": 2}
+
+
+def fields_for(embedding: nn.Module, images: int = 2) -> dict[str, Tensor]:
+    boxes = torch.from_numpy(grid_boxes(2)).repeat(images, 1)
+    torch.manual_seed(7)
+    if isinstance(embedding, Patches):
+        return {"patches": torch.randn(4 * images, 48), "boxes": boxes}
+    if isinstance(embedding, Grid):
+        return {"pixels": torch.randint(0, 256, (images, 3, 64, 64), dtype=torch.uint8), "boxes": boxes}
+    return {"features": torch.randn(4 * images, 6), "boxes": boxes}
+
+
+EMBEDDINGS = {
+    "patches-1d": lambda: Patches(8, 2, 4),
+    "patches-2d": lambda: Patches(8, 2, 4, positions="2d", norm=True),
+    "uniter": lambda: Regions(8, 6),
+    "lxmert": lambda: Regions(8, 6, box_size=4, average=True, norm_sum=False, type_vector=False, mask_vector=False),
+    "vilbert": lambda: Regions(8, 6, box_size=5, norm_parts=False, type_vector=False, mask_vector=False),
+    "visualbert": lambda: Regions(8, 6, box_size=0, norm_parts=False, mask_vector=False),
+    "grid": lambda: Grid(8, **BACKBONE),
+}
+
+
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_a_masked_row_says_nothing_of_its_features(name: str) -> None:
+    embedding = EMBEDDINGS[name]().eval()
+    fields = fields_for(embedding)
+    masked = torch.zeros(8, dtype=torch.bool)
+    masked[3] = True
+    before = embedding({**fields, "masked": masked})
+    content = next(k for k in ("patches", "features", "pixels") if k in fields)
+    changed = fields[content].clone()
+    changed[3 if content != "pixels" else slice(0, 1)] = 1
+    after = embedding({**fields, content: changed, "masked": masked})
+    assert before.shape == (8, embedding.hidden_size)
+    torch.testing.assert_close(after[3], before[3])
+    assert not torch.allclose(embedding(fields)[3], before[3])
+
+
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_packed_equals_alone(name: str) -> None:
+    embedding = EMBEDDINGS[name]().eval()
+    fields = fields_for(embedding)
+    half = {k: v[: len(v) // 2] for k, v in fields.items()}
+    torch.testing.assert_close(embedding(fields)[:4], embedding(half), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_every_trainable_parameter_gets_a_finite_gradient(name: str) -> None:
+    embedding = EMBEDDINGS[name]()
+    fields = fields_for(embedding)
+    whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
+    if "patches" in fields:
+        fields = {
+            "patches": torch.cat([fields["patches"], torch.zeros(1, 48)]),
+            "boxes": torch.cat([fields["boxes"], whole]),
+        }
+    masked = torch.arange(len(fields["boxes"])) == 1
+    (embedding({**fields, "masked": masked}) * torch.randn(8)).sum().backward()
+    for parameter_name, parameter in embedding.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None, parameter_name
+            assert parameter.grad.isfinite().all(), parameter_name
+
+
+def test_patches_know_their_place() -> None:
+    embedding = Patches(8, 2, 4)
+    boxes = torch.from_numpy(grid_boxes(2))
+    same = embedding({"patches": torch.ones(4, 48), "boxes": boxes})
+    assert len(same.unique(dim=0)) == 4
+    table = embedding.positions.tables[0].weight
+    torch.testing.assert_close(same - same[:1], table - table[:1], atol=1e-5, rtol=0)
+
+
+def test_the_class_row_has_a_vector_of_its_own() -> None:
+    embedding = Patches(8, 2, 4)
+    boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
+    out = embedding({"patches": torch.randn(1, 48), "boxes": boxes})
+    torch.testing.assert_close(out[0], embedding.whole + embedding.type_vector)
+
+
+def test_a_frozen_backbone_stays_as_it_is() -> None:
+    embedding = Grid(8, **BACKBONE)
+    before = {n: t.clone() for n, t in embedding.backbone.state_dict().items()}
+    initialise(embedding, 0.02)
+    embedding.train()
+    embedding(fields_for(embedding)).sum().backward()
+    assert all(torch.equal(t, before[n]) for n, t in embedding.backbone.state_dict().items())
+    assert not any(p.requires_grad for p in embedding.backbone.parameters())
+
+
+def test_a_trained_backbone_learns() -> None:
+    embedding = Grid(8, **BACKBONE, trainable=True).train()
+    (embedding(fields_for(embedding)) * torch.randn(8)).sum().backward()
+    gradients = [p.grad for p in embedding.backbone.parameters()]
+    assert sum(g is not None and g.abs().sum() > 0 for g in gradients) > len(gradients) / 2
+
+
+def test_errors_name_both_sides() -> None:
+    with pytest.raises(WorkbenchError, match="have 6 numbers, the embedding's feature_size is 5"):
+        Regions(8, 5)(fields_for(Regions(8, 5)))
+    with pytest.raises(WorkbenchError, match="Regions needs 'features', the batch has boxes, patches"):
+        Regions(8, 5)(fields_for(Patches(8, 2, 4)))
+    with pytest.raises(WorkbenchError, match="box_size = 6; allowed: 0, 4, 5, 7"):
+        build("embedding", {"embedding": "vision.regions", "box_size": 6})
+    grid = Grid(8, **BACKBONE)
+    with pytest.raises(WorkbenchError, match="gives 2 x 2 rows an image, 8 in all, the batch has 18"):
+        grid({**fields_for(grid), "boxes": torch.from_numpy(grid_boxes(3)).repeat(2, 1)})

@@ -1,0 +1,144 @@
+"""From a sample to the rows of the image stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from vision.images.boxes import box_numbers, grid_boxes
+from vision.images.transforms import NORMALISATIONS, Square, normalise, speaks_of_sides
+from vision.sequences.images.patches import Patches, cut
+from vision.sequences.images.pixels import Pixels
+from vision.sequences.images.regions import Regions
+from workbench.errors import WorkbenchError
+from workbench.keyed import generator
+from workbench.parts.building import build
+from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Sample, Sequence
+
+Encode = Callable[..., bytes]
+
+
+def flat(encode: Encode, colours: np.ndarray, cell: int) -> bytes:
+    """An image of one-coloured cells: colours [rows, columns, 3]."""
+    return encode(colours.repeat(cell, 0).repeat(cell, 1))
+
+
+def test_patches_are_the_cells_row_by_row(encode: Encode) -> None:
+    colours = np.random.default_rng(0).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    sample: Sample = {"key": "a", "image": flat(encode, colours, 8)}
+    fields = Patches(32, 8, normalisation="half")(sample, None)
+    wanted = (colours.reshape(16, 3).astype(np.float32) / 255 - 0.5) / 0.5
+    assert fields["patches"].shape == (16, 192)
+    np.testing.assert_allclose(fields["patches"].reshape(16, 3, 64), wanted[:, :, None].repeat(64, 2), atol=1e-6)
+    assert fields["boxes"][5].tolist() == [0.25, 0.25, 0.5, 0.5]
+
+
+def test_a_patch_is_laid_out_as_a_convolution_reads_it() -> None:
+    pixels, kernel = torch.randn(3, 24, 24), torch.randn(5, 3, 8, 8)
+    convolved = F.conv2d(pixels[None], kernel, stride=8)[0].flatten(1).T
+    torch.testing.assert_close(cut(pixels, 8) @ kernel.flatten(1).T, convolved, atol=1e-4, rtol=0)
+
+
+def test_the_class_row_is_first_and_special(samples: list[Sample]) -> None:
+    plain, with_row = (Patches(32, 16, class_row=c)(samples[0], None) for c in (False, True))
+    assert with_row["boxes"][0].tolist() == [0, 0, 1, 1]
+    assert with_row["special"].tolist() == [True, False, False, False, False]
+    assert np.array_equal(with_row["patches"][1:], plain["patches"])
+
+
+def test_pixels_hold_the_whole_image(encode: Encode) -> None:
+    colours = np.random.default_rng(0).integers(0, 256, (2, 2, 3), dtype=np.uint8)
+    fields = Pixels(32, 4)({"key": "a", "image": flat(encode, colours, 16)}, None)
+    assert fields["pixels"].dtype == np.uint8
+    assert np.array_equal(fields["pixels"][0], colours.repeat(16, 0).repeat(16, 1).transpose(2, 0, 1))
+    assert np.array_equal(fields["boxes"], grid_boxes(4))
+    batch = collate([Sequence({"image": fields}, (0,)), Sequence({"image": fields}, (1,))])
+    assert batch.streams["image"].fields["pixels"].shape == (2, 3, 32, 32)
+    assert batch.streams["image"].lengths == [16, 16]
+
+
+def test_augmentation_depends_on_the_generator_alone(samples: list[Sample]) -> None:
+    part = Pixels(32, 4, crop_scale=0.3, flip=0.5)
+    torch.manual_seed(0)
+    first = part(samples[0], generator(1))["pixels"]
+    before = torch.random.get_rng_state()
+    assert np.array_equal(part(samples[0], generator(1))["pixels"], first)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not np.array_equal(part(samples[0], generator(2))["pixels"], first)
+    assert np.array_equal(part(samples[0], None)["pixels"], Pixels(32, 4)(samples[0], None)["pixels"])
+
+
+def test_mirroring_spares_left_and_right(samples: list[Sample]) -> None:
+    part, plain = Pixels(32, 4, flip=1.0), Pixels(32, 4)
+    assert np.array_equal(part(samples[0], generator(0))["pixels"], plain(samples[0], None)["pixels"][..., ::-1])
+    spoken = {**samples[0], "captions": ["a dog", "A dog on the Left ."]}
+    assert speaks_of_sides(spoken)
+    assert np.array_equal(part(spoken, generator(0))["pixels"], plain(samples[0], None)["pixels"])
+    assert speaks_of_sides({"questions": [{"question": "who is rightmost?"}]})
+    assert not speaks_of_sides({"captions": ["a bright cleft"]})
+
+
+def test_squash_keeps_all_and_crop_keeps_shape(encode: Encode) -> None:
+    wide = np.zeros((32, 96, 3), np.uint8)
+    wide[:, :32], wide[:, 64:] = 255, 255
+    from vision.images.decoding import decode
+
+    image = decode(encode(wide), "here")
+    assert Square(32, resize="squash")(image, None).float().mean() == pytest.approx(170, abs=4)
+    assert Square(32, resize="crop")(image, None).float().mean() < 20
+
+
+@pytest.mark.parametrize("name", NORMALISATIONS)
+def test_normalisation(name: str) -> None:
+    mean, std = NORMALISATIONS[name]
+    out = normalise(torch.full((3, 2, 2), 51, dtype=torch.uint8), name)
+    for channel in range(3):
+        assert out[channel, 0, 0].item() == pytest.approx((0.2 - mean[channel]) / std[channel], abs=1e-6)
+
+
+def test_wrong_options_are_refused() -> None:
+    with pytest.raises(WorkbenchError, match="not a multiple of patch = 12"):
+        Patches(32, 12)
+    with pytest.raises(WorkbenchError, match="normalisation = 'imagnet'; allowed: imagenet, clip, half"):
+        build(
+            "image",
+            {"image": "vision.patches", "size": 8, "patch": 4, "normalisation": "imagnet"},
+        )
+
+
+def test_regions_are_the_most_confident(samples: list[Sample]) -> None:
+    fields = Regions("made-up", max_regions=3)(samples[0], None)
+    stored = samples[0]["regions"]
+    best = np.sort(np.argsort(-stored["confidence"])[:3])
+    assert np.array_equal(fields["features"], stored["features"][best])
+    assert np.array_equal(fields["boxes"], stored["boxes"][best])
+    fields["features"][:] = 0
+    assert stored["features"].any(), "the sample's own arrays must not be changed"
+
+
+def test_features_of_another_backbone_are_refused(samples: list[Sample]) -> None:
+    with pytest.raises(WorkbenchError, match=r"'tiny', key '0': .* 'made-up', this model reads those of 'vg-detector'"):
+        Regions("vg-detector")(samples[0], None)
+    with pytest.raises(WorkbenchError, match="backbone None"):
+        Regions("vg-detector")({**samples[0], "meta": {}}, None)
+    with pytest.raises(WorkbenchError, match="prepare regions"):
+        Regions("made-up")({"key": "a"}, None)
+
+
+def test_boxes_in_pixels_are_refused(samples: list[Sample]) -> None:
+    samples[0]["regions"]["boxes"][2] = [10, 10, 200, 100]
+    with pytest.raises(WorkbenchError, match=r"box 2 is \[10.0.*divide pixels"):
+        Regions("made-up")(samples[0], None)
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [(4, [0.1, 0.2, 0.5, 0.8]), (5, [0.1, 0.2, 0.5, 0.8, 0.24]), (7, [0.1, 0.2, 0.5, 0.8, 0.4, 0.6, 0.24])],
+)
+def test_box_numbers(size: int, wanted: list[float]) -> None:
+    torch.testing.assert_close(box_numbers(torch.tensor([[0.1, 0.2, 0.5, 0.8]]), size), torch.tensor([wanted]))

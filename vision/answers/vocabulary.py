@@ -1,0 +1,94 @@
+"""The answer vocabulary of a VQA classifier, and its soft labels (Anderson et al., CVPR 2018; UNITER, LXMERT, ViLT)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vision.answers.metric import major_answer, match_score, normalise
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import write_text
+from workbench.files.json_values import parse_json
+
+
+@dataclass(frozen=True)
+class AnswerVocabulary:
+    """The answers a classifier can give, in normal form; an answer's row is its class."""
+
+    answers: tuple[str, ...]
+
+    @classmethod
+    def build(cls, questions: Iterable[Mapping[str, Any]], min_count: int = 9) -> AnswerVocabulary:
+        """Major answers that at least `min_count` questions have, most frequent first.
+
+        The published VQA v2 vocabulary (3,129 answers) is that of train + val with min_count 9.
+
+        Raises:
+            WorkbenchError: no answer is that frequent.
+        """
+        counts = Counter(major_answer(question) for question in questions)
+        kept = sorted((a for a, n in counts.items() if n >= min_count), key=lambda a: (-counts[a], a))
+        if not kept:
+            most = counts.most_common(1)
+            found = f"the most frequent, {most[0][0]!r}, has {most[0][1]}" if most else "there are no questions"
+            raise WorkbenchError(f"no answer is the major one of {min_count} questions ({found}); lower min_count")
+        return cls(tuple(kept))
+
+    @classmethod
+    def load(cls, path: Path) -> AnswerVocabulary:
+        """Read what `save` wrote.
+
+        Raises:
+            WorkbenchError: the file is not a JSON list of different strings.
+        """
+        try:
+            answers = parse_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise WorkbenchError(f"{path}: cannot read the answer vocabulary: {error}") from error
+        if not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
+            raise WorkbenchError(f"{path}: an answer vocabulary is a JSON list of strings")
+        if len(set(answers)) != len(answers):
+            twice = next(a for a, n in Counter(answers).items() if n > 1)
+            raise WorkbenchError(f"{path}: the answer {twice!r} occurs twice; an answer is one class")
+        return cls(tuple(answers))
+
+    def save(self, path: Path) -> None:
+        """Write the answers as a JSON list."""
+        write_text(path, json.dumps(self.answers, ensure_ascii=False, indent=0) + "\n")
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """Answer -> class."""
+        return {answer: row for row, answer in enumerate(self.answers)}
+
+    def labels(self, answers: Iterable[str | Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+        """Classes [n] int64 and soft scores [n] float32 in (0, 1] of a question's answers (ten: .3, .6, .9, 1).
+
+        Answers outside the vocabulary give none; a question can so have no label at all.
+        """
+        texts = [normalise(a if isinstance(a, str) else a["answer"]) for a in answers]
+        found = {self.rows[text]: match_score(n, len(texts)) for text, n in Counter(texts).items() if text in self.rows}
+        classes = np.array(sorted(found), np.int64)
+        return classes, np.array([found[c] for c in sorted(found)], np.float32)
+
+    def targets(self, answers: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
+        """Soft labels of one question as a dense vector [answers] float32, for binary cross-entropy."""
+        dense = np.zeros(len(self), np.float32)
+        classes, scores = self.labels(answers)
+        dense[classes] = scores
+        return dense
+
+    def ceiling(self, questions: Iterable[Mapping[str, Any]]) -> float:
+        """The accuracy (per cent) of the best classifier over this vocabulary; the rest needs answers it lacks."""
+        best = [self.labels(question["answers"])[1].max(initial=0.0) for question in questions]
+        return 100 * float(np.mean(best))

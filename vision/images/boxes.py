@@ -1,0 +1,53 @@
+"""Boxes: x1, y1, x2, y2 in 0..1 of the image's width and height."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workbench.sequences.sequence import Fields
+
+WHOLE = (0.0, 0.0, 1.0, 1.0)
+
+
+def grid_boxes(grid: int) -> np.ndarray:
+    """The cells of a grid x grid division of the image, row by row: [grid * grid, 4] float32."""
+    edges = np.arange(grid + 1, dtype=np.float32) / grid
+    rows, columns = (index.ravel() for index in np.mgrid[:grid, :grid])
+    return np.stack([edges[columns], edges[rows], edges[columns + 1], edges[rows + 1]], axis=1)
+
+
+def box_numbers(boxes: Tensor, size: int) -> Tensor:
+    """What a published model reads of boxes [rows, 4]: [rows, size].
+
+    4: the corners (LXMERT); 5: and the area (ViLBERT); 7: corners, width, height, area (UNITER).
+    """
+    if size == 4:
+        return boxes
+    width, height = boxes[:, 2:3] - boxes[:, 0:1], boxes[:, 3:4] - boxes[:, 1:2]
+    if size == 5:
+        return torch.cat([boxes, width * height], dim=1)
+    if size == 7:
+        return torch.cat([boxes, width, height, width * height], dim=1)
+    raise ValueError(f"box_size = {size}; allowed: 4 (corners), 5 (and area), 7 (and width, height, area)")
+
+
+def check_boxes(regions: Fields) -> None:
+    """Refuse boxes that are not [n, 4] with 0 <= x1 <= x2 <= 1 and 0 <= y1 <= y2 <= 1, one per feature.
+
+    Raises:
+        ValueError: names the first bad row.
+    """
+    features, boxes = regions["features"], regions["boxes"]
+    if features.ndim != 2 or boxes.shape != (len(features), 4):
+        raise ValueError(f"features {features.shape} need boxes of shape ({len(features)}, 4); found {boxes.shape}")
+    slack = 1e-4  # rounding of detectors that work in pixels
+    low, high = boxes[:, :2], boxes[:, 2:]
+    bad = ~((boxes >= -slack).all(1) & (boxes <= 1 + slack).all(1) & (low <= high + slack).all(1))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"box {row} is {boxes[row].tolist()}; allowed: x1, y1, x2, y2 with 0 <= x1 <= x2 <= 1 and "
+            "0 <= y1 <= y2 <= 1 (divide pixels by the image's width and height)"
+        )

@@ -1,0 +1,31 @@
+"""What the embeddings of the `image` stream share: learned vectors, and rows whose features are hidden."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from workbench.errors import WorkbenchError
+
+
+def vector(size: int) -> nn.Parameter:
+    """A learned vector [size], from N(0, 0.02^2)."""
+    return nn.Parameter(torch.randn(size) * 0.02)
+
+
+def hide(features: Tensor, masked: Tensor | None, mask: Tensor | None) -> Tensor:
+    """Features [rows, n] with those of masked rows replaced by `mask` [n], or by zeros."""
+    if masked is None:
+        return features
+    filling = features.new_zeros(()) if mask is None else mask.to(features.dtype)
+    return torch.where(masked[:, None], filling, features)
+
+
+def field(fields: dict[str, Tensor], name: str, embedding: nn.Module) -> Tensor:
+    if name not in fields:
+        raise WorkbenchError(
+            f"image stream: {type(embedding).__name__} needs {name!r}, the batch has {', '.join(sorted(fields))}; let "
+            "the recipe's `image:` and the embedding agree (both vision.patches, both vision.regions, "
+            "or vision.pixels with vision.grid)"
+        )
+    return fields[name]

@@ -1,0 +1,61 @@
+"""A backbone inside the model, whose grid of features are the rows of the `image` stream."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from vision.features.backbones import load
+from vision.models.embeddings._positions import GridPositions, Positions
+from vision.models.embeddings._rows import field, hide, vector
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Cells, Dropout, Epsilon, Location, Name, Side, Size
+
+
+class Grid(nn.Module):
+    """A timm backbone inside the model: its grid features, frozen or trained, projected (Pixel-BERT's shape).
+
+    LN(W feature + position + type); `pixels` come as bytes and the backbone normalises them as it was trained.
+
+    Args:
+        backbone: name of a timm network.
+        weights: file or package with its weights (see `vision.features.backbones.load`); None starts from random ones.
+        size: side of the images in pixels.
+        grid: rows and columns of features.
+        trainable: whether the backbone is trained; a frozen one also keeps its batch statistics.
+    """
+
+    def __init__(
+        self,
+        hidden_size: Size,
+        backbone: Name,
+        size: Side,
+        grid: Cells,
+        *,
+        weights: Location | None = None,
+        trainable: bool = False,
+        positions: Positions = "2d",
+        norm_eps: Epsilon = 1e-12,
+        dropout: Dropout = 0.1,
+    ) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.shape = {"size": size, "grid": grid}
+        self.backbone = load(backbone, weights, size=size, grid=grid, trainable=trainable)
+        self.project = nn.Linear(self.backbone.width, hidden_size)
+        self.positions = GridPositions(hidden_size, grid, positions)
+        self.type_vector = vector(hidden_size)
+        self.mask = vector(self.backbone.width)
+        self.norm = nn.LayerNorm(hidden_size, norm_eps)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, fields: dict[str, Tensor]) -> Tensor:
+        """`pixels` uint8 [images, 3, size, size], `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
+        features = self.backbone(field(fields, "pixels", self)).flatten(0, 1)
+        boxes = fields["boxes"]
+        if len(features) != len(boxes):
+            raise WorkbenchError(
+                f"image stream: the backbone gives {self.backbone.grid} x {self.backbone.grid} rows an image, "
+                f"{len(features)} in all, the batch has {len(boxes)}; give vision.pixels the same grid"
+            )
+        hidden = self.project(hide(features, fields.get("masked"), self.mask)) + self.positions(boxes)
+        return self.dropout(self.norm(hidden + self.type_vector))

@@ -1,0 +1,61 @@
+"""Patches of an image as rows of the `image` stream."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Le
+from torch import Tensor, nn
+
+from vision.images.boxes import WHOLE
+from vision.models.embeddings._positions import GridPositions, Positions
+from vision.models.embeddings._rows import field, hide, vector
+from workbench.options.bounds import Dropout, Epsilon, Side, Size
+
+PatchGrid = Annotated[int, Ge(2), Le(1024)]  # a single cell would be the whole image, whose box is the class token's
+
+
+class Patches(nn.Module):
+    """W patch + position + type of each patch (ViT, arXiv:2010.11929; ViLT, arXiv:2102.03334).
+
+    Positions are learned, one per cell ("1d", as published) or the sum of one per row and one per column ("2d").
+    A row whose box is the whole image gets a learned vector instead: the class token. Masked patches are replaced
+    by a learned patch.
+
+    Args:
+        grid: patches per side.
+        patch: side of a patch in pixels.
+        norm: a LayerNorm at the end (CLIP's `ln_pre`).
+    """
+
+    def __init__(
+        self,
+        hidden_size: Size,
+        grid: PatchGrid,
+        patch: Side,
+        *,
+        positions: Positions = "1d",
+        norm: bool = False,
+        norm_eps: Epsilon = 1e-5,
+        dropout: Dropout = 0.0,
+    ) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.shape = {"patch": patch, "grid": grid}
+        self.project = nn.Linear(3 * patch * patch, hidden_size)
+        self.positions = GridPositions(hidden_size, grid, positions)
+        self.whole = vector(hidden_size)
+        self.type_vector = vector(hidden_size)
+        self.mask = vector(3 * patch * patch)
+        self.norm = nn.LayerNorm(hidden_size, norm_eps) if norm else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, fields: dict[str, Tensor]) -> Tensor:
+        """`patches` [rows, 3 * patch * patch], `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
+        patches = hide(field(fields, "patches", self), fields.get("masked"), self.mask)
+        boxes = fields["boxes"]
+        cells = self.project(patches) + self.positions(boxes)
+        whole = (boxes == boxes.new_tensor(WHOLE)).all(1, keepdim=True)
+        hidden = torch.where(whole, self.whole.to(cells.dtype), cells)
+        return self.dropout(self.norm(hidden + self.type_vector))

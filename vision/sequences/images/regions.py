@@ -1,0 +1,52 @@
+"""Stored features of an image's regions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vision.images.boxes import check_boxes
+from vision.images.decoding import place
+from workbench.errors import BadValueError, WorkbenchError
+from workbench.options.bounds import Count, Name
+from workbench.sequences.protocols import Image
+from workbench.sequences.sequence import Fields, Sample
+
+
+class Regions(Image):
+    """Stored features of the sample, the most confident `max_regions` of them.
+
+    A model that was trained on the features of one backbone is useless on those of another and nothing else would
+    tell, so `backbone` is compared with what the corpus recorded (`meta.backbone`).
+    """
+
+    def __init__(self, backbone: Name, max_regions: Count = 100) -> None:
+        self.backbone = backbone
+        self.max_regions = max_regions
+
+    def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
+        where = place(sample)
+        if "regions" not in sample:
+            raise WorkbenchError(
+                f"{where}: the sample has no region features; run `workbench prepare regions` on the corpus, or let "
+                "the recipe read the image itself (vision.patches or vision.pixels)"
+            )
+        found = sample.get("meta", {}).get("backbone")
+        if found != self.backbone:
+            raise WorkbenchError(
+                f"{where}: the features are of backbone {found!r}, this model reads those of {self.backbone!r}. "
+                "Extract the corpus again with that backbone, or train a model on this one"
+            )
+        return self._fields(sample["regions"], where)
+
+    def _fields(self, regions: Fields, where: str) -> Fields:
+        try:
+            check_boxes(regions)
+        except ValueError as error:
+            raise BadValueError(where, str(error), regions, "unusable region boxes") from error
+        keep: slice | np.ndarray = slice(self.max_regions)
+        if "confidence" in regions and len(regions["confidence"]) > self.max_regions:
+            keep = np.sort(np.argsort(-regions["confidence"], kind="stable")[: self.max_regions])
+        return {
+            "features": np.array(regions["features"][keep], np.float32),
+            "boxes": np.array(regions["boxes"][keep], np.float32),
+        }

@@ -1,0 +1,169 @@
+"""The command line. Commands are found by their import path when they are called, so that starting is fast and the
+core imports neither kg nor vision nor pipelines."""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import logging
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from workbench.errors import WorkbenchError, memory_error, message, system_error, unknown
+from workbench.options.command import command
+from workbench.processes.ending import Ended, ending
+from workbench.processes.ranks import say_once
+from workbench.terminal import PlainFormatter, Terminal
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command: where it is (a function or a typer app) and the line that `workbench --help` shows."""
+
+    path: str
+    help: str
+
+
+COMMANDS = {
+    "prepare": Entry("pipelines.commands.app:app", "Turn raw text, image-text or triples into a corpus."),
+    "index": Entry("workbench.cli.corpora:index", "Index a foreign WebDataset, without rewriting it."),
+    "verify": Entry("workbench.cli.corpora:verify", "Check a corpus: checksums, images, spans, boxes."),
+    "show": Entry("workbench.cli.show:show", "Preview a corpus, or the first micro-batch of a recipe (--batch)."),
+    "recipes": Entry("workbench.cli.show:recipes", "List the recipes: paper, kind, one line each."),
+    "pretrain": Entry("workbench.cli.training:pretrain", "Pretrain a recipe; goes on where a run stopped."),
+    "verify-resume": Entry(
+        "workbench.cli.training:verify_resume", "Prove that a resumed run equals an uninterrupted one."
+    ),
+    "finetune": Entry("workbench.cli.evaluation:finetune", "Fine-tune a run: vqa, retrieval, entity-typing."),
+    "evaluate": Entry("workbench.cli.evaluation:evaluate", "Evaluate: vqa, retrieval, entity-typing, facts."),
+    "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
+    "encode": Entry("workbench.evaluation.encoding:encode", "Vectors of texts or images from a trained model."),
+    "export": Entry("workbench.cli.export:export", "Write a run's network as a Hugging Face folder."),
+}
+
+
+class Commands:
+    """A group of commands, each of which is imported when it is called."""
+
+    def __init__(self, entries: dict[str, Entry], help: str) -> None:
+        self.entries = entries
+        self.help = help
+
+    def run(self, arguments: list[str], called: str) -> None:
+        """Run the command that the first argument names; without one, or with --help, say which there are.
+
+        Raises:
+            WorkbenchError: there is no such command, or a package it needs is not installed.
+            SystemExit: the command ended with an exit code.
+        """
+        if not arguments or arguments[0] in ("--help", "-h"):
+            self._explain(called)
+            sys.exit(0 if arguments else 2)
+        name, rest = arguments[0], arguments[1:]
+        if name not in self.entries:
+            raise unknown("command", f"{called} {name}", [f"{called} {entry}" for entry in self.entries])
+        target = self._load(called, name)
+        if isinstance(target, Commands):
+            target.run(rest, f"{called} {name}")
+        else:
+            typer.main.get_command(target)(args=rest, prog_name=f"{called} {name}")
+
+    def _load(self, called: str, name: str) -> Commands | typer.Typer:
+        module, _, attribute = self.entries[name].path.partition(":")
+        try:
+            target = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            raise WorkbenchError(
+                f"'{called} {name}' needs the package {error.name!r}: pip install 'pretraining-workbench[vision,kg]'"
+            ) from error
+        if isinstance(target, Commands | typer.Typer):
+            return target
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        app.command()(command(target))
+        return app
+
+    def _explain(self, called: str) -> None:
+        console = Terminal()
+        console.print(f"Usage: [bold]{escape(called)}[/] COMMAND ...\n\n{escape(self.help)}\n")
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+        for name, entry in self.entries.items():
+            table.add_row(f"[bold]{escape(name)}[/]", escape(entry.help))
+        console.print(table)
+        console.print(f"\n'{escape(called)} COMMAND --help' tells more.")
+
+
+HELP = """Pretrain knowledge-enhanced and vision-language Transformers.
+
+Examples:
+  workbench prepare text notes.txt --output corpora/notes
+  workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000 train.warmup_steps=100
+  workbench report runs/bert"""
+app = Commands(COMMANDS, HELP)
+
+
+def main() -> None:
+    """Run a command.
+
+    Exit code 0: done; 1: checked data is wrong, the machine failed (a full disk, no memory, a lost process) or, with a
+    traceback, a bug; 2: a wrong input, also a file or
+    folder that may not be read or written; 128 + n: stopped by signal n (130 for Ctrl-C, 143 for SIGTERM).
+    """
+    # read when torch's OpenMP is loaded: threads that wait by spinning made a step 20 times slower beside other work
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # as early: DDP's advice to look for unused parameters no more, which is wrong here (training/update.py)
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if sys.stderr is not None and not faulthandler.is_enabled():
+        faulthandler.enable()  # a mapped file that is cut off kills the process; say at least where it was read
+    lines = logging.StreamHandler()
+    lines.setFormatter(PlainFormatter("%(message)s"))
+    logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), handlers=[lines])
+    with reported():
+        app.run(sys.argv[1:], "workbench")
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Within, errors for people are told in one message, and the process exits as `main` says; bugs go through."""
+    try:
+        with ending():
+            yield
+    except Ended as ended:
+        _say(f"stopped by {ended.signal.name}")
+        raise
+    except WorkbenchError as error:
+        say_once(message(error), _say)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        _say("stopped")
+        sys.exit(130)
+    except (OSError, MemoryError, ImportError) as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        refusal = system_error(error) if isinstance(error, OSError) else memory_error(error)
+        if refusal is None:
+            raise
+        logging.getLogger(__name__).debug("", exc_info=True)  # WORKBENCH_LOG=DEBUG tells where it came from
+        say_once(message(refusal), _say)
+        sys.exit(refusal.exit_code)
+
+
+def _nobody_reads() -> bool:
+    """Whether the reader of this process's output has gone, as after `workbench ... | head`."""
+    streams = select.poll()
+    for number in (1, 2):
+        streams.register(number, 0)  # of an error one is always told
+    return any(state & (select.POLLERR | select.POLLHUP) for _, state in streams.poll(0))
+
+
+def _say(message: str) -> None:
+    console = Terminal(stderr=True, soft_wrap=True)  # "notes.txt:100: ..." is no emoji
+    console.print(f"[bold red]error:[/] {escape(message)}", highlight=False)

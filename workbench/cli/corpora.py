@@ -1,0 +1,123 @@
+"""The commands `workbench index`, `verify` and `show` for corpora."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.markup import escape
+
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.foreign import index_foreign
+from workbench.corpora.manifest import FILE_NAME
+from workbench.corpora.show import describe, previews
+from workbench.corpora.verify import verify as problems_of
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Count, Location, Seed
+from workbench.terminal import Terminal
+
+console = Terminal()
+LISTED = 20
+
+
+def index(
+    inputs: Annotated[list[Path], typer.Argument(help="Folders with .tar files, or .tar files.")],
+    output: Annotated[
+        Path | None, typer.Option(help="Where corpus.json and the index files go; by default beside the tars.")
+    ] = None,
+    kind: Annotated[
+        Literal["text", "image-text", "triples"] | None, typer.Option(help="Default: as the first record looks.")
+    ] = None,
+) -> None:
+    """Index a foreign WebDataset, so that it can be used as a corpus. The tars are read, never rewritten.
+
+    \b
+    Examples:
+      workbench index cc3m/
+      workbench index shards/part-0.tar shards/part-1.tar --output corpora/cc3m --kind image-text
+    """
+    folder = output or (inputs[0] if inputs[0].is_dir() else inputs[0].parent)
+    command = shlex.join(["workbench", *sys.argv[1:]])
+    manifest = index_foreign(inputs, folder, kind=kind, provenance={"command": command})
+    console.print(
+        f"{escape(str(folder))}: {manifest.records:,} {manifest.kind} records in {len(manifest.shards)} shards"
+    )
+
+
+def verify(
+    corpus: Annotated[Location, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
+    graph: Annotated[
+        Path | None,
+        typer.Option(help="Check entities against this graph: a triples corpus, or a file with one entity id a line."),
+    ] = None,
+) -> None:
+    """Check a corpus: checksums, key grouping, decodability, spans inside texts, boxes in range, entities in the graph.
+
+    Ends with exit code 1 when something is wrong.
+
+    \b
+    Examples:
+      workbench verify corpora/wiki
+      workbench verify corpora/wiki-linked --graph corpora/codex
+    """
+    opened = Corpus.open(corpus)
+    found = problems_of(opened, graph_entities(graph) if graph else None)
+    counts: Counter[str] = Counter()
+    for problem in islice(found, LISTED):
+        counts[problem.shard] += 1
+        place = f"{problem.shard}, key {problem.key!r}" if problem.key else problem.shard
+        console.print(f"[red]wrong:[/] {escape(f'{place}: {problem.reason}')}", highlight=False, soft_wrap=True)
+    counts.update(problem.shard for problem in found)
+    if counts:
+        more = f" ({LISTED} shown)" if counts.total() > LISTED else ""
+        shards = {info.name for info in opened.shards}
+        beside = " and the graph store" if counts.keys() - shards else ""
+        where = f"{len(counts.keys() & shards)} of {len(shards)} shards{beside}"
+        console.print(f"{counts.total():,} problems in {where}{more}")
+        raise typer.Exit(1)
+    console.print(f"[green]all right:[/] {opened.records:,} records in {len(opened.shards)} shards")
+
+
+def show(
+    corpus: Annotated[Location, typer.Argument(help="A corpus: a folder or an fsspec URL.")],
+    samples: Annotated[Count, typer.Option(help="How many records to preview.")] = 3,
+    seed: Annotated[Seed, typer.Option(help="Which ones.")] = 0,
+) -> None:
+    """Show a corpus: counts, fields, where it comes from, and a few samples.
+
+    \b
+    Examples:
+      workbench show corpora/wiki
+      workbench show corpora/flickr8k --samples 5
+    """
+    opened = Corpus.open(corpus)
+    console.print(describe(opened))
+    for sample in previews(opened, samples, seed=seed):
+        console.print(sample)
+
+
+def graph_entities(place: Path) -> frozenset[str]:
+    """The entity ids of a graph: heads and tails of a triples corpus, or the lines of a text file.
+
+    Raises:
+        WorkbenchError: neither of them.
+    """
+    if place.is_file():
+        return frozenset(line.strip() for line in place.read_text(encoding="utf-8").splitlines() if line.strip())
+    if not (place / FILE_NAME).is_file():
+        raise WorkbenchError(f"{place} is neither a triples corpus nor a file with one entity id a line")
+    opened = Corpus.open(place)
+    if opened.kind != "triples":
+        raise WorkbenchError(f"{place} is a corpus of kind {opened.kind}; --graph needs one of kind triples")
+    ids: set[str] = set()
+    for number, info in enumerate(opened.shards):
+        for record in range(info.records):
+            sample = opened.read(number, record)
+            ids.add(sample["id"])
+            ids.update(triple["tail"] for triple in sample["triples"])
+    return frozenset(ids)

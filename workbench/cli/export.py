@@ -1,0 +1,35 @@
+"""The command `workbench export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from workbench.interop.bert import write_folder
+from workbench.options.bounds import Word
+from workbench.options.command import Trust
+from workbench.terminal import Terminal
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    output: Annotated[Path, typer.Option(help="The folder to write.")],
+    network: Annotated[Word, typer.Option(help="Which network of the run.")] = "main",
+    trust: Trust = False,
+) -> None:
+    """Write a run's network as a Hugging Face folder (config.json, model.safetensors, tokenizer.json).
+
+    Example:
+
+      workbench export runs/bert --output exported/bert
+    """
+    from workbench.runs.loading import load
+
+    loaded = load(run, trust=trust)
+    write_folder(output, loaded.model.network(network), loaded.model.heads.state_dict())
+    if loaded.tokenizer is not None:
+        loaded.tokenizer.save(output / "tokenizer.json")
+    Terminal().print(f"{escape(str(output))}: load it with transformers.AutoModel.from_pretrained")

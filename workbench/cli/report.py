@@ -1,0 +1,39 @@
+"""`workbench report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from workbench.options.bounds import Title
+from workbench.options.command import Trust
+from workbench.parts.trust import allow
+from workbench.report.opening import read_opening
+from workbench.report.page import write_report
+from workbench.report.panels import panel_names
+from workbench.report.run import load_run
+from workbench.terminal import Terminal
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="run folders; their results stand side by side")],
+    output: Annotated[Path | None, typer.Option(help="the page (default: report.html in the first run)")] = None,
+    title: Annotated[Title, typer.Option(help="the page's title (default: the runs' names)")] = "",
+    opening: Annotated[
+        Path | None, typer.Option(help="JSON: what stands before the results, chapters of title, text, head and rows")
+    ] = None,
+    trust: Trust = False,
+) -> None:
+    """Write one self-contained HTML page about runs: curves, results beside baselines and controls, pictures.
+
+    Example: workbench report runs/bert runs/k-bert --output demo.html
+    """
+    path = output or runs[0] / "report.html"
+    loaded = [load_run(folder) for folder in runs]
+    for run in loaded:
+        allow(panel_names(run), run.folder, str(run.folder), trust=trust)
+    write_report(loaded, path, title, read_opening(opening) if opening else ())
+    Terminal(stderr=True).print(f"wrote {escape(str(path))}", highlight=False)

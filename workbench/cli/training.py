@@ -1,0 +1,103 @@
+"""The commands `workbench pretrain` and `workbench verify-resume`.
+
+torch takes seconds to import: what can be refused without it is refused before.
+"""
+
+from __future__ import annotations
+
+from itertools import filterfalse
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from annotated_types import Ge, Le
+
+from workbench.corpora.corpus import Corpus
+from workbench.files.cache import is_url
+from workbench.options.bounds import Assignment, Location
+from workbench.options.command import Trust
+from workbench.parts.blame import Blame
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import Recipe
+from workbench.terminal import Terminal
+
+RecipeName = Annotated[Location, typer.Argument(help="A recipe's name (see `workbench recipes`) or a YAML file.")]
+Overrides = Annotated[
+    list[Assignment] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
+]
+
+Steps = Annotated[int, Ge(2), Le(10**9)]
+
+
+def pretrain(
+    recipe: RecipeName,
+    overrides: Overrides = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("--output", "--run", "-o", help="The run folder; by default runs/<recipe's name>."),
+    ] = None,
+    trust: Trust = False,
+) -> None:
+    """Pretrain a recipe. Goes on where the run folder's last checkpoint is; Ctrl-C and SIGTERM save one first.
+
+    Examples:
+
+      workbench pretrain tiny-text tasks.text.corpora=[corpora/notes] train.max_steps=1000 --output runs/notes
+
+      torchrun --nproc-per-node 8 -m workbench pretrain bert tasks.text.corpora=[corpora/notes] --output runs/notes
+    """
+    loaded = _checked(recipe, overrides, trust)
+    from workbench.training import pretrain as runs
+
+    runs.pretrain(loaded, run or default_run(loaded))
+
+
+def verify_resume(
+    recipe: RecipeName,
+    overrides: Overrides = None,
+    run: Annotated[
+        Path | None, typer.Option("--output", "--run", "-o", help="A new folder for the two runs that are compared.")
+    ] = None,
+    steps: Annotated[Steps, typer.Option(help="Steps to train; the interruption is in the middle.")] = 6,
+    trust: Trust = False,
+) -> None:
+    """Train twice, once with a stop and a restart in the middle, and compare every loss bit for bit.
+
+    Example:
+
+      workbench verify-resume bert tasks.text.corpora=[corpora/notes] --steps 20
+    """
+    loaded = _checked(recipe, overrides, trust)
+    from workbench.training import verify
+
+    folder = run or default_run(loaded).with_name(f"{loaded.name}-verify-resume")
+    verdict = verify.verify_resume(loaded, folder, steps)
+    console = Terminal()
+    if verdict.equal:
+        console.print(
+            f"equal: {verdict.compared} values of {verdict.steps} steps and all weights, interrupted after step "
+            f"{verdict.interrupted_at}"
+        )
+        return
+    for step, name, one, other in verdict.different[:10]:
+        console.print(f"step {step} {name}: uninterrupted {one!r}, resumed {other!r}")
+    console.print(
+        f"[bold red]different[/]: {len(verdict.different)} of {verdict.compared} values, "
+        f"{len(verdict.weights)} weight tensors"
+    )
+    raise typer.Exit(1)
+
+
+def _checked(recipe: str, overrides: list[str] | None, trust: bool) -> Recipe:
+    """The recipe, whose corpora on this machine are there."""
+    loaded = load_recipe(recipe, overrides or [], trust=trust)
+    for name, task in loaded.tasks.items():
+        for place in filterfalse(is_url, (*task.corpora, *task.held_out)):
+            with Blame(f"tasks.{name}"):
+                Corpus.open(place)
+    return loaded
+
+
+def default_run(recipe: Recipe) -> Path:
+    """Where a recipe's run goes when nobody says: runs/<name>."""
+    return Path("runs") / (recipe.name or "run")

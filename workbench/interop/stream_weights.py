@@ -1,0 +1,83 @@
+"""Which tensors of a network belong to one stream, under names that do not depend on where its layers stand.
+
+A stream's k-th layer is the k-th of the stack in which its rows attend to themselves: `self`, `joint` (of all its
+streams), a `cross` layer's own stream, and any other layer with an `attention` block (of the first of its streams, as
+ERNIE-THU's aggregator). What a plain Transformer layer has is the layer's: attention to itself and feed-forward.
+Layers between streams (`co`) are not counted, so BERT's twelve layers go to the text's twelve in ViLBERT too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from workbench.models.sublayers import Options
+from workbench.recipe.spec import NetworkSpec, Spec
+
+SUBLAYERS = {"attention": "attention", "self_attention": "attention", "feed_forward": "feed_forward"}
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)}
+COMPARED = ("num_heads", "activation", "norm", "norm_place", "norm_eps", "rotary")
+"""Options that change what the same weights compute, though their shapes are the same."""
+
+
+def stream_names(spec: NetworkSpec, names: Iterable[str], stream: str) -> dict[str, str]:
+    """`embedding.*`, `layer.<k>.*` and `pooler.*` of a stream -> the network's own names of these tensors."""
+    names = list(names)
+    numbers = {number: k for k, (number, _) in enumerate(stream_layers(spec, names, stream))}
+    found = {}
+    for name in names:
+        part, _, rest = name.partition(".")
+        place, _, rest = rest.partition(".")
+        if part in ("embeddings", "poolers") and place == stream:
+            found[f"{part.removesuffix('s')}.{rest}"] = name
+        elif part == "layers" and int(place) in numbers:
+            sublayer, _, rest = rest.partition(".")
+            if sublayer in SUBLAYERS:
+                found[f"layer.{numbers[int(place)]}.{SUBLAYERS[sublayer]}.{rest}"] = name
+    return found
+
+
+def stream_layers(spec: NetworkSpec, names: Iterable[str], stream: str) -> list[tuple[int, Spec]]:
+    """The stream's layers in order: their numbers in the stack and what the recipe says of them."""
+    prefixes = {tuple(name.split(".")[:4]) for name in names if name.startswith("layers.")}
+    return [
+        (number, layer)
+        for number, layer in enumerate(layer_specs(spec.layers))
+        if stream in _streams(layer)
+        and any(("layers", str(number), name, "attention") in prefixes for name in ("attention", "self_attention"))
+    ]
+
+
+def layer_specs(specs: Iterable[Spec]) -> Iterator[Spec]:
+    """The stack of a recipe, one spec per layer: groups opened, repetitions counted out."""
+    for spec in specs:
+        for _ in range(spec.get("repeat", 1)):
+            if "group" in spec:
+                yield from layer_specs(spec["group"])
+            else:
+                yield spec
+
+
+def differences(theirs: Spec, ours: Spec) -> list[str]:
+    """Options in which two layers with the same shapes compute something else, as `num_heads is 12 there, 6 here`."""
+    found = []
+    for key in COMPARED:
+        there, here = _option(theirs, key), _option(ours, key)
+        if there != here:
+            found.append(f"{key} is {there} there, {here} here")
+    return found
+
+
+def _streams(layer: Spec) -> tuple[str, ...]:
+    if "stream" in layer:
+        return (layer["stream"],)
+    streams = tuple(layer.get("streams", ()))
+    return streams if layer.get("layer") == "joint" else streams[:1]
+
+
+def _option(layer: Spec, key: str) -> Any:
+    """An option's value; of a list (one per stream) the first, and numbers that YAML reads as text as numbers."""
+    value = layer.get(key, DEFAULTS[key])
+    value = value[0] if isinstance(value, list) else value
+    return float(value) if key == "norm_eps" else value

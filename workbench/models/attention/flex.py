@@ -1,0 +1,108 @@
+"""Compiled block-sparse attention with the predicate as mask_mod: CUDA, any visibility."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+
+from workbench.models.attention.request import Request, Result, contiguous, restored
+from workbench.models.attention.visibility import visible
+
+
+def can_flex(request: Request) -> bool:
+    """Block-sparse compiled attention: CUDA, any visibility."""
+    return (
+        request.q.is_cuda
+        and request.score is None
+        and not request.need_weights
+        and request.q.shape[-1] >= 16
+        and request.queries.rows > 0
+        and request.keys.rows > 0
+    )
+
+
+def flex(request: Request) -> Result:
+    """flex_attention over all rows as one sequence, with the predicate as mask_mod.
+
+    Dropout of the weights is exact: with the dropped keys masked the kernel gives o' and log-sum l'; with all keys
+    it gives l; the dropped-out result is o' exp(l' - l) / (1 - p). Which weights drop is a hash of (seed, head, q, k).
+    """
+    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in contiguous(request))
+    block_mask = _block_mask(request)
+    if request.dropout == 0.0:
+        out, log_sum = _flex_call(q, k, v, block_mask)
+        out = out.masked_fill((log_sum == float("-inf")).unsqueeze(-1), 0.0)
+    else:
+        keep = 1.0 - request.dropout
+        seed = torch.randint(2**31 - 1, (), device=q.device, dtype=torch.int32)
+        kept, kept_sum = _flex_call(q, k, v, block_mask, _drop(seed, request.dropout))
+        _, full_sum = _flex_call(q, k, v, block_mask)
+        nothing = (kept_sum == float("-inf")) | (full_sum == float("-inf"))
+        ratio = torch.exp((kept_sum - full_sum).masked_fill(nothing, float("-inf"))) / keep
+        out = kept.masked_fill(nothing.unsqueeze(-1), 0.0) * ratio.unsqueeze(-1).to(kept.dtype)
+    return restored(out.squeeze(0).transpose(0, 1), request.queries), None
+
+
+def _flex_call(q: Tensor, k: Tensor, v: Tensor, block_mask: Any, score_mod: Any = None) -> tuple[Tensor, Tensor]:
+    """The result and the log-sum of the exponentiated scores."""
+    function = _flex_function(q.is_cuda)
+    out, extra = function(q, k, v, score_mod=score_mod, block_mask=block_mask, return_aux=AuxRequest(lse=True))
+    return out, extra.lse
+
+
+@lru_cache(maxsize=2)
+def _flex_function(compiled: bool) -> Any:
+    return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
+
+
+def _block_mask(request: Request) -> Any:
+    queries, keys = request.queries, request.keys
+    found = queries.cache.get(("flex", id(keys), request.window))
+    if found is None:
+        found = create_block_mask(_mask_mod(request), None, None, queries.rows, keys.rows, device=request.q.device)
+        queries.cache["flex", id(keys), request.window] = found
+    return found
+
+
+def _mask_mod(request: Request) -> Any:
+    queries, keys = request.queries, request.keys
+    q_sequence, k_sequence = queries.sequence_ids, keys.sequence_ids
+    q_place, k_place = queries.index, keys.index
+    q_integers, k_integers = queries.contiguous_integers, keys.contiguous_integers
+    window = request.window
+
+    def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        mask = q_sequence[q] == k_sequence[k]
+        seen = _visible_pair(q_integers, k_integers, q, k)
+        if seen is not None:
+            mask = mask & seen
+        if window is not None:
+            mask = mask & ((q_place[q] - k_place[k]).abs() <= window)
+        return mask
+
+    return mask_mod
+
+
+def _visible_pair(q_integers: dict[str, Tensor], k_integers: dict[str, Tensor], q: Tensor, k: Tensor) -> Tensor | None:
+    """The predicate of `visibility.visible` for single rows: the same function, on 0-d integers."""
+    seen = visible(
+        {n: t[q].unsqueeze(-1) for n, t in q_integers.items()}, {n: t[k].unsqueeze(-1) for n, t in k_integers.items()}
+    )
+    return None if seen is None else seen.squeeze(-1).squeeze(-1)
+
+
+def _drop(seed: Tensor, p: float) -> Any:
+    threshold = int(p * 2**24)
+
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        x = seed ^ (q.to(torch.int32) * 73856093) ^ (k.to(torch.int32) * 19349663) ^ (h.to(torch.int32) * 83492791)
+        for _ in range(2):
+            x = (x ^ (x >> 15)) * 0x2C1B3C6D
+            x = (x ^ (x >> 12)) * 0x297A2D39
+        return torch.where(((x ^ (x >> 15)) & 0xFFFFFF) < threshold, float("-inf"), score)
+
+    return score_mod

@@ -1,0 +1,83 @@
+"""Sequences grouped by length and padded inside the call: any request; the CPU's path."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from workbench.models.attention.padding import Group, groups_of
+from workbench.models.attention.request import Request, Result
+from workbench.models.attention.visibility import visible
+from workbench.models.dropout import dropout
+
+
+def padded(request: Request) -> Result:
+    """Sequences of similar length share a padded group; the grouping is made once per pair of layouts."""
+    groups = groups_of(request.queries, request.keys)
+    grids = zip(
+        groups.groups,
+        groups.queries.split(request.q),
+        groups.keys.split(request.k),
+        groups.keys.split(request.v),
+        strict=True,
+    )
+    outs = []
+    for group, q, k, v in grids:
+        mask, blind = _group_mask(request, group)
+        bias = mask if request.score is None else _score_bias(request, group, mask, q.dtype)
+        out = _grid_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), bias, request.dropout)
+        if blind is not None:
+            out = out.masked_fill(blind, 0.0)
+        outs.append(out.transpose(1, 2).flatten(0, 1))
+    if not outs:
+        return torch.zeros_like(request.q), None
+    return groups.queries.join(torch.cat(outs)), None
+
+
+def _grid_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, p: float) -> Tensor:
+    """Attention on one grid [batch, heads, length, size]; written out where torch has no fused kernel with dropout."""
+    if p == 0.0 or q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)
+    scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
+    if bias is not None:
+        scores = scores + (_additive(bias, scores.dtype) if bias.dtype == torch.bool else bias)
+    return dropout(torch.softmax(scores, -1), p, True) @ v
+
+
+def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where the mask allows and -inf elsewhere: adding it to all heads' scores is several times faster than filling
+    them, and has no work to do in the backward."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, float("-inf"))
+
+
+def _group_mask(request: Request, group: Group) -> tuple[Tensor | None, Tensor | None]:
+    """The mask [batch, 1, q, k] of a group (None where all is visible) and the queries that see nothing."""
+    if (kept := group.masks.get(request.window)) is not None:
+        return kept
+    mask = None if group.keys.full else group.keys.valid[:, None, :]
+    q_integers = {n: group.queries.take(t) for n, t in request.queries.integers.items()}
+    k_integers = {n: group.keys.take(t) for n, t in request.keys.integers.items()}
+    seen = visible(q_integers, k_integers)
+    if seen is not None:
+        mask = seen if mask is None else mask & seen
+    if request.window is not None:
+        near = (group.queries.places[:, :, None] - group.keys.places[:, None, :]).abs() <= request.window
+        mask = near if mask is None else mask & near
+    blind = None
+    if mask is not None:
+        mask = mask.expand(-1, group.queries.width, -1).unsqueeze(1)
+        sees = mask.any(-1, keepdim=True)
+        if seen is not None or request.window is not None:
+            blind = ~sees
+            mask = mask | blind
+    group.masks[request.window] = (mask, blind)
+    return mask, blind
+
+
+def _score_bias(request: Request, group: Group, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    assert request.score is not None
+    term = request.score(group.queries.places, group.keys.places).to(dtype)
+    return term if mask is None else term.masked_fill(~mask, float("-inf"))

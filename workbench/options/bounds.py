@@ -1,0 +1,80 @@
+"""What an option may be: types with their bounds, for the signatures of parts and commands and the keys of recipes.
+
+`workbench.options.values` checks values against them. A number of an option has one of these types, or bounds of its
+own beside the type (`Annotated[int, Ge(2)]`); a string has a `Literal`, or one of these types that says what the text
+means. The upper bounds are far above anything that is trained today; they are there for slips of the pen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from pydantic import BeforeValidator, StringConstraints
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a text stands for, in the words of a message: "allowed: ..."."""
+
+    words: str
+
+
+def _from_text(value: Any) -> Any:
+    """`1e-4` is a number for people, and text for YAML 1.1, which wants a dot in it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+Number = Annotated[float, BeforeValidator(_from_text)]
+"""Any finite number, also as YAML 1.1 writes it; without bounds it is not enough for an option."""
+
+# whole numbers
+Count = Annotated[int, Ge(1), Le(10**12)]
+CountOrZero = Annotated[int, Ge(0), Le(10**12)]
+Size = Annotated[int, Ge(1), Le(2**20)]
+SizeOrZero = Annotated[int, Ge(0), Le(2**20)]
+Heads = Annotated[int, Ge(1), Le(1024)]
+Repeats = Annotated[int, Ge(1), Le(1000)]
+Side = Annotated[int, Ge(1), Le(2**14)]
+Cells = Annotated[int, Ge(1), Le(1024)]
+Processes = Annotated[int, Ge(0), Le(1024)]
+Seed = Annotated[int, Ge(0), Lt(2**32)]
+
+# numbers
+Share = Annotated[Number, Ge(0), Le(1)]
+SomeShare = Annotated[Number, Gt(0), Le(1)]
+PartShare = Annotated[Number, Gt(0), Lt(1)]
+Dropout = Annotated[Number, Ge(0), Lt(1)]
+Positive = Annotated[Number, Gt(0), Le(1e6)]
+NotNegative = Annotated[Number, Ge(0), Le(1e6)]
+LearningRate = Annotated[Number, Gt(0), Le(1000)]
+Epsilon = Annotated[Number, Gt(0), Lt(1)]
+Momentum = Annotated[Number, Ge(0), Lt(1)]
+
+# texts
+Device = Literal["auto", "cpu", "cuda"]
+Word = Annotated[str, StringConstraints(pattern=r"^[^\s./\\]+$"), Means("a word without '.', '/' and spaces")]
+FileName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\s./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=200),
+    Means("a name for a folder: not empty, no '/', no '.' in front"),
+]
+Location = Annotated[str, StringConstraints(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$"), Means("a path or URL")]
+Name = Annotated[str, MinLen(1), Means("a name, not empty")]
+Assignment = Annotated[str, Means("NAME=VALUE")]
+Pattern = Annotated[str, MinLen(1), Means("a regular expression")]
+FileTemplate = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\x00]+$"),
+    Means("a file name with {subset} and {id} to be filled in"),
+]
+Title = Annotated[str, Means("any text")]
+PartName = Annotated[str, MinLen(1), Means("the name of a part, or 'package.module:Class'")]
+Role = Annotated[str, MinLen(1), Means("the role of a special token (cls, sep, bos, eos), or null for none")]
+PartSpec = Annotated[dict[str, Any], MinLen(1), Means("a mapping of a part's name and options")]

@@ -1,0 +1,76 @@
+"""Which part, at which place of the recipe, an error came from.
+
+`workbench.parts.building.build` marks what it builds. An error for people that leaves a marked part begins with the
+part's name; any other gets a note, which Python prints as the last line of a traceback, and the command line after its
+message:
+
+    RuntimeError: boom
+    raised in tasks.text.objectives[1]: objective 'swapped:Swapped'
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import TracebackType
+from typing import TypeVar
+
+from workbench.errors import RAISED_IN, MachineError, WorkbenchError
+from workbench.processes.ending import Ended
+
+T = TypeVar("T")
+MARK = "named_in_recipe"
+
+
+def mark(part: T, name: str) -> T:
+    """Keep the name of a part, `model.layers[0]: layer 'self'`, with it; where its class forbids that, it has none."""
+    with contextlib.suppress(AttributeError, TypeError):
+        object.__setattr__(part, MARK, name)
+    return part
+
+
+def named(part: object) -> str:
+    """The name that a part was marked with, or else its class's."""
+    return str(getattr(part, MARK, type(part).__name__))
+
+
+class Blame:
+    """A block in which a part is at work: an error that leaves it is told with the part's name.
+
+    One that has such a note already keeps it, as the part inside knows better; so does a message that names the place.
+    An error of a class of its own stays what it is, as whoever catches it wants what it carries.
+    What would end more than the part in silence does not leave it as it is: `sys.exit`, and a `StopIteration`, which is
+    the end of whatever loop it meets.
+
+    Args:
+        part: a marked part, or a name.
+    """
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: object) -> None:
+        self.part = part
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        name = self.part if isinstance(self.part, str) else named(self.part)
+        if isinstance(error, SystemExit) and not isinstance(error, Ended):
+            raise WorkbenchError(
+                f"{name}: it called sys.exit({error.code!r}), which would end the whole command; allowed: to raise "
+                "workbench.errors.WorkbenchError with what is wrong and what to do"
+            ) from error
+        if isinstance(error, StopIteration):
+            stop = RuntimeError("StopIteration, which is no error outside of an iterator's __next__")
+            stop.add_note(RAISED_IN + name)
+            raise stop from error
+        if not isinstance(error, Exception | KeyboardInterrupt):
+            return
+        if any(note.startswith(RAISED_IN) for note in getattr(error, "__notes__", ())):
+            return
+        if not isinstance(error, WorkbenchError):
+            error.add_note(RAISED_IN + name)
+        elif type(error) in (WorkbenchError, MachineError) and name.partition(": ")[0] not in str(error):
+            raise type(error)(f"{name}: {error}") from error

@@ -1,0 +1,182 @@
+"""Parts: from a name in a recipe to an object.
+
+A part is named by a short name (`mlm` of the core, `kg.dea` of another package; `workbench.parts.kinds`) or by an
+import path (`mine:MyLayer`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import typing
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.options.values import check_all, refuse_not_finite
+from workbench.parts.blame import Blame, mark
+from workbench.parts.kinds import KINDS
+from workbench.parts.modules import is_module
+from workbench.parts.trust import import_named
+
+SHIPPED = ("workbench", "kg", "vision")
+
+
+class Options(NamedTuple):
+    """The options of a part: their names, the annotations of those that have one, whether any other is taken too."""
+
+    names: list[str]
+    types: dict[str, Any]
+    open_ended: bool
+
+
+_building: ContextVar[str] = ContextVar("building", default="")  # the place of the part that is being made
+
+
+def short_names(kind: str) -> list[str]:
+    """The names of the parts of a kind that come with the workbench, the core's first."""
+    return [name for package in SHIPPED for name in _names_in(package, kind)]
+
+
+def _names_in(package: str, kind: str) -> list[str]:
+    """The parts are the modules of the package's folder of their kind, but for those that begin with `_`."""
+    folder = f"{package}.{KINDS[kind].folder}"
+    if not is_module(folder):
+        return []
+    prefix = "" if package == "workbench" else f"{package}."
+    modules = pkgutil.iter_modules(importlib.import_module(folder).__path__)
+    return sorted(f"{prefix}{module.name}" for module in modules if not module.name.startswith("_"))
+
+
+def find(kind: str, name: str) -> Any:
+    """The class that a recipe's name stands for.
+
+    Raises:
+        WorkbenchError: the name is not known (the message lists the nearest valid ones), its code is not trusted, or
+            it stands for something else than a part of this kind.
+    """
+    path = KINDS[kind].path(name)
+    if path != name and not is_module(path.partition(":")[0]):
+        raise unknown(kind, name, [*short_names(kind), "package.module:Class"])
+    return _of_kind(kind, import_named(kind, path), name)
+
+
+def _of_kind(kind: str, found: Any, name: str) -> Any:
+    wanted = KINDS[kind]
+    module, _, attribute = wanted.base.partition(":")
+    base = getattr(importlib.import_module(module), attribute)
+    allowed = f"a class derived from {module}.{attribute}"
+    if not inspect.isclass(found):
+        raise WorkbenchError(f"{kind} {name!r} is of type {type(found).__name__}; allowed: {allowed}")
+    if not issubclass(found, base) or found is base:
+        raise WorkbenchError(f"{kind} {name!r} is no {kind}; allowed: {allowed}")
+    try:
+        inspect.signature(getattr(found, wanted.method)).bind("self", *wanted.arguments)
+    except TypeError as error:
+        call = f"{wanted.method}({', '.join(wanted.arguments)})"
+        raise WorkbenchError(f"{kind} {name!r} has no {call}, as every {kind} has: {error}") from error
+    return found
+
+
+def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given: Any) -> Any:
+    """Build the part that `spec` describes: a name, or a mapping with the name under `kind` and the options beside it.
+
+    `where` is the place in the recipe, for messages; for a part that another one builds in its `__init__`, the option
+    that names it. `given` are things the caller has (tokenizer, max_length, ...); the part gets those its signature
+    asks for and that the recipe does not state itself.
+
+    Raises:
+        WorkbenchError: unknown name or option, missing option, a value that the option's annotation does not allow, or
+            what the part itself refused; names the place.
+    """
+    where = ".".join(filter(None, (_building.get(), where)))
+    options = {kind: spec} if isinstance(spec, str) else dict(spec)
+    if kind not in options:
+        raise WorkbenchError(f"{where or kind}: the key {kind!r} is missing; found {sorted(options)}")
+    name = options.pop(kind)
+    if not isinstance(name, str):
+        raise WorkbenchError(f"{where or kind}: {kind} = {name!r}; allowed: a name, or 'package.module:Class'")
+    place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
+    with Blame(place):  # to import a module is to run it
+        try:
+            part = find(kind, name)
+        except WorkbenchError as error:
+            raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
+    accepted = checked(part, options, place, given)
+    outer = _building.set(where)
+    try:
+        with Blame(place):
+            return mark(part(**accepted), place)
+    finally:
+        _building.reset(outer)
+
+
+def checked(
+    part: Any, options: Mapping[str, Any], where: str, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Options that fit the part's signature, completed from `given`.
+
+    Raises:
+        WorkbenchError: as for `build`.
+    """
+    names, hints, open_ended = options_of(part)
+    for option in options:
+        if option not in names and not open_ended:
+            raise unknown("option", option, names, where)
+    stated = check_all(hints, options, where)
+    for option, value in stated.items():
+        refuse_not_finite(value, f"{where}: {option}")
+    complete = {n: v for n, v in (given or {}).items() if n in names and n not in options} | stated
+    missing = [
+        n
+        for n, p in _parameters(part).items()
+        if p.default is p.empty and n not in complete and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    if missing:
+        raise WorkbenchError(f"{where}: missing {', '.join(missing)}; options: {', '.join(names)}")
+    return complete
+
+
+def _hints(part: Any) -> dict[str, Any]:
+    target = part.__init__ if inspect.isclass(part) else part
+    hints: dict[str, Any] = {}
+    for name, hint in getattr(target, "__annotations__", {}).items():
+
+        def alone() -> None: ...
+
+        alone.__annotations__ = {name: hint}
+        # what only a type checker imports cannot be looked up, and tells nothing of the other options
+        with contextlib.suppress(NameError, TypeError):
+            hints |= typing.get_type_hints(alone, getattr(target, "__globals__", None), include_extras=True)
+    return hints
+
+
+def _parameters(part: Any) -> dict[str, inspect.Parameter]:
+    return {n: p for n, p in inspect.signature(part).parameters.items() if n != "self"}
+
+
+def options_of(part: Any) -> Options:
+    """The options that a part takes, those of `**options: Unpack[...]` included."""
+    hints = _hints(part)
+    names: list[str] = []
+    open_ended = False
+    for name, parameter in _parameters(part).items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            names.append(name)
+            continue
+        shared = _unpacked(hints.pop(name, None))
+        open_ended = shared is None
+        names += list(shared or {})
+        hints |= shared or {}
+    return Options(names, {name: hint for name, hint in hints.items() if name != "return"}, open_ended)
+
+
+def _unpacked(hint: Any) -> dict[str, Any] | None:
+    """The options of `**options: Unpack[SomeTypedDict]`; None where keywords are open."""
+    if typing.get_origin(hint) is not typing.Unpack:
+        return None
+    return typing.get_type_hints(typing.get_args(hint)[0], include_extras=True)

@@ -1,0 +1,105 @@
+"""Where a module would come from, and what it imports in turn: found out without importing anything."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+
+def module_specs(name: str, folders: Sequence[Path] = ()) -> list[ModuleSpec]:
+    """What importing the module `name` would run, the packages around it first, as far as it is there.
+
+    Args:
+        folders: where a module is looked for that is not installed, in this order.
+    """
+    found: list[ModuleSpec] = []
+    words = name.split(".")
+    places: Iterable[str] | None = None
+    for depth in range(len(words)):
+        full = ".".join(words[: depth + 1])
+        spec = _top_level(full, folders) if places is None else _inside(full, places)
+        if spec is None:
+            break
+        if file_of(spec) is not None:
+            found.append(spec)
+        places = spec.submodule_search_locations
+        if places is None:
+            break
+    return found
+
+
+def is_module(name: str) -> bool:
+    """Whether there is a module, or a package, of this name."""
+    if not all(word.isidentifier() for word in name.split(".")):
+        return False
+    specs = module_specs(name)
+    return bool(specs) and specs[-1].name == name
+
+
+def file_of(spec: ModuleSpec) -> Path | None:
+    """The file of a module; None for one that has none (built in, or a folder without `__init__.py`)."""
+    return Path(spec.origin) if spec.has_location and spec.origin else None
+
+
+def beside(name: str, folder: Path) -> Path | None:
+    """The file of a top-level module that lies in the folder; of a folder without `__init__.py` the folder itself."""
+    spec = PathFinder.find_spec(name.partition(".")[0], [str(folder)])
+    if spec is None:
+        return None
+    return file_of(spec) or Path(next(iter(spec.submodule_search_locations or []), folder))
+
+
+def imports_of(spec: ModuleSpec) -> list[str]:
+    """The modules that a file of Python names in its import statements, those in functions included.
+
+    `from package import name` gives both `package` and `package.name`, which may be a module. A file that is no Python
+    names none.
+    """
+    file = file_of(spec)
+    if file is None or file.suffix != ".py":
+        return []
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return []
+    package = spec.name if spec.submodule_search_locations is not None else spec.name.rpartition(".")[0]
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            try:
+                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            except ImportError:  # relative, and not in a package
+                continue
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return list(dict.fromkeys(names))
+
+
+def _top_level(name: str, folders: Sequence[Path]) -> ModuleSpec | None:
+    try:
+        spec = importlib.util.find_spec(name)  # of a name without dots: imports nothing
+    except ValueError:  # a module that was made by hand
+        return None
+    return spec if spec is not None or not folders else PathFinder.find_spec(name, [str(folder) for folder in folders])
+
+
+def _inside(name: str, places: Iterable[str]) -> ModuleSpec | None:
+    """The module `name` of a package that lies at `places`; `importlib.util.find_spec` would import the package."""
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded.__spec__
+    namespace = ModuleSpec(name, None, is_package=True)
+    for place in places:
+        finder = pkgutil.get_importer(place)
+        spec = None if finder is None else finder.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            return spec
+        if spec is not None and namespace.submodule_search_locations is not None:
+            namespace.submodule_search_locations += spec.submodule_search_locations or []
+    return namespace if namespace.submodule_search_locations else None

@@ -1,0 +1,212 @@
+"""Which code a recipe, or a run, may have executed by naming it.
+
+A recipe names parts by import path, `package.module:Class`, and an evaluation's file names panels of the report so. To
+import a module is to run it, so there is one rule:
+
+    code that is installed (what the Python in use finds wherever it stands) is imported;
+    code that lies in the recipe's folder, in the run's or in the current one is imported when the user said `--trust`;
+    nothing of Python's own library is a part.
+
+Where a module would come from is found out without importing it or the packages around it. What is told is told for
+the process: Python keeps its import path and its loaded modules for the process too, so code that was run once has run
+for all recipes in it. `allow` is asked for every recipe anew all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.files.identities import note
+from workbench.files.paths import real_path
+from workbench.parts.kinds import KINDS
+from workbench.parts.modules import beside, file_of, imports_of, module_specs
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = "code"
+"""The folder of a run that has the code of its parts, apart from what else is there."""
+log = logging.getLogger(__name__)
+SHIPPED = tuple(ROOT / package for package in ("workbench", "kg", "vision", "pipelines"))
+_trusted: set[Path] = set()
+_passed_over: dict[str, str] = {}  # by top-level module, in words: a file that an installed one is preferred to
+
+
+def import_paths(tree: Any) -> list[str]:
+    """Every value in a tree of plain values that can be read as `package.module:name`, each once; the short names of
+    parts in other packages than the core are spelt out."""
+    return list(dict.fromkeys(leaf for leaf in _leaves(tree) if _is_import_path(leaf)))
+
+
+def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> None:
+    """Let the import paths be imported, or say which files that would run.
+
+    Args:
+        names: as `import_paths` gives them; those that mean no module here are left alone.
+        folder: of the recipe or run. With `trust`, it can be imported from, after what is installed; of a run first
+            its `CODE`.
+        where: what names them, for the message.
+        trust: whether the user said so.
+
+    Raises:
+        WorkbenchError: code of the folder, or of the current one, is named and is not trusted. Nothing was run.
+    """
+    names, folders = list(names), _code_folders(real_path(folder))
+    _look_for_passed_over(names, folders)
+    places = (*folders, Path.cwd())
+    own = list(dict.fromkeys(file for name in names for file in _files(name, folders) if _lies_in(file, places)))
+    if not own:
+        return
+    if not trust:
+        raise _untrusted(own, where)
+    _trusted.update(place for place in places if any(_lies_in(file, (place,)) for file in own))
+    for folder in folders:
+        if folder in _trusted and str(folder) not in sys.path:
+            sys.path.append(str(folder))
+
+
+def _code_folders(folder: Path) -> list[Path]:
+    """Where code is looked for that a recipe in this folder names. The folder of a run is the last of them: a package
+    may be called like something in it (`best`)."""
+    return [folder / CODE, folder] if (folder / CODE).is_dir() else [folder]
+
+
+def own_code(names: Iterable[str]) -> dict[Path, Path]:
+    """The trusted files that importing these import paths runs: those of the modules, and what they import in turn.
+
+    Returns:
+        by the path at which a file would be found below any folder (`mine.py`, `package/inner.py`), where it lies.
+    """
+    found: dict[Path, Path] = {}
+    left = [name.partition(":")[0] for name in names]
+    for module in left:  # which grows
+        for spec in module_specs(module):
+            file = file_of(spec)
+            if file is None or not _lies_in(file, _trusted):
+                continue
+            words = spec.name.split(".")
+            place = Path(*(words if spec.submodule_search_locations is not None else words[:-1]), file.name)
+            if place not in found:
+                found[place] = file
+                imported = imports_of(spec)
+                _look_for_passed_over(imported, [file.parents[len(place.parts) - 1]])
+                left += imported
+    return found
+
+
+def code_checksums(name: str) -> dict[str, str]:
+    """The SHA-256 checksums of `own_code` of one import path, by place."""
+    return {str(place): hashlib.sha256(file.read_bytes()).hexdigest() for place, file in own_code([name]).items()}
+
+
+def import_named(what: str, name: str) -> Any:
+    """What `package.module:name` stands for.
+
+    Args:
+        what: the kind of thing, for messages.
+
+    Raises:
+        WorkbenchError: it is no such path, or one of Python's own library; it would run code that is not trusted; there
+            is no such module, or nothing of that name in it.
+    """
+    if not _is_import_path(name):
+        raise WorkbenchError(f"{what} {name!r} is no import path; write 'package.module:Class'")
+    module_name, _, attribute = name.partition(":")
+    top = module_name.partition(".")[0]
+    if top in sys.stdlib_module_names or any(word.startswith("__") for word in (*module_name.split("."), attribute)):
+        raise WorkbenchError(
+            f"{what} {name!r}: {module_name!r} is of Python itself and holds no parts; name one as "
+            "'package.module:Class' (a file of your own needs a name that Python has not taken)"
+        )
+    own = [file for file in _files(name) if _lies_in(file, (Path.cwd(),)) and not _lies_in(file, _trusted)]
+    if own:
+        raise _untrusted(own, f"{what} {name!r}")
+    for place, checksum in code_checksums(name).items():
+        note("part", place, checksum)
+    passed_over = f". {_passed_over[top]}" if _passed_over.get(top) else ""
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and not f"{module_name}.".startswith(f"{error.name}."):
+            raise WorkbenchError(
+                f"{what} {name!r} needs the package {error.name!r}, which is neither installed "
+                f"nor beside {module_name!r}"
+            ) from error
+        raise WorkbenchError(
+            f"{what} {name!r}: there is no module {module_name!r}. Write 'package.module:Class'; "
+            f"a module beside the recipe's YAML can be named too{passed_over}"
+        ) from error
+    if not hasattr(module, attribute):
+        public = [n for n, v in vars(module).items() if inspect.isclass(v) or inspect.isfunction(v)]
+        refusal = unknown(what, attribute, public, f"{module_name} ({getattr(module, '__file__', 'no file')})")
+        raise WorkbenchError(f"{refusal}{passed_over.removeprefix('.')}")
+    return getattr(module, attribute)
+
+
+def _look_for_passed_over(names: Iterable[str], folders: Iterable[Path]) -> None:
+    """Find files that nobody gets by these names, as installed modules come first, and say so once.
+
+    Args:
+        folders: looked into in this order.
+    """
+    folders = list(folders)
+    for top in dict.fromkeys(name.partition(":")[0].partition(".")[0] for name in names):
+        used = next((file for file in map(file_of, module_specs(top)) if file is not None), None)
+        own = next((file for file in (beside(top, folder) for folder in folders) if file is not None), None)
+        other = used is not None and own is not None and os.path.realpath(own) != os.path.realpath(used)
+        told = f"{top!r} is {used}; {own} is not used, as what is installed comes first" if other else ""
+        if told and _passed_over.get(top) != told:
+            log.warning("%s: give it another name", told)
+        _passed_over[top] = told
+
+
+def _untrusted(files: Iterable[Path], where: str) -> WorkbenchError:
+    listed = "\n".join(f"  {file}" for file in files)
+    return WorkbenchError(
+        f"{where} names code that is not installed; using it would run, with what they import,\n{listed}\n"
+        "Nothing was run. Where you trust it, say --trust (in Python: trust=True)"
+    )
+
+
+def _leaves(tree: Any, key: Any = None) -> Iterator[str]:
+    """The strings of a tree; one that names a part by its kind, under `key`, as its import path."""
+    if isinstance(tree, Mapping):
+        for inner_key, inner in tree.items():
+            yield from _leaves(inner, inner_key)
+    elif isinstance(tree, list | tuple):
+        for inner in tree:
+            yield from _leaves(inner)
+    elif isinstance(tree, str):
+        yield KINDS[key].path(tree) if key in KINDS and "." in tree else tree
+
+
+def _is_import_path(text: str) -> bool:
+    module, _, attribute = text.partition(":")
+    return attribute.isidentifier() and all(name.isidentifier() for name in module.split("."))
+
+
+def _files(name: str, folders: Sequence[Path] = ()) -> list[Path]:
+    """The files that importing the module of `name` would run; nothing is run here."""
+    specs = module_specs(name.partition(":")[0], folders)
+    return [file for file in map(file_of, specs) if file is not None]
+
+
+def _lies_in(file: Path, places: Iterable[Path]) -> bool:
+    """Whether a file lies in one of the places, and is not installed there (as in a virtual environment)."""
+    real = real_path(file.parent) / file.name
+    if any(real.is_relative_to(package) for package in SHIPPED):
+        return False
+    installed = {real_path(entry) for entry in sys.path if os.path.isabs(entry)} - _trusted
+    for place in places:
+        if real.is_relative_to(place) or Path(os.path.abspath(file)).is_relative_to(place):
+            within = (entry for entry in installed if entry != place and entry.is_relative_to(place))
+            if not any(real.is_relative_to(entry) for entry in within):
+                return True
+    return False

@@ -1,0 +1,182 @@
+"""What a recipe says, as dataclasses.
+
+A recipe reads like the method section of a paper: model, tasks, training. Everything that names a part stays a
+mapping until `workbench.parts.building.build` checks it against the part's own signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
+
+from annotated_types import Len, MinLen
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.options.bounds import (
+    Count,
+    CountOrZero,
+    Epsilon,
+    FileName,
+    LearningRate,
+    Location,
+    Means,
+    Momentum,
+    Name,
+    NotNegative,
+    PartName,
+    PartSpec,
+    Positive,
+    Processes,
+    Seed,
+    SomeShare,
+    Title,
+    Word,
+)
+
+Spec = dict[str, Any]
+Control = Literal["no-kg", "shuffled-kg", "random-entities", "question-only", "shuffled-captions"]
+CONTROLS: tuple[str, ...] = get_args(Control)
+
+
+@dataclass
+class Paper:
+    """Where a recipe comes from, what the paper reports, and what it leaves open."""
+
+    title: Title
+    url: Title = ""
+    reports: dict[Name, Any] = field(default_factory=dict)
+    not_stated: list[Title] = field(default_factory=list)
+
+
+@dataclass
+class NetworkSpec:
+    """A network: embeddings per stream, then layers in order.
+
+    `init_from` is a run, a Hugging Face folder or `package:NAME` (`workbench.packages`) for the whole network,
+    or one for each of some streams: `{text: folder}`.
+    """
+
+    streams: Annotated[dict[Word, PartSpec], MinLen(1)]
+    layers: Annotated[list[PartSpec], MinLen(1)]
+    poolers: list[Word] = field(default_factory=list)
+    init_from: Location | dict[Word, Location] | None = None
+    init_range: SomeShare = 0.02
+
+
+@dataclass
+class SequenceSpec:
+    """How a sample becomes sequences: a builder, then steps on its sequences (knowledge injection, ...)."""
+
+    builder: PartName | PartSpec
+    steps: list[PartSpec] = field(default_factory=list)
+
+    @staticmethod
+    def spelt_out(value: Any) -> Any:
+        """`document`, or `{builder: document, max_length: 128, steps: [...]}` with the options beside the name."""
+        if isinstance(value, str):
+            return {"builder": value}
+        if not isinstance(value, Mapping) or not isinstance(value.get("builder"), str):
+            return value
+        options = {k: v for k, v in value.items() if k not in ("builder", "steps")}
+        builder = {"builder": value["builder"], **options} if options else value["builder"]
+        return {"builder": builder, "steps": value.get("steps", [])}
+
+
+@dataclass
+class TaskSpec:
+    """A task = corpora + sequence builder + objectives. `corpora` maps a corpus (path or URL) to its weight."""
+
+    corpora: Annotated[dict[Location, Positive], MinLen(1), Means("a list of corpora, or a mapping of them to weights")]
+    sequence: SequenceSpec
+    objectives: Annotated[list[PartSpec], MinLen(1)]
+    weight: Positive = 1.0
+    held_out: list[Location] = field(default_factory=list)
+    start_step: CountOrZero = 0
+
+    @staticmethod
+    def spelt_out(value: Any) -> Any:
+        """Corpora in a list have the weight 1."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("corpora"), list):
+            return value
+        places = value["corpora"]
+        if not places or not all(isinstance(place, str) for place in places):
+            return value
+        return {**value, "corpora": dict.fromkeys(places, 1.0)}
+
+
+@dataclass
+class TrainSpec:
+    """The loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimiser steps."""
+
+    max_steps: Count
+    global_batch_size: Count
+    micro_batch_size: Count
+    lr: LearningRate
+    warmup_steps: CountOrZero = 0
+    lr_schedule: Literal["linear", "cosine", "constant"] = "linear"
+    weight_decay: NotNegative = 0.01
+    betas: Annotated[list[Momentum], Len(2, 2)] = field(default_factory=lambda: [0.9, 0.999])
+    eps: Epsilon = 1e-8
+    clip_norm: Positive | None = 1.0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False
+    activation_checkpointing: bool = False
+    num_workers: Processes = 1
+    log_every: Count = 10
+    evaluate_every: CountOrZero = 0
+    evaluate_steps: Count = 20
+    save_every: CountOrZero = 1000
+    keep_last: Count = 2
+    best: Name | None = None
+    on_error: Literal["stop", "skip"] = "stop"
+    verify: bool = True
+    freeze: list[Name] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.warmup_steps >= self.max_steps:
+            raise WorkbenchError(
+                f"train: warmup_steps = {self.warmup_steps} does not end before max_steps = {self.max_steps}; allowed: "
+                f"0 to {self.max_steps - 1}. For a short trial set both, for example train.warmup_steps=0"
+            )
+        if self.global_batch_size % self.micro_batch_size:
+            raise WorkbenchError(
+                f"train: global_batch_size = {self.global_batch_size} is not a multiple of micro_batch_size = "
+                f"{self.micro_batch_size}; choose sizes that divide"
+            )
+
+    @property
+    def lanes(self) -> int:
+        """Micro-batches of one step, over all ranks."""
+        return self.global_batch_size // self.micro_batch_size
+
+
+@dataclass
+class Recipe:
+    """Everything that decides a run."""
+
+    model: NetworkSpec | dict[Word, NetworkSpec]
+    tasks: dict[Word, TaskSpec]
+    train: TrainSpec
+    name: FileName = "run"
+    description: Title = ""
+    kind: Literal["text", "knowledge", "vision-language"] = "text"
+    paper: Paper | None = None
+    tokenizer: Location | None = None
+    schedule: Literal["together", "sampled", "staged"] = "together"
+    seed: Seed = 0
+    control: Name | None = None
+    vars: dict[Name, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.control is not None and self.control not in CONTROLS:
+            raise unknown("control", self.control, CONTROLS)
+        if not self.tasks:
+            raise WorkbenchError("the recipe names no task; give at least one under `tasks`")
+        if not self.networks:
+            raise WorkbenchError("the recipe names no network; give its streams and layers under `model`")
+
+    @property
+    def networks(self) -> dict[str, NetworkSpec]:
+        """The networks by name; a single one is called `main`."""
+        return self.model if isinstance(self.model, dict) else {"main": self.model}

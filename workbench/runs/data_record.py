@@ -1,0 +1,185 @@
+"""`data.json` of a run: the identity of everything it reads, so that it never goes on with other data unnoticed.
+
+    {"since_step": 0, "read": {"corpus": {"corpora/wiki": "<SHA-256>"}, "graph": {...}, "tokenizer": {...}},
+     "held_out": {"corpus": {...}}, "run": "<the id in its checkpoints>"}
+
+To it belongs the code that lies beside the recipe (`part`), as it decides the numbers too. What counts is content: the
+same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may: that is
+told, and the record then names those that were read last. The id is noted with the first checkpoint: a record with one
+is that of a run that has checkpoints, and of those with that id alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import atomic, check_file
+from workbench.files.identities import Identities
+from workbench.files.paths import real_path
+from workbench.processes.distributed import World
+
+logger = logging.getLogger(__name__)
+DATA, RUN = "data.json", "run"
+PART = "part"
+"""What `workbench.parts.trust` notes the files of parts as that lie beside the recipe."""
+
+
+def keep_data(run: Path, read: Identities, held_out: Identities, step: int, world: World) -> None:
+    """Compare what a run reads with what it read before, and write it down.
+
+    Args:
+        step: of the checkpoint that the run goes on from; at 0 there is nothing to compare with.
+
+    Raises:
+        WorkbenchError: the data is not that of the record, or differs between ranks; names what does.
+    """
+    for rank, theirs in enumerate(world.gather(read)):
+        if theirs != read:
+            changed = _listed(_differences(read, theirs))
+            raise WorkbenchError(f"rank {rank} reads other data than rank {world.rank}:\n{changed}\nBring them in line")
+    before = read_data(run) if step else None
+    if before is not None and _known(before["read"]) != _known(read):
+        raise _other(run, _differences(before["read"], read))
+    if before is not None:
+        _tell_mixed(before["held_out"], held_out, step)
+    if step and before is None:
+        logger.warning("%s has no record of its data (%s); it is written now, at step %d", run, DATA, step)
+    if world.is_main:
+        record = {**(before or {"since_step": step, "read": read}), "held_out": held_out}
+        _write(run, record)
+
+
+def keep_run(run: Path, identity: str) -> None:
+    """Note whose checkpoints lie in the folder, once the first one does.
+
+    Raises:
+        WorkbenchError: the record is damaged, or cannot be written.
+    """
+    record = read_data(run)
+    if record is not None and RUN not in record:
+        _write(run, {**record, RUN: identity})
+
+
+def run_id(run: Path) -> str | None:
+    """The id in the checkpoints of a run; None where it has none, or no record of it.
+
+    Raises:
+        WorkbenchError: the record is damaged.
+    """
+    return (read_data(run) or {}).get(RUN)
+
+
+def _write(run: Path, record: dict[str, Any]) -> None:
+    with atomic(run / DATA) as file:
+        file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
+
+
+def _tell_mixed(before: Identities, after: Identities, step: int) -> None:
+    """Held-out corpora may change, but not without a word: their losses do not compare."""
+    if before and after and _known(before) != _known(after):
+        logger.warning(
+            "the held-out data is not that of the steps before %d:\n%s\nThe run's held-out losses are of two sets and "
+            "do not compare; the best checkpoint, where one is kept, is chosen across both",
+            step,
+            _listed(_differences(before, after)),
+        )
+
+
+def _other(run: Path, differences: list[str]) -> WorkbenchError:
+    """The error for a run that would go on with other data or other code."""
+    code = any(line.startswith(f"{PART} ") for line in differences)
+    what = "with other code" if code else "on other data"
+    copy = f" ({run} has the code as it was)" if code else ""
+    return WorkbenchError(
+        f"{run} was trained {what}:\n{_listed(differences)}\nRestore it{copy}, or choose another run folder. To go on "
+        f"with the new {'one' if code else 'data'} knowingly, remove {run / DATA}"
+    )
+
+
+def refuse_other(run: Path, read: Identities) -> None:
+    """Check what was opened to use a trained run: each thing must be one that the run was trained with.
+
+    Raises:
+        WorkbenchError: a graph, vectors or a tokenizer with another content; names it.
+    """
+    before = read_data(run)
+    if before is None:
+        return
+    known = _known(before["read"])
+    for kind, places in read.items():
+        for place, identity in places.items():
+            if kind in known and identity not in known[kind]:
+                raise WorkbenchError(
+                    f"the {kind} at {place} is not the one that {run} was trained with (its content is another; "
+                    f"{run / DATA} has the checksums). Restore it, or train a new run with this one"
+                )
+
+
+def refuse_changed(run: Path, read: Identities) -> None:
+    """Check what a new run reads against the run that its weights come from: what both name must be the same.
+
+    Corpora and the code of parts are left out, as weights may go on to others; so is what lies at another place (and
+    not in the run's own folder), which was meant.
+
+    Raises:
+        WorkbenchError: something has changed since; names it.
+    """
+    before = read_data(run)
+    known = before["read"] if before else {}
+    for kind, places in read.items():
+        recorded = known.get(kind, {}) if kind not in ("corpus", PART) else {}
+        for place, identity in places.items():
+            meant = place not in recorded and not real_path(place).is_relative_to(real_path(run))
+            if recorded and not meant and identity not in recorded.values():
+                raise WorkbenchError(
+                    f"the {kind} at {place} changed since {run} was trained with it, and the weights of that run are "
+                    "to be used here. Restore it, or put the new one at another place and name it in the recipe"
+                )
+
+
+def read_data(run: Path) -> dict[str, Any] | None:
+    """The record of a run; None where it has none (runs of earlier versions).
+
+    Raises:
+        WorkbenchError: it is damaged, or no file.
+    """
+    path = run / DATA
+    check_file(path)
+    if not path.is_file():
+        return None
+    try:
+        record = json.loads(path.read_bytes())
+        identities = [i for part in ("read", "held_out") for places in record[part].values() for i in places.values()]
+        if isinstance(record["since_step"], int) and all(
+            isinstance(i, str) for i in [*identities, record.get(RUN, "")]
+        ):
+            return record
+        reason = "values of wrong types"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    raise WorkbenchError(
+        f"{path} is damaged ({reason}); if you are sure that the data did not change, remove it: it is written anew"
+    )
+
+
+def _known(read: Identities) -> dict[str, set[str]]:
+    return {kind: set(places.values()) for kind, places in read.items()}
+
+
+def _differences(before: Identities, after: Identities) -> list[str]:
+    found = []
+    for kind in sorted(before.keys() | after.keys()):
+        old, new = before.get(kind, {}), after.get(kind, {})
+        same = set(old.values()) & set(new.values())
+        found += [f"{kind} {place}: other content" for place in old.keys() & new.keys() if old[place] != new[place]]
+        found += [f"{kind} {place}: not read now" for place in old.keys() - new.keys() if old[place] not in same]
+        found += [f"{kind} {place}: not read before" for place in new.keys() - old.keys() if new[place] not in same]
+    return found
+
+
+def _listed(lines: list[str]) -> str:
+    return "\n".join(f"  {line}" for line in lines)

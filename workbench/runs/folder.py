@@ -1,0 +1,216 @@
+"""The folder of a run: its recipe, and whether another recipe may go on in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import check_file, check_folder, is_draft, write_text
+from workbench.files.lock import LOCK
+from workbench.files.paths import real_path
+from workbench.parts.trust import CODE, allow, import_paths, own_code
+from workbench.recipe import reading
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import as_tree, dump_recipe
+from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.data_record import DATA, read_data, run_id
+from workbench.runs.metrics import DAMAGED_NAME, FILE_NAME, read_metrics
+from workbench.text.tokenizer import Tokenizer
+
+LOG = "log.txt"
+RECIPE, TOKENIZER = "recipe.yaml", "tokenizer.json"
+FILES = (RECIPE, TOKENIZER, DATA, FILE_NAME, DAMAGED_NAME, LOG)
+FOLDERS = ("checkpoints", "best", "tensorboard", CODE)
+MAY_CHANGE = (
+    "name",
+    "description",
+    "paper*",
+    "vars.*",
+    "tokenizer",
+    "model.init_from*",
+    "model.*.init_from*",
+    "tasks.*.held_out*",
+    *(
+        f"train.{key}"
+        for key in (
+            "num_workers",
+            "log_every",
+            "evaluate_every",
+            "evaluate_steps",
+            "save_every",
+            "keep_last",
+            "best",
+            "on_error",
+            "verify",
+            "compile",
+            "activation_checkpointing",
+        )
+    ),
+)
+"""Keys of a recipe that a run may go on with other values of; all others decide the numbers.
+
+`train.max_steps` may change too where the learning rate does not fall towards it (`lr_schedule: constant`).
+"""
+MAX_STEPS = "train.max_steps"
+
+
+def open_run(run: Path, recipe: Recipe) -> None:
+    """Check that the recipe in the (locked) folder is this one, or that there is none; write the resolved recipe.
+
+    A folder without a checkpoint has nothing to go on with: there another recipe may start.
+
+    Raises:
+        WorkbenchError: a folder with other things in it, a run of another recipe (lists the keys that differ), or one
+            whose checkpoints are gone, or that has a folder or a pipe where a file is meant.
+    """
+    for name in FILES:
+        check_file(run / name)
+    for name in FOLDERS:
+        check_folder(run / name)
+    begun = Checkpoints(run).latest() is not None
+    if begun:
+        before = read_recipe(run)
+        check_same(before, recipe, run)
+        check_tokenizer(before, recipe, run)
+    elif (run / RECIPE).is_file():
+        check_kept(run)
+        saved = run / TOKENIZER
+        if real_path(recipe.tokenizer or "") != real_path(saved):
+            saved.unlink(missing_ok=True)
+        Checkpoints(run).clear_best()
+    elif any(entry.name != LOCK and not is_draft(entry, run / RECIPE) for entry in run.iterdir()):
+        raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
+    write_text(run / RECIPE, dump_recipe(recipe))
+
+
+def check_kept(run: Path) -> None:
+    """A folder without a checkpoint must not have had one.
+
+    Raises:
+        WorkbenchError: it had; starting at step 0 would write over what it tells of that run.
+    """
+    if run_id(run) is not None:
+        steps = [record["step"] for record in read_metrics(run)]
+        reached = f" ({FILE_NAME} reaches step {max(steps)})" if steps else ""
+        raise WorkbenchError(
+            f"{run} is a run that saved checkpoints{reached}, but there is none in {Checkpoints(run).folder}. Restore "
+            f"them from a copy, or choose another run folder. To begin again at step 0 in this one, remove {run / DATA}"
+        )
+
+
+def keep_code(run: Path, recipe: Recipe) -> None:
+    """Copy the code that lies beside the recipe into the run's `code/`, so that it can be loaded anywhere and as it was
+    trained.
+
+    That is the modules of its parts and what they import from there in turn; not what they read otherwise.
+    """
+    for place, file in own_code(import_paths(as_tree(recipe))).items():
+        copy = run / CODE / place
+        if not (copy.exists() and copy.samefile(file)):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+
+
+def read_recipe(run: Path) -> Recipe:
+    """The recipe of a run: its values. Parts of the run's own are built only where `trust_run` allows it.
+
+    Raises:
+        WorkbenchError: not a run folder.
+    """
+    check_file(run / RECIPE)
+    if not (run / RECIPE).exists():
+        raise WorkbenchError(f"{run} is not a run: it has no {RECIPE}")
+    return reading.read_recipe(run / RECIPE)
+
+
+def trust_run(run: Path, recipe: Recipe, trust: bool) -> None:
+    """Let the parts that a run brings along be imported from its folder.
+
+    Raises:
+        WorkbenchError: it brings some, and `trust` is false; nothing of them was run.
+    """
+    allow(import_paths(as_tree(recipe)), run, str(run), trust=trust)
+
+
+def check_same(old: Recipe, new: Recipe, run: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: a key that decides the numbers differs.
+    """
+    before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    free = [*MAY_CHANGE, MAX_STEPS] if new.train.lr_schedule == "constant" else MAY_CHANGE
+    fixed = [key for key in keys if not any(fnmatch.fnmatchcase(key, pattern) for pattern in free)]
+    if fixed:
+        listed = "\n".join(f"  {key}: {before.get(key, 'not there')} -> {after.get(key, 'not there')}" for key in fixed)
+        longer = (
+            f"\nThe learning rate falls to 0 at {MAX_STEPS} (lr_schedule: {old.train.lr_schedule}), so another number "
+            f"would make it jump; to train longer, start a new run from these weights: model.init_from={run}"
+        )
+        raise WorkbenchError(
+            f"{run} holds a run of another recipe; these keys differ:\n{listed}\nGo on with the old values, or choose "
+            f"another run folder{longer if MAX_STEPS in fixed else ''}"
+        )
+
+
+def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:
+    """The run goes on with the tokenizer it began with, wherever the recipe finds it now.
+
+    Raises:
+        WorkbenchError: the recipe names another one (by its content), or none; or the run's own copy was changed.
+    """
+    saved = run / TOKENIZER
+    _check_copy(saved, new.tokenizer)
+    if not saved.is_file() or new.tokenizer is None:
+        same = (old.tokenizer is None) == (new.tokenizer is None)
+    else:
+        try:
+            same = Tokenizer.load(new.tokenizer).identity == Tokenizer.load(saved).identity
+        except WorkbenchError:
+            if new.tokenizer != old.tokenizer:
+                raise
+            same = True  # the run was taken elsewhere, without its inputs
+    if not same:
+        raise WorkbenchError(
+            f"{run} was trained with the tokenizer in {saved}, but the recipe names {new.tokenizer}, which is another; "
+            f"go on with tokenizer={saved}, or choose another run folder"
+        )
+
+
+def _check_copy(saved: Path, named: str | None) -> None:
+    """The run's copy must be the tokenizer of its record; the recipe's, where that is still the right one, mends it."""
+    record = read_data(saved.parent)
+    known = set(record["read"].get("tokenizer", {}).values()) if record else set()
+    if not saved.is_file() or not known or _identity(str(saved)) in known:
+        return
+    mend = "copy it back from where it is still as it was"
+    if named is not None and Path(named).resolve() != saved.resolve() and _identity(named) in known:
+        mend = f"remove it: it is then copied again from {named}, which is the right one"
+    raise WorkbenchError(
+        f"{saved} is not the tokenizer that the run was trained with: it was changed or damaged since ({DATA} has its "
+        f"checksum); {mend}"
+    )
+
+
+def _identity(tokenizer: str) -> str | None:
+    """None where there is no tokenizer, or a damaged one."""
+    try:
+        return Tokenizer.load(tokenizer).identity
+    except WorkbenchError:
+        return None
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(inner, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value):
+        for i, inner in enumerate(value):
+            yield from _flat(inner, f"{place}[{i}]")
+    else:
+        yield place, value

@@ -1,0 +1,62 @@
+"""From a run back to Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.errors import WorkbenchError
+from workbench.files.identities import noted
+from workbench.recipe.spec import Recipe
+from workbench.runs.checkpoint import Checkpoints, read_checkpoint
+from workbench.runs.data_record import refuse_other
+from workbench.runs.folder import TOKENIZER, read_recipe, trust_run
+from workbench.runs.weights import load_weights
+from workbench.tasks.building import make_root, tasks_of
+from workbench.tasks.root import Root
+from workbench.tasks.task import Task
+from workbench.text.tokenizer import Tokenizer
+
+
+@dataclass
+class Loaded:
+    """A run in Python: the root module in evaluation mode, its tokenizer, its recipe.
+
+    `transforms[task]` is the task's half in the loader: `transforms[task].micro_batch(samples, number)`, or
+    `.builder(samples, draws)` for sequences without objectives.
+    """
+
+    model: Root
+    tokenizer: Tokenizer | None
+    recipe: Recipe
+    transforms: dict[str, Task]
+
+
+def load(run: str | Path, *, control: str | None = None, trust: bool = False) -> Loaded:
+    """The model, the tokenizer and the transforms of a run, from its best checkpoint or else the last one.
+
+    Args:
+        control: takes something away from the trained model (`Recipe.control`); by default what it was trained under.
+        trust: whether the parts that the run brings along (files of Python in its folder) may be run.
+
+    Raises:
+        WorkbenchError: not a run, one without a checkpoint, one with parts of its own that are not trusted, or a
+            graph, vectors or a tokenizer that changed since.
+    """
+    folder = Path(run)
+    recipe = read_recipe(folder)
+    trust_run(folder, recipe, trust)
+    if control is not None:
+        recipe = dataclasses.replace(recipe, control=control)
+    source = Checkpoints(folder).best_or_last()
+    if source is None:
+        raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: workbench pretrain {folder}/recipe.yaml")
+    saved = folder / TOKENIZER
+    with noted() as read:
+        tokenizer = Tokenizer.load(saved) if saved.is_file() else None
+        tasks = tasks_of(recipe, tokenizer)
+        root = make_root(recipe, tasks, tokenizer)
+    refuse_other(folder, read)
+    load_weights(root, read_checkpoint(source), str(source))
+    return Loaded(root.eval(), tokenizer, recipe, tasks)

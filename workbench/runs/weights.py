@@ -1,0 +1,125 @@
+"""Weights on disk: safetensors, shared tensors once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import clear_drafts, draft
+
+ALIAS = "same-as:"
+
+
+def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors to a safetensors file. A tensor with several names (tied weights) is stored under the first.
+
+    The other names are kept in the file's metadata. The file is on the disk when this returns.
+    """
+    first: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
+    unique: dict[str, Tensor] = {}
+    metadata = {"format": "pt"}
+    for name, tensor in tensors.items():
+        same = (tensor.data_ptr(), tensor.shape, tensor.stride())
+        if tensor.numel() and same in first:
+            metadata[f"{ALIAS}{name}"] = first[same]
+        else:
+            first[same] = name
+            unique[name] = tensor.detach().cpu().contiguous()
+    save_tensors(path, _apart(unique), metadata)
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file, whole or not at all; it is on the disk when this returns.
+
+    Raises:
+        MachineError: the disk is full.
+        WorkbenchError: the folder cannot be written.
+    """
+    clear_drafts(path)
+    with draft(path) as temporary:
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:  # the library's only error: the system's number stands in its words
+            number = re.search(r"os error (\d+)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Views of one storage (slices of a table) get a storage each, as safetensors wants."""
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage()
+        whole = storage.nbytes() == tensor.numel() * tensor.element_size()
+        if storage.data_ptr() in seen or not whole:
+            tensors[name] = tensor.clone()
+        seen.add(storage.data_ptr())
+    return tensors
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file, on the CPU; names that shared a tensor share it again.
+
+    Raises:
+        WorkbenchError: the file is missing or damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            metadata = file.metadata() or {}
+    except FileNotFoundError:
+        raise WorkbenchError(f"there are no weights at {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise WorkbenchError(f"{path} is no whole safetensors file ({error}); use another checkpoint") from error
+    for key, first in metadata.items():
+        if key.startswith(ALIAS):
+            tensors[key.removeprefix(ALIAS)] = tensors[first]
+    return tensors
+
+
+def check_shapes(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    """
+    Raises:
+        WorkbenchError: a tensor's shape is not the module's; names the tensor, the found and the expected shape.
+    """
+    own = module.state_dict(keep_vars=True)
+    wrong = [(n, t.shape, own[n].shape) for n, t in tensors.items() if n in own and t.shape != own[n].shape]
+    if wrong:
+        listed = "; ".join(f"{n}: found {list(found)}, expected {list(wanted)}" for n, found, wanted in wrong[:5])
+        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise WorkbenchError(f"{where}: shapes differ: {listed}{more}. Use the sizes of the recipe that made it")
+
+
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    """Copy tensors into the module, which must have exactly these.
+
+    Raises:
+        WorkbenchError: missing or unexpected tensors, or other shapes.
+    """
+    check_shapes(module, tensors, where)
+    own = module.state_dict(keep_vars=True)
+    missing, unexpected = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
+    if missing or unexpected:
+        raise WorkbenchError(
+            f"{where}: not the weights of this model. Missing: {', '.join(missing[:5]) or 'none'} ({len(missing)}); "
+            f"unexpected: {', '.join(unexpected[:5]) or 'none'} ({len(unexpected)})"
+        )
+    copy_weights(module, tensors)
+
+
+def copy_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy the tensors that the module has; shapes are known to fit."""
+    own = module.state_dict(keep_vars=True)
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            if name in own:
+                own[name].copy_(tensor)

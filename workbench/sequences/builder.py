@@ -1,0 +1,133 @@
+"""What a sequence builder is: samples of one micro-batch -> sequences.
+
+A builder never loses text silently: a window that is longer than `max_length` tokens becomes several sequences, and
+what truncation or alignment does lose is counted by reason. A sequence's draw is its sample's with the part's number,
+so that the generators of hooks differ between the parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence as Listing
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Role
+from workbench.sequences.alignment import UNALIGNED, Partial, align
+from workbench.sequences.layout import Frame, shifted
+from workbench.sequences.sequence import Sample, Sequence, Span
+from workbench.text.tokenizer import Encoded, Tokenizer
+
+TRUNCATED = "truncated tokens"
+CUT_SPAN = "span cut off"
+
+
+class Builder:
+    """Base of the sequence builders.
+
+    `unit` is the field that the reader cuts items from: None (a record is an item), `text`, `captions`, `questions` or
+    `triples`. `window` is the greatest length of a text item in characters (None: not cut).
+
+    Args:
+        tokenizer: given by the recipe.
+        max_length: tokens of the text stream, special ones included.
+        begin, end: roles of the special tokens around segments; None for none.
+        partial: mentions that begin or end inside a token: `cover` or `drop`.
+        segments: how many segments a sequence has at most.
+    """
+
+    unit: str | None = None
+    window: int | None = None
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        begin: Role | None = "cls",
+        end: Role | None = "sep",
+        partial: Partial = "cover",
+        segments: int = 1,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.frame = Frame(tokenizer, begin, end)
+        self.partial = partial
+        self.capacity = max_length - self.frame.size(segments)
+        self.dropped: Counter[str] = Counter()
+        if self.capacity < segments:
+            raise WorkbenchError(
+                f"max_length = {max_length} leaves no room for text beside {self.frame.size(segments)} special tokens; "
+                f"use at least {self.frame.size(segments) + segments}"
+            )
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        """The sequences of one micro-batch; every sample gives at least one unless `dropped` says why not."""
+        raise NotImplementedError(f"{type(self).__name__} must define __call__")
+
+    def take_dropped(self) -> dict[str, int]:
+        """What was lost since the last call, by reason."""
+        dropped, self.dropped = dict(self.dropped), Counter()
+        return dropped
+
+    def characters(self, chars_per_token: float | None) -> int:
+        """The window that fills one sequence, by the given or the tokenizer's estimated characters per token."""
+        ratio = self.tokenizer.characters_per_token if chars_per_token is None else chars_per_token
+        if ratio <= 0:
+            raise WorkbenchError(
+                f"chars_per_token = {ratio}; allowed: a positive number, or leave it out to estimate it"
+            )
+        return max(1, int(self.capacity * ratio))
+
+    def spans(self, encoded: Encoded, mentions: Listing[Any]) -> list[Span]:
+        """Mentions in characters as token rows of `encoded`; those that align to nothing are counted."""
+        aligned = align(encoded, mentions, self.partial)
+        if aligned.unaligned:
+            self.dropped[UNALIGNED] += aligned.unaligned
+        return aligned.spans
+
+    def kept(self, spans: list[Span], row: int, begin: int = 0, end: int | None = None) -> list[Span]:
+        """The spans of the tokens [begin, end), laid out from `row`; those that `end` divides are counted."""
+        kept = shifted(spans, row, begin, end)
+        divided = 0 if end is None else sum(begin <= s.start < end < s.end for s in spans)
+        if divided:
+            self.dropped[CUT_SPAN] += divided
+        return kept
+
+    def truncate(self, encoded: Encoded, spans: list[Span], size: int) -> tuple[Encoded, list[Span]]:
+        """The first `size` tokens and the spans in them; what is lost is counted."""
+        lost = len(encoded) - size
+        if lost <= 0:
+            return encoded, spans
+        kept = shifted(spans, 0, 0, size)
+        self.dropped[TRUNCATED] += lost
+        if len(spans) > len(kept):
+            self.dropped[CUT_SPAN] += len(spans) - len(kept)
+        return encoded.part(0, size), kept
+
+
+def sample_text(sample: Sample) -> str:
+    """The sample's text.
+
+    Raises:
+        WorkbenchError: it has none (the corpus is of another kind).
+    """
+    text = sample.get("text")
+    if not isinstance(text, str):
+        raise missing(sample, "text", "a text corpus")
+    return text
+
+
+def missing(sample: Sample, field: str, wanted: str) -> WorkbenchError:
+    """The error for a sample without the field that a builder needs."""
+    return WorkbenchError(
+        f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r} has no {field!r} "
+        f"(it has {', '.join(sorted(sample))}); this builder needs {wanted}: choose another corpus or builder"
+    )
+
+
+def sequence_of(sample: Sample, streams: dict[str, Any], part: int, spans: list[Span], **more: Any) -> Sequence:
+    """The part-th sequence of a sample."""
+    draw = (*tuple(sample.get("draw", ())), part)
+    labels = dict(sample.get("labels", {}))
+    return Sequence(streams, draw, str(sample.get("key", "")), spans, labels, **more)

@@ -1,0 +1,55 @@
+"""Single documents: [CLS] text [SEP]. A window longer than `max_length` becomes several sequences."""
+
+from __future__ import annotations
+
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Positive, Role
+from workbench.sequences.alignment import Partial
+from workbench.sequences.builder import Builder, sample_text, sequence_of
+from workbench.sequences.layout import cut_parts
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.text.tokenizer import Encoded, Tokenizer
+
+
+class Document(Builder):
+    """A text per sequence.
+
+    Args:
+        begin, end: roles of the special tokens around the text (GPT: `begin: bos, end: eos`); null for none.
+        chars_per_token: sets the window; by default estimated from the tokenizer's vocabulary.
+        partial: mentions that begin or end inside a token: `cover` or `drop`.
+    """
+
+    unit = "text"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        begin: Role | None = "cls",
+        end: Role | None = "sep",
+        chars_per_token: Positive | None = None,
+        partial: Partial = "cover",
+    ) -> None:
+        super().__init__(tokenizer, max_length, begin, end, partial)
+        self.window = self.characters(chars_per_token)
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        encoded = self.tokenizer.encode_batch([sample_text(sample) for sample in samples])
+        return [s for sample, text in zip(samples, encoded, strict=True) for s in self._sequences(sample, text)]
+
+    def _sequences(self, sample: Sample, encoded: Encoded) -> list[Sequence]:
+        spans = self.spans(encoded, sample.get("spans", ()))
+        masks = self.spans(encoded, sample.get("mask_spans", ()))
+        parts = cut_parts(encoded, self.capacity, [*spans, *masks])
+        sequences = []
+        for number, (begin, end) in enumerate(parts):
+            stream, rows = self.frame.lay([encoded.part(begin, end)])
+            if not len(stream["input_ids"]):
+                self.dropped["empty text"] += 1
+                continue
+            last = None if end == len(encoded) else end
+            kept = self.kept(spans, rows[0], begin, last)
+            hidden = self.kept(masks, rows[0], begin, last)
+            sequences.append(sequence_of(sample, {"text": stream}, number, kept, mask_spans=hidden))
+        return sequences

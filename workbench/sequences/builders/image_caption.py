@@ -1,0 +1,84 @@
+"""A caption with its image: [CLS] caption [SEP] in the text stream, the image in the image stream."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Name, PartName, PartSpec
+from workbench.sequences.alignment import Partial
+from workbench.sequences.builder import Builder, missing, sequence_of
+from workbench.sequences.image import NO_PARTNER, QUESTION_ONLY, SHUFFLED_CAPTIONS, ImageStream, shuffled_captions
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.text.tokenizer import Encoded, Tokenizer
+
+
+class ImageCaption(Builder):
+    """Image-text pairs.
+
+    Args:
+        image: the part that makes the image stream, by import path with its options; null for captions alone.
+        captions: `each` caption is an item of the epoch, or `one` drawn per record and epoch.
+        partial: mentions that begin or end inside a token: `cover` or `drop`.
+        control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
+            of another one of the micro-batch.
+    """
+
+    controls = (QUESTION_ONLY, SHUFFLED_CAPTIONS)
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        image: PartSpec | PartName | None,
+        captions: Literal["each", "one"] = "each",
+        partial: Partial = "cover",
+        control: Name | None = None,
+    ) -> None:
+        super().__init__(tokenizer, max_length, partial=partial)
+        self.image = ImageStream(image, control)
+        self.shuffled = control == SHUFFLED_CAPTIONS
+        self.unit = "captions" if captions == "each" else None
+        self.captions = captions
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        if self.shuffled:
+            samples, lost = shuffled_captions(samples, draws)
+            if lost:
+                self.dropped[NO_PARTNER] += lost
+        chosen = [
+            (sample, part, number, rng)
+            for sample in samples
+            for rng in [draws.of(tuple(sample.get("draw", ())))]
+            for part, number in enumerate(self._choose(sample, rng))
+        ]
+        encoded = self.tokenizer.encode_batch([sample["captions"][number] for sample, _, number, _ in chosen])
+        return [self._sequence(*choice, text) for choice, text in zip(chosen, encoded, strict=True)]
+
+    def _choose(self, sample: Sample, rng: np.random.Generator) -> list[int]:
+        captions = sample.get("captions")
+        if not captions:
+            raise missing(sample, "captions", "an image-text corpus with captions")
+        return [int(rng.integers(len(captions)))] if self.captions == "one" else list(range(len(captions)))
+
+    def _sequence(self, sample: Sample, part: int, number: int, rng: np.random.Generator, encoded: Encoded) -> Sequence:
+        spans = self.spans(encoded, _caption_spans(sample, number))
+        encoded, spans = self.truncate(encoded, spans, self.capacity)
+        stream, rows = self.frame.lay([encoded])
+        streams = {"text": stream, **self.image.streams(sample, rng)}
+        return sequence_of(sample, streams, part, self.kept(spans, rows[0]), meta={"caption": number})
+
+
+def _caption_spans(sample: Sample, number: int) -> list[Any]:
+    spans = sample.get("caption_spans")
+    if spans is None:
+        return []
+    if len(spans) != len(sample["captions"]):
+        raise WorkbenchError(
+            f"sample {sample.get('key', '?')!r}: caption_spans has {len(spans)} lists for "
+            f"{len(sample['captions'])} captions; it needs one list per caption: link the corpus again"
+        )
+    return list(spans[number])

@@ -1,0 +1,62 @@
+"""Packed documents: several texts of the micro-batch in one sequence, told apart by `doc` and never by positions.
+
+Positions restart in every document. As batches are jagged anyway, packing saves no padding; it gives sequences of even
+length, which is what some published set-ups train on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.sequences.builders.document import Document
+from workbench.sequences.sequence import Sample, Sequence, Span
+
+
+class Packed(Document):
+    """Documents (cut as `document` does) packed first-fit, longest first, into sequences of at most `max_length`."""
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        labelled = next((s for s in samples if s.get("labels")), None)
+        if labelled is not None:
+            raise WorkbenchError(
+                f"sample {labelled.get('key', '?')!r} carries labels {sorted(labelled['labels'])}, which a packed "
+                "sequence of several documents cannot; use the builder document or sentence_pair"
+            )
+        documents = super().__call__(samples, draws)
+        return [_joined([documents[i] for i in bin_]) for bin_ in _bins(documents, self.max_length)]
+
+
+def _bins(documents: list[Sequence], size: int) -> list[list[int]]:
+    """First-fit decreasing; inside a bin and between bins the order is that of the documents."""
+    lengths = [document.length("text") for document in documents]
+    bins: list[list[int]] = []
+    room: list[int] = []
+    for i in sorted(range(len(documents)), key=lambda i: (-lengths[i], i)):
+        place = next((b for b, free in enumerate(room) if free >= lengths[i]), None)
+        if place is None:
+            bins.append([])
+            room.append(size)
+            place = len(bins) - 1
+        bins[place].append(i)
+        room[place] -= lengths[i]
+    return sorted(sorted(b) for b in bins)
+
+
+def _joined(documents: list[Sequence]) -> Sequence:
+    streams = [document.streams["text"] for document in documents]
+    lengths = [len(stream["input_ids"]) for stream in streams]
+    text = {name: np.concatenate([stream[name] for stream in streams]) for name in streams[0]}
+    text["doc"] = np.repeat(np.arange(1, len(streams) + 1), lengths)
+    counts = np.array([int(stream["word_ids"].max(initial=-1)) + 1 for stream in streams])
+    shift = np.repeat(np.concatenate([[0], np.cumsum(counts)[:-1]]), lengths)
+    text["word_ids"] = np.where(text["word_ids"] < 0, -1, text["word_ids"] + shift)
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    spans, masks = [], []
+    for start, document in zip(starts.tolist(), documents, strict=True):
+        spans += [Span(s.start + start, s.end + start, s.entity, s.score) for s in document.spans]
+        masks += [Span(s.start + start, s.end + start, s.entity, s.score) for s in document.mask_spans]
+    keys = [{"key": document.key, "row": start} for document, start in zip(documents, starts.tolist(), strict=True)]
+    first = documents[0]
+    return Sequence({"text": text}, first.draw, first.key, spans, mask_spans=masks, meta={"documents": keys})

@@ -1,0 +1,56 @@
+"""A question with its image: [CLS] question [SEP] in the text stream, the image in the image stream.
+
+The answers never enter the text. `Sequence.meta` holds the question's dict (question_id, question, answers, ...) for
+the objective or the evaluation that turns answers into labels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Name, PartName, PartSpec
+from workbench.sequences.builder import Builder, missing, sequence_of
+from workbench.sequences.image import QUESTION_ONLY, ImageStream
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.text.tokenizer import Tokenizer
+
+
+class QuestionImage(Builder):
+    """Visual questions; each question is an item.
+
+    Args:
+        image: the part that makes the image stream, by import path with its options; null asks without the image.
+        control: the recipe's; `question-only` leaves the image out.
+    """
+
+    unit = "questions"
+    controls = (QUESTION_ONLY,)
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        image: PartSpec | PartName | None,
+        control: Name | None = None,
+    ) -> None:
+        super().__init__(tokenizer, max_length)
+        self.image = ImageStream(image, control)
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        asked = [(s, part, question) for s in samples for part, question in enumerate(_questions(s))]
+        encoded = self.tokenizer.encode_batch([question["question"] for _, _, question in asked])
+        sequences = []
+        for (sample, part, question), tokens in zip(asked, encoded, strict=True):
+            tokens, _ = self.truncate(tokens, [], self.capacity)
+            rng = draws.of((*tuple(sample.get("draw", ())), part))
+            streams = {"text": self.frame.lay([tokens])[0], **self.image.streams(sample, rng)}
+            sequences.append(sequence_of(sample, streams, part, [], meta=dict(question)))
+        return sequences
+
+
+def _questions(sample: Sample) -> list[dict[str, Any]]:
+    questions = sample.get("questions")
+    if not questions:
+        raise missing(sample, "questions", "an image-text corpus with questions")
+    return list(questions)

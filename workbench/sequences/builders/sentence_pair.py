@@ -1,0 +1,77 @@
+"""Two segments of a text: [CLS] a [SEP] b [SEP] with segments 0 and 1 (BERT, arXiv:1810.04805)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Positive
+from workbench.sequences.alignment import Partial
+from workbench.sequences.builder import TRUNCATED, Builder, sample_text, sequence_of
+from workbench.sequences.layout import shifted
+from workbench.sequences.segments import in_two
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.text.tokenizer import Encoded, Tokenizer
+
+
+class SentencePair(Builder):
+    """A window of a document split in two, or the pair that nsp or sop prepared (`workbench.sequences.segments`).
+
+    A text that cannot be split gives a single segment. Where a pair is too long, the longer segment is cut, the first
+    at its beginning and the second at its end, so that what meets at the [SEP] stays; the tokens lost are counted.
+    The window leaves a tenth of the room free, so that few are.
+
+    Args:
+        chars_per_token: sets the window; by default estimated from the tokenizer's vocabulary.
+        partial: mentions that begin or end inside a token: `cover` or `drop`.
+    """
+
+    unit = "text"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        chars_per_token: Positive | None = None,
+        partial: Partial = "cover",
+    ) -> None:
+        super().__init__(tokenizer, max_length, partial=partial, segments=2)
+        self.window = max(1, int(0.9 * self.characters(chars_per_token)))
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        pairs = [in_two(s, draws.of(tuple(s.get("draw", ())))) if "second" not in s else s for s in samples]
+        segments: list[dict[str, Any]] = [s for pair in pairs for s in _segments(pair)]
+        encoded = iter(self.tokenizer.encode_batch([sample_text(segment) for segment in segments]))
+        return [self._sequence(pair, [(s, next(encoded)) for s in _segments(pair)]) for pair in pairs]
+
+    def _sequence(self, sample: Sample, segments: list[tuple[dict[str, Any], Encoded]]) -> Sequence:
+        ranges = self._ranges([len(encoded) for _, encoded in segments])
+        parts = [encoded.part(*kept) for (_, encoded), kept in zip(segments, ranges, strict=True)]
+        stream, rows = self.frame.lay(parts)
+        found: dict[str, list] = {"spans": [], "mask_spans": []}
+        for (segment, encoded), kept, row in zip(segments, ranges, rows, strict=True):
+            for field, spans in found.items():
+                aligned = self.spans(encoded, segment.get(field, ()))
+                inside = shifted(aligned, row, *kept)
+                if len(inside) < len(aligned):
+                    self.dropped["span cut off"] += len(aligned) - len(inside)
+                spans += inside
+        return sequence_of(sample, {"text": stream}, 0, found["spans"], mask_spans=found["mask_spans"])
+
+    def _ranges(self, lengths: list[int]) -> list[tuple[int, int]]:
+        """The token range kept of each segment."""
+        excess = max(0, sum(lengths) - self.capacity)
+        if excess:
+            self.dropped[TRUNCATED] += excess
+        if len(lengths) == 1:
+            return [(0, lengths[0] - excess)]
+        first, second = lengths
+        longer = min(excess, abs(first - second))
+        both = excess - longer
+        cut_first = (longer if first > second else 0) + (both + 1) // 2
+        cut_second = excess - cut_first
+        return [(cut_first, first), (0, second - cut_second)]
+
+
+def _segments(sample: Sample) -> list[dict[str, Any]]:
+    return [sample, sample["second"]] if "second" in sample else [sample]

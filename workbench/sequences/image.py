@@ -1,0 +1,72 @@
+"""What builders of texts with images share: the image stream, and the controls that take the image's meaning away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from workbench.keyed import Draws
+from workbench.parts.building import build
+from workbench.parts.calls import call
+from workbench.sequences.protocols import Image
+from workbench.sequences.returns import FIELDS
+from workbench.sequences.sequence import Fields, Sample
+
+QUESTION_ONLY, SHUFFLED_CAPTIONS = "question-only", "shuffled-captions"
+NO_PARTNER = "no other image to take captions from"
+
+
+class ImageStream:
+    """Makes the `image` stream of a sample with the part that the recipe names.
+
+    Args:
+        spec: the part, by import path with its options; None where the recipe wants no images.
+        control: under `question-only` there is no image stream.
+
+    `augment` is switched off by evaluations: then the part gets no generator, and the samples that follow each other
+    with the same image share its stream.
+    """
+
+    def __init__(self, spec: str | dict[str, Any] | None, control: str | None = None) -> None:
+        wanted = spec is not None and control != QUESTION_ONLY
+        self.part: Image | None = build("image", spec, "image") if wanted else None  # type: ignore[arg-type]
+        self.augment = True
+        self._last: tuple[Sample, Fields] | None = None
+
+    def streams(self, sample: Sample, rng: np.random.Generator) -> dict[str, Fields]:
+        """`{"image": ...}`, or nothing."""
+        if self.part is None:
+            return {}
+        if self.augment:
+            return {"image": call(self.part, "", FIELDS, sample, rng)}
+        if self._last is None or self._last[0] is not sample:
+            self._last = (sample, call(self.part, "", FIELDS, sample, None))
+        return {"image": dict(self._last[1])}
+
+
+def shuffled_captions(samples: list[Sample], draws: Draws) -> tuple[list[Sample], int]:
+    """Every sample with the captions of a sample of another image, drawn by a permutation of the micro-batch.
+
+    Samples of one image (of one key) are rotated past each other as a block, so none gets its own image's captions.
+    Where one image has more than half of the samples that cannot be: those left over keep out.
+
+    Returns:
+        the samples in their order, and how many were left out.
+    """
+    images: dict[tuple[str, str], list[int]] = {}
+    for i, sample in enumerate(samples):
+        images.setdefault((str(sample.get("corpus")), str(sample.get("key"))), []).append(i)
+    groups = list(images.values())
+    order = [i for g in draws.batch.permutation(len(groups)).tolist() for i in groups[g]]
+    step = max(map(len, groups), default=0)
+    giver = {taker: order[(place + step) % len(order)] for place, taker in enumerate(order)}
+    shuffled = []
+    for i, sample in enumerate(samples):
+        other = samples[giver[i]]
+        if other["key"] == sample["key"] and other.get("corpus") == sample.get("corpus"):
+            continue
+        borrowed = {name: other[name] for name in ("captions", "caption_spans") if name in other}
+        kept = {name: value for name, value in sample.items() if name not in ("captions", "caption_spans")}
+        shuffled.append({**kept, **borrowed})
+    return shuffled, len(samples) - len(shuffled)

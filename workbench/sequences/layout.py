@@ -1,0 +1,95 @@
+"""Laying out segments of tokens as one text stream: [CLS] a [SEP] b [SEP], and cutting long texts into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Listing
+from typing import Any
+
+import numpy as np
+
+from workbench.sequences.sequence import Fields, Span, text_fields
+from workbench.text.tokenizer import Encoded, Tokenizer
+
+
+class Frame:
+    """The special tokens around segments: one before the first, one after each.
+
+    Args:
+        tokenizer: where their ids come from.
+        begin, end: roles (cls, sep, bos, eos), or None for no token there.
+
+    Raises:
+        WorkbenchError: the tokenizer has no token of that role.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, begin: str | None = "cls", end: str | None = "sep") -> None:
+        self.begin = [] if begin is None else [tokenizer.id(begin)]
+        self.end = [] if end is None else [tokenizer.id(end)]
+
+    def size(self, segments: int = 1) -> int:
+        """How many special tokens so many segments get."""
+        return len(self.begin) + segments * len(self.end)
+
+    def lay(self, segments: Listing[Encoded], types: Listing[int] = (0, 1)) -> tuple[Fields, list[int]]:
+        """The text stream of the segments, and the row at which each begins.
+
+        A segment's tokens and the special token after it have its type. Word numbers go on from segment to segment.
+        """
+        ids: list[Any] = [np.array(self.begin, np.int64)]
+        words: list[Any] = [np.full(len(self.begin), -1)]
+        starts: list[Any] = [words[0]]
+        ends: list[Any] = [words[0]]
+        kinds: list[Any] = [np.zeros(len(self.begin), np.int64)]
+        special: list[Any] = [np.ones(len(self.begin), np.bool_)]
+        rows, row, word = [], len(self.begin), 0
+        closing = np.full(len(self.end), -1)
+        for segment, kind in zip(segments, types, strict=False):
+            rows.append(row)
+            ids += [segment.ids, self.end]
+            words += [np.where(segment.words < 0, -1, segment.words + word), closing]
+            starts += [segment.starts, closing]
+            ends += [segment.ends, closing]
+            kinds.append(np.full(len(segment) + len(self.end), kind, np.int64))
+            special += [np.zeros(len(segment), np.bool_), np.ones(len(self.end), np.bool_)]
+            row += len(segment) + len(self.end)
+            word += int(segment.words.max(initial=-1)) + 1
+        columns = [np.concatenate(column) for column in (ids, kinds, words, special, starts, ends)]
+        names = ("token_type_ids", "word_ids", "special", "char_start", "char_end")
+        return text_fields(columns[0].astype(np.int64), **dict(zip(names, columns[1:], strict=True))), rows
+
+
+def shifted(spans: Listing[Span], rows: int, begin: int = 0, end: int | None = None) -> list[Span]:
+    """The spans that lie wholly in the rows [begin, end), moved by `rows - begin`."""
+    return [
+        Span(s.start + rows - begin, s.end + rows - begin, s.entity, s.score)
+        for s in spans
+        if s.start >= begin and (end is None or s.end <= end)
+    ]
+
+
+def cut_parts(encoded: Encoded, size: int, spans: Listing[Span]) -> list[tuple[int, int]]:
+    """Consecutive token ranges of at most `size` that cover the text; one empty range for an empty text.
+
+    A cut avoids words and mentions where one in the second half of the part does.
+    """
+    total = len(encoded)
+    parts: list[tuple[int, int]] = []
+    begin = 0
+    while total - begin > size:
+        end = _cut(encoded.words, begin, begin + size, spans)
+        parts.append((begin, end))
+        begin = end
+    return [*parts, (begin, total)]
+
+
+def _cut(words: np.ndarray, begin: int, latest: int, spans: Listing[Span]) -> int:
+    end = latest
+    while end > begin + (latest - begin) // 2:
+        crossed = [s.start for s in spans if s.start < end < s.end]
+        if crossed:
+            end = min(crossed)
+        elif words[end] >= 0 and words[end] == words[end - 1]:
+            end -= 1
+        else:
+            return end
+    return latest

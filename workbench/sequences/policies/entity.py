@@ -1,0 +1,19 @@
+"""Whole entity mentions first, then single tokens (ERNIE's knowledge masking, arXiv:1904.09223)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.sequences.protocols import Policy
+from workbench.sequences.selection import Selection, shuffled_spans
+from workbench.sequences.sequence import Sequence
+
+
+class Entity(Policy):
+    """The mentions in `sequence.spans` in random order, as far as they fit; the rest of the rate by token."""
+
+    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, mentions first."""
+        selection = Selection(sequence, rate, rng)
+        selection.take(shuffled_spans(sequence.spans, rng))
+        return selection.take_tokens(rng)

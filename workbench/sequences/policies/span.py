@@ -1,0 +1,68 @@
+"""Contiguous spans of whole words with geometric lengths (SpanBERT, arXiv:1907.10529, section 3.1).
+
+A length in words is drawn from the geometric distribution, clipped and normalised anew; an anchor is drawn uniformly
+over the free tokens; the span begins at the anchor's word and takes words to the right until the length, the end of the
+free stretch or the budget is reached (the budget may cut the last word). The paper's p is 0.2 (the released code's
+default is 0.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from workbench.options.bounds import PartShare
+from workbench.sequences.protocols import Policy
+from workbench.sequences.selection import Selection
+from workbench.sequences.sequence import Sequence
+
+Longest = Annotated[int, Ge(1), Le(1000)]
+
+
+def length_distribution(p: float, longest: int) -> np.ndarray:
+    """Probabilities of the lengths 1..longest: p (1 - p)^(l - 1), normalised."""
+    weights = p * (1 - p) ** np.arange(longest)
+    return weights / weights.sum()
+
+
+class Span(Policy):
+    """Spans of words.
+
+    Args:
+        p: parameter of the geometric distribution, in (0, 1).
+        longest: greatest length in words.
+    """
+
+    def __init__(self, p: PartShare = 0.2, longest: Longest = 10) -> None:
+        self.cumulative = np.cumsum(length_distribution(p, longest))
+
+    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, one per span, in the order selected."""
+        selection = Selection(sequence, rate, rng)
+        return selection.take(self._spans(selection, rng), cut=True)
+
+    def _spans(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        free, words, candidates = selection.free, selection.words, selection.candidates
+        while selection.left > 0:
+            length = int(np.searchsorted(self.cumulative, rng.random()))
+            anchor = int(candidates[rng.integers(len(candidates))])
+            if not free[anchor]:
+                continue
+            start = anchor
+            while start > 0 and free[start - 1] and words[start - 1] == words[anchor]:
+                start -= 1
+            yield np.arange(start, _end(free, words, start, length + 1))
+
+
+def _end(free: np.ndarray, words: np.ndarray, start: int, length: int) -> int:
+    """The row after `length` words from `start`, or after the free stretch."""
+    row, seen = start, 0
+    while row < len(free) and free[row]:
+        seen += row == start or words[row] != words[row - 1]
+        if seen > length:
+            break
+        row += 1
+    return row

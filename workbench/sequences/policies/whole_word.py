@@ -1,0 +1,18 @@
+"""Whole words: all tokens of a word or none (BERT's whole-word masking)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.sequences.protocols import Policy
+from workbench.sequences.selection import Selection, shuffled_words
+from workbench.sequences.sequence import Sequence
+
+
+class WholeWord(Policy):
+    """A word is what the tokenizer's pre-tokenizer separates (`word_ids`)."""
+
+    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of token rows, one per word, in the order selected."""
+        selection = Selection(sequence, rate, rng)
+        return selection.take(shuffled_words(selection, rng))

@@ -1,0 +1,36 @@
+"""What the parts of a sequence are, beside its builder: steps, images, masking policies. Each kind is a base class."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.keyed import Draws
+from workbench.sequences.sequence import Fields, Sample, Sequence
+
+
+class Step:
+    """Changes the sequences that the builder made: injects knowledge, adds a stream, narrows who sees whom.
+
+    It may have `take_dropped() -> dict[str, int]`: what it left out since the last call, by reason; and `reads_spans`,
+    where it reads the entities that are linked to the text: a corpus without any is then refused.
+    """
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        """The sequences of one micro-batch, changed in place or made anew."""
+        raise NotImplementedError(f"{type(self).__name__} must define __call__")
+
+
+class Image:
+    """Makes the `image` stream of a sample."""
+
+    def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
+        """The stream's fields, arrays [rows, ...]; `rng` None means no augmentation."""
+        raise NotImplementedError(f"{type(self).__name__} must define __call__")
+
+
+class Policy:
+    """Chooses which tokens a masked objective hides."""
+
+    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of rows of the text stream, each hidden as a whole; about `rate` of the free rows together."""
+        raise NotImplementedError(f"{type(self).__name__} must define __call__")

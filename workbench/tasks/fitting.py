@@ -1,0 +1,99 @@
+"""Whether the parts of a recipe fit each other and its data, found before the first step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from torch import nn
+
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.models.network import Network
+from workbench.tasks.root import Root
+from workbench.tasks.task import DEFAULT_NETWORK, Task
+
+logger = logging.getLogger(__name__)
+SPANS = {"text": "spans", "image-text": "caption_spans"}  # the field that holds linked entities, by kind of corpus
+OWN_SPANS = ("triples", "questions")  # units of builders that don't read that field
+
+
+def check_fit(tasks: Iterable[Task], root: Root) -> None:
+    """Sequences must fit the networks that read them; every task is told how many positions it has.
+
+    Raises:
+        WorkbenchError: a sequence may be longer than the network has positions, or the images' patches or grid are not
+            those of the embedding.
+    """
+    for task in tasks:
+        for name in dict.fromkeys(placed.network for placed in task.objectives):
+            place = "model" if list(root.networks) == [DEFAULT_NETWORK] else f"model.{name}"
+            _check_positions(task, root.network(name), place)
+            _check_images(task, root.network(name), place)
+
+
+def _check_positions(task: Task, network: Network, place: str) -> None:
+    positions = getattr(_embedding(network, "text"), "max_positions", None)
+    if not positions:
+        return
+    longest = getattr(task.builder, "max_length", 0)
+    if longest > positions:
+        raise WorkbenchError(
+            f"tasks.{task.name}.sequence.max_length = {longest} is more than the {positions} positions of the network "
+            f"({place}.streams.text.max_positions): shorten max_length or enlarge max_positions"
+        )
+    task.positions = positions if task.positions is None else min(positions, task.positions)
+
+
+def _check_images(task: Task, network: Network, place: str) -> None:
+    """What an image part says of its rows (`shape`: patch, grid, size), its embedding must say too."""
+    image = getattr(getattr(task.builder, "image", None), "part", None)
+    given: Mapping[str, int] = getattr(image, "shape", {})
+    taken: Mapping[str, int] = getattr(_embedding(network, "image"), "shape", {})
+    for name in given.keys() & taken.keys():
+        if given[name] != taken[name]:
+            raise WorkbenchError(
+                f"tasks.{task.name}.sequence.image: {name} = {given[name]}, but {place}.streams.image says "
+                f"{name} = {taken[name]} (found {_listed(given)}, expected {_listed(taken)}); let them agree"
+            )
+
+
+def _embedding(network: Network, stream: str) -> nn.Module | None:
+    return dict(network.embeddings.items()).get(stream)
+
+
+def _listed(shape: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {size}" for name, size in shape.items())
+
+
+def check_links(tasks: Iterable[Task], control: str | None) -> None:
+    """A step that brings in knowledge needs texts with linked entities; one corpus of several may be without.
+
+    Raises:
+        WorkbenchError: no corpus of a task has any.
+    """
+    for task in tasks:
+        check_linked(task, list(task.spec.corpora), control)
+
+
+def check_linked(task: Task, places: Sequence[str], control: str | None) -> None:
+    """As `check_links`, of one task with the corpora at `places`, be they its own or those it is evaluated on.
+
+    Raises:
+        WorkbenchError: the task has a step that reads linked entities, and none of the corpora has any.
+    """
+    steps = [type(step).__name__ for step in task.steps if getattr(step, "reads_spans", False)]
+    if not steps or control == "no-kg" or task.builder.unit in OWN_SPANS:
+        return
+    without = [place for place in places if not _is_linked(Corpus.open(place))]
+    if len(without) == len(places):
+        raise WorkbenchError(
+            f"tasks.{task.name}: the step {steps[0]} reads linked entities, and {', '.join(without)} has none; link it "
+            "first (workbench prepare link), or go without knowledge (control no-kg)"
+        )
+    for place in without:
+        logger.warning("tasks.%s: %s has no linked entities; its texts get no knowledge", task.name, place)
+
+
+def _is_linked(corpus: Corpus) -> bool:
+    return corpus.manifest.fields.get(SPANS.get(corpus.kind, "spans"), 0) > 0

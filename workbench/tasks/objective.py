@@ -1,0 +1,88 @@
+"""What an objective is: both halves of a pretraining signal in one file.
+
+The half in the loader's workers: `arrange` acts on samples before the sequence builder, `corrupt` on sequences
+after it. It may hold read-only resources, never weights. The half on the device: the module that `head` makes,
+which turns streams into a sum and metrics. The trainer divides by the count over all micro-batches and ranks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from torch import Tensor, nn
+
+from workbench.keyed import Draws
+from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.sequence import Sample, Sequence
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+BatchTargets = dict[str, np.ndarray]
+States = dict[str, Tensor]
+
+
+class LossOutput(NamedTuple):
+    """`loss` is a sum over labels (scalar, float32); `metrics` are name -> (sum, count), scalars or 0-d tensors."""
+
+    loss: Tensor
+    metrics: dict[str, tuple[Tensor, Tensor | float]]
+
+
+class Head(nn.Module):
+    """An objective's module. A head may read the network's weights (tied decoders) but does not own them."""
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        """The loss of one micro-batch. `states[stream]` is [rows, hidden_size]."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward")
+
+
+class StepHead(Head):
+    """The head of a step-wide objective: its loss looks at the samples of the whole step.
+
+    `embed` gives per-sample tensors of one micro-batch; the trainer gathers them over micro-batches and ranks, in
+    lane order, and calls `loss` once on the whole. Its `loss` is a sum; it is divided by the global count.
+    """
+
+    def embed(self, network: Network, states: States, batch: Batch, targets: Targets) -> dict[str, Tensor]:
+        """Tensors whose first dimension is the micro-batch's sequences."""
+        raise NotImplementedError(f"{type(self).__name__} must define embed")
+
+    def loss(self, embedded: dict[str, Tensor]) -> LossOutput:
+        """The loss of the gathered tensors."""
+        raise NotImplementedError(f"{type(self).__name__} must define loss")
+
+    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+        return self.loss(self.embed(network, states, batch, targets))
+
+
+class Objective:
+    """The worker half. A subclass overrides the hooks it needs; `name` is set from the recipe.
+
+    `step_wide` says that `head` returns a `StepHead`.
+    """
+
+    name: str = ""
+    step_wide: bool = False
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        """Change samples before they become sequences (a sample's labels go to `sample["labels"]`)."""
+        return samples
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Change the sequences in place and write `sequence.targets[self.name]`.
+
+        Never touches a row whose `taken` is set; sets it on the rows it labels. Returns arrays that belong to the
+        batch as a whole. Each field is present in every sequence that has any target of this objective.
+        """
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        """How many labels the loss sums over; by default the number of `labels` in the targets that are not -100."""
+        targets = batch.targets.get(self.name, {})
+        return float((targets["labels"] != -100).sum()) if "labels" in targets else 0.0
+
+    def head(self, network: Network) -> Head:
+        """The module with the loss, for this network's sizes."""
+        raise NotImplementedError(f"{type(self).__name__} must define head")

@@ -1,0 +1,77 @@
+"""What the hooks of a task's parts must return."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from torch import Tensor
+
+from workbench.parts.calls import Returns, described
+from workbench.sequences.batch import Batch
+from workbench.tasks.objective import Head, LossOutput, StepHead
+
+
+def _is_loss(found: Any, *_: Any) -> bool:
+    return (
+        isinstance(found, LossOutput)
+        and isinstance(found.loss, Tensor)
+        and found.loss.ndim == 0
+        and found.loss.is_floating_point()
+        and isinstance(found.metrics, dict)
+        and all(isinstance(name, str) and name != "loss" and _is_metric(pair) for name, pair in found.metrics.items())
+    )
+
+
+def _told_loss(found: Any, *_: Any) -> str:
+    if isinstance(found, LossOutput) and isinstance(found.loss, Tensor) and isinstance(found.metrics, Mapping):
+        return f"a LossOutput with the loss {described(found.loss)} and metrics {described(found.metrics)}"
+    return described(found)
+
+
+def _is_metric(pair: Any) -> bool:
+    """A sum, which is a tensor, and a count."""
+    return (
+        isinstance(pair, tuple)
+        and len(pair) == 2
+        and isinstance(pair[0], Tensor)
+        and all(not isinstance(value, Tensor) or value.ndim == 0 for value in pair)
+        and isinstance(pair[1], Tensor | int | float)
+    )
+
+
+def _is_count(found: Any, *_: Any) -> bool:
+    return isinstance(found, Real) and not isinstance(found, bool) and 0 <= float(found) < math.inf
+
+
+def _are_embedded(found: Any, network: Any, states: Any, batch: Batch, *_: Any) -> bool:
+    return isinstance(found, dict) and all(
+        isinstance(inner, Tensor) and inner.ndim and len(inner) == batch.size for inner in found.values()
+    )
+
+
+BATCH_TARGETS = Returns(
+    "a dict of arrays that belong to the whole batch, {} for none", lambda f, *_: isinstance(f, dict)
+)
+COUNT = Returns("how many labels the loss sums over, a finite number, 0 or more", _is_count)
+DROPPED = Returns(
+    "a dict of counts by reason",
+    lambda f, *_: isinstance(f, dict) and all(isinstance(reason, str) and _is_count(n) for reason, n in f.items()),
+)
+HEAD = Returns("a workbench.tasks.objective.Head", lambda f, *_: isinstance(f, Head))
+STEP_HEAD = Returns(
+    "a workbench.tasks.objective.StepHead, as the objective is step-wide", lambda f, *_: isinstance(f, StepHead)
+)
+LOSS = Returns(
+    "workbench.tasks.objective.LossOutput(loss, metrics): the sum as a tensor without dimensions, and a dict of "
+    "(sum, count) with such sums by name, none of them named 'loss', which is the loss's own name",
+    _is_loss,
+    _told_loss,
+)
+EMBEDDED = Returns(
+    "a dict of tensors, a row for each sequence",
+    _are_embedded,
+    lambda found, network, states, batch, *_: f"{described(found)} for {batch.size} sequences",
+)

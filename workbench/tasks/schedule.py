@@ -1,0 +1,103 @@
+"""Which tasks share a step, and the learning rate of a step. Both are pure functions of the step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import generator
+from workbench.recipe.spec import TaskSpec
+
+BLOCK_LIMIT = 1000
+Kind = Literal["together", "sampled", "staged"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A task's part in a step: `number` counts the task's own steps from 0 and selects its micro-batches."""
+
+    task: str
+    number: int
+
+
+class TaskSchedule:
+    """Says which tasks share step `s` (from 0). Stateless, so that a run resumes at any step.
+
+    - together: every task, every step; `weight` multiplies the task's losses.
+    - sampled: one task a step (UNITER), in proportion to `weight`, exact over blocks of steps whose order is shuffled.
+    - staged: every task whose `start_step` has come; tasks accumulate (ERNIE 2.0's continual multi-task learning);
+      `weight` multiplies the task's losses.
+
+    Raises:
+        WorkbenchError: a weight that is not positive, or a `start_step` that the schedule would ignore.
+    """
+
+    def __init__(
+        self, kind: Literal["together", "sampled", "staged"], tasks: Mapping[str, TaskSpec], seed: int
+    ) -> None:
+        self.kind = kind
+        self.seed = seed
+        self.starts = {name: spec.start_step for name, spec in tasks.items()}
+        self.weights = {name: spec.weight for name, spec in tasks.items()}
+        for name, weight in self.weights.items():
+            if not (weight > 0 and math.isfinite(weight)):
+                raise WorkbenchError(
+                    f"tasks.{name}.weight = {weight}; allowed: a positive number (to leave a task out, remove it)"
+                )
+        if kind == "staged":
+            if min(self.starts.values()) != 0:
+                raise WorkbenchError(f"schedule staged: no task starts at step 0 (start_step: {self.starts}); one must")
+        elif any(self.starts.values()):
+            raise WorkbenchError(f"start_step is for `schedule: staged`; found {self.starts} with `schedule: {kind}`")
+        self.block = _block(self.weights) if kind == "sampled" else ()
+
+    def at(self, step: int) -> list[Turn]:
+        """The tasks of this step, in recipe order."""
+        if self.kind == "sampled":
+            number, place = divmod(step, len(self.block))
+            order = self._order(number)
+            task = order[place]
+            return [Turn(task, number * self.block.count(task) + order[:place].count(task))]
+        return [Turn(name, step - start) for name, start in self.starts.items() if step >= start]
+
+    def loss_weight(self, task: str) -> float:
+        """The factor of a task's losses: its weight, except where the weight decides how often it is drawn."""
+        return 1.0 if self.kind == "sampled" else self.weights[task]
+
+    def _order(self, number: int) -> tuple[str, ...]:
+        return _shuffled(self.block, self.seed, number)
+
+
+@lru_cache(maxsize=4)
+def _shuffled(block: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
+    order = generator(seed, "schedule", number).permutation(len(block))
+    return tuple(block[i] for i in order)
+
+
+def _block(weights: Mapping[str, float]) -> tuple[str, ...]:
+    """The shortest list of tasks with these proportions (at most about a thousand long, each task at least once)."""
+    exact = {name: Fraction(weight).limit_denominator(BLOCK_LIMIT) for name, weight in weights.items()}
+    scale = math.lcm(*(fraction.denominator for fraction in exact.values()))
+    counts = {name: int(fraction * scale) for name, fraction in exact.items()}
+    if sum(counts.values()) > BLOCK_LIMIT or min(counts.values()) == 0:
+        total = sum(weights.values())
+        counts = {name: max(1, round(weight / total * BLOCK_LIMIT)) for name, weight in weights.items()}
+    common = math.gcd(*counts.values())
+    return tuple(name for name, count in counts.items() for _ in range(count // common))
+
+
+def learning_rate(
+    step: int, *, peak: float, warmup_steps: int, max_steps: int, kind: Literal["linear", "cosine", "constant"]
+) -> float:
+    """The learning rate of update `step` (from 0): linear warm-up to `peak`, then `kind` down to 0 at `max_steps`."""
+    if step < warmup_steps:
+        return peak * (step + 1) / warmup_steps
+    if kind == "constant":
+        return peak
+    progress = min(1.0, (step - warmup_steps) / max(1, max_steps - warmup_steps))
+    return peak * (1 - progress if kind == "linear" else 0.5 * (1 + math.cos(math.pi * progress)))

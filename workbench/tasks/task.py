@@ -1,0 +1,193 @@
+"""A task: corpora + sequence builder + objectives, and its half of the work in the loader's workers."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draw, Draws
+from workbench.options.bounds import NotNegative, Word
+from workbench.options.values import check
+from workbench.parts.building import build
+from workbench.parts.calls import call
+from workbench.recipe.spec import Spec, TaskSpec
+from workbench.sequences.batch import Batch, MicroBatch, collate
+from workbench.sequences.returns import SAMPLES, SEQUENCES
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.objective import BatchTargets, Objective
+from workbench.tasks.returns import BATCH_TARGETS, COUNT, DROPPED
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_VIEW = "main"
+DEFAULT_NETWORK = "main"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What a recipe says of an objective beside the objective's own options.
+
+    `view` names the variant of the batch its hooks act on, `network` the network whose states its head reads,
+    `weight` the factor of its loss.
+    """
+
+    name: Word | None = None
+    weight: NotNegative = 1.0
+    view: Word = DEFAULT_VIEW
+    network: Word = DEFAULT_NETWORK
+
+
+@dataclass
+class TaskObjective:
+    """An objective in its place; see `Placement`."""
+
+    objective: Objective
+    name: str
+    weight: float = 1.0
+    view: str = DEFAULT_VIEW
+    network: str = DEFAULT_NETWORK
+
+    @property
+    def step_wide(self) -> bool:
+        return self.objective.step_wide
+
+
+class Task:
+    """What a recipe's task does to samples, up to a micro-batch of jagged tensors. Holds no weights.
+
+    Args:
+        name: the task's name in the recipe; part of the key of every generator.
+        spec: the task as written in the recipe.
+        seed: the recipe's seed.
+        resources: what parts may ask for by the names of their arguments (`tokenizer`, `control`, ...).
+
+    Raises:
+        WorkbenchError: a part, an option or a value that does not exist, or two objectives of one name.
+    """
+
+    def __init__(self, name: str, spec: TaskSpec, *, seed: int, resources: Mapping[str, Any]) -> None:
+        self.name = name
+        self.spec = spec
+        self.seed = seed
+        self.positions: int | None = None  # of the networks' text streams, once these are made
+        where = f"tasks.{name}"
+        given = {"seed": seed, **resources}
+        self.builder = build("builder", spec.sequence.builder, f"{where}.sequence", **given)
+        if hasattr(self.builder, "max_length"):
+            given["max_length"] = self.builder.max_length
+        self.steps = [
+            build("step", step, f"{where}.sequence.steps[{i}]", **given) for i, step in enumerate(spec.sequence.steps)
+        ]
+        self.objectives = [
+            _place(objective, f"{where}.objectives[{i}]", given) for i, objective in enumerate(spec.objectives)
+        ]
+        _check_names(self.objectives, where)
+
+    @property
+    def views(self) -> dict[str, list[TaskObjective]]:
+        """The objectives of every view, in recipe order."""
+        views: dict[str, list[TaskObjective]] = {}
+        for placed in self.objectives:
+            views.setdefault(placed.view, []).append(placed)
+        return views
+
+    def micro_batch(self, samples: list[Sample], number: Draw) -> MicroBatch:
+        """Samples -> arrange hooks -> builder -> steps -> per view: corrupt hooks, collate, counts.
+
+        `number` identifies the micro-batch (split, number, lane); with the seed, the task's and the objective's
+        names it keys every generator.
+        """
+        for placed in self.objectives:
+            draws = self._draws(placed.name, "arrange", number)
+            samples = call(placed.objective, "arrange", SAMPLES, samples, draws)
+        sequences = self.sequences(samples, number)
+        views: dict[str, Batch] = {}
+        counts: dict[str, float] = {}
+        grouped = self.views
+        for view, objectives in grouped.items():
+            mine = sequences if len(grouped) == 1 else [sequence.copy() for sequence in sequences]
+            targets = {placed.name: self._corrupt(placed, mine, number) for placed in objectives}
+            views[view] = collate(mine, targets)
+            counts |= {placed.name: call(placed.objective, "count", COUNT, views[view]) for placed in objectives}
+        return MicroBatch(self.name, views, counts, number, self.take_dropped())
+
+    def sequences(self, samples: list[Sample], number: Draw = ()) -> list[Sequence]:
+        """The builder and the steps alone, without objectives: what evaluation and encoding need."""
+        sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, self._draws("builder", "build", number))
+        for i, step in enumerate(self.steps):
+            sequences = call(step, "", SEQUENCES, sequences, self._draws(f"step-{i}", "build", number))
+        if self.positions is not None:
+            _check_positions(sequences, self.positions, f"tasks.{self.name}.sequence")
+        return sequences
+
+    def _corrupt(self, placed: TaskObjective, sequences: list[Sequence], number: Draw) -> BatchTargets:
+        draws = self._draws(placed.name, "corrupt", number)
+        targets: BatchTargets = call(placed.objective, "corrupt", BATCH_TARGETS, sequences, draws)
+        return targets
+
+    def with_builder(self, builder: Any) -> Task:
+        """The same task with another builder: the steps stay."""
+        other = copy.copy(self)
+        other.builder = builder
+        return other
+
+    def take_dropped(self) -> dict[str, int]:
+        """What the builder and the steps lost since the last call, by reason."""
+        dropped: Counter[str] = Counter()
+        for part in (self.builder, *self.steps):
+            if hasattr(part, "take_dropped"):
+                dropped.update({reason: int(n) for reason, n in call(part, "take_dropped", DROPPED).items()})
+        return dict(dropped)
+
+    def _draws(self, part: str, hook: str, number: Draw) -> Draws:
+        return Draws(self.seed, self.name, part, hook, number=number)
+
+
+def build_tasks(specs: Mapping[str, TaskSpec], *, seed: int, resources: Mapping[str, Any]) -> dict[str, Task]:
+    """The tasks of a recipe by name."""
+    if not specs:
+        raise WorkbenchError("the recipe names no task; give at least one under `tasks`")
+    return {name: Task(name, spec, seed=seed, resources=resources) for name, spec in specs.items()}
+
+
+def labels(tasks: Mapping[str, Task]) -> dict[tuple[str, str], str]:
+    """(task, objective) -> the name of its losses and metrics: the objective's own where no other task has it."""
+    names = [placed.name for task in tasks.values() for placed in task.objectives]
+    return {
+        (task.name, placed.name): placed.name if names.count(placed.name) == 1 else f"{task.name}.{placed.name}"
+        for task in tasks.values()
+        for placed in task.objectives
+    }
+
+
+def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
+    options = dict(spec)
+    names = [field.name for field in fields(Placement)]
+    place = check(Placement, {name: options.pop(name) for name in names if name in options}, where)
+    objective = build("objective", options, where, **given)
+    objective.name = place.name or re.split("[.:]", str(options["objective"]))[-1].lower()
+    return TaskObjective(objective, objective.name, place.weight, place.view, place.network)
+
+
+def _check_positions(sequences: list[Sequence], positions: int, where: str) -> None:
+    """On a GPU an index beyond the table is no message; so it is found here, where the positions are on the CPU."""
+    for sequence in sequences:
+        found = sequence.streams.get("text", {}).get("position_ids")
+        if found is not None and len(found) and int(found.max()) >= positions:
+            raise WorkbenchError(
+                f"{where}: sequence {sequence.key!r} has position {int(found.max())}, but the network has "
+                f"max_positions = {positions}: shorten the max_length of the builder or of the steps, or enlarge it"
+            )
+
+
+def _check_names(objectives: list[TaskObjective], where: str) -> None:
+    names = [placed.name for placed in objectives]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise WorkbenchError(f"{where}: several objectives are named {twice[0]!r}; give each its own `name`")

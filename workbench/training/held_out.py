@@ -1,0 +1,127 @@
+"""Held-out losses: one finite pass per task, the same samples with the same corruption every time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from workbench.processes.distributed import World
+from workbench.recipe.spec import TrainSpec
+from workbench.sequences.batch import MicroBatch
+from workbench.tasks.feed import MicroBatches, Place, SampleReader, feed
+from workbench.tasks.objective import LossOutput, StepHead
+from workbench.tasks.root import Root
+from workbench.tasks.task import Task, labels
+from workbench.training.metrics import Window, add_sums
+from workbench.training.step import autocast_dtype, seed_device
+from workbench.training.stepwide import Embedded, gather_embedded, loss_of
+
+PREFIX = "held_out/"
+HELD_OUT_SPLIT = 1
+
+
+class HeldOutPass(SampleReader, Protocol):
+    """What evaluation needs of `workbench.corpora`'s finite pass."""
+
+    @property
+    def steps(self) -> int: ...
+
+
+class HeldOut:
+    """Evaluates a root on the held-out corpora of the tasks that have some.
+
+    A pass is read to its end, every time. A rank whose lanes are empty still joins the collectives.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        tasks: Mapping[str, Task],
+        passes: Mapping[str, HeldOutPass],
+        spec: TrainSpec,
+        world: World,
+        seed: int,
+    ) -> None:
+        self.root, self.tasks, self.passes = root, tasks, passes
+        self.spec, self.world, self.seed = spec, world, seed
+        self.labels = labels(tasks)
+        self.autocast = autocast_dtype(spec.precision, world.device)
+
+    def run(self) -> dict[str, float]:
+        """`held_out/<objective>/loss` and metrics, over all ranks; the same on every rank."""
+        training = self.root.training
+        self.root.eval()
+        window = Window()
+        with torch.no_grad():
+            for task in self.passes:
+                self._pass(task, window)
+        self.root.train(training)
+        total = Window()
+        for losses, metrics in self.world.gather((window.losses, window.metrics)):
+            add_sums(total.losses, losses)
+            add_sums(total.metrics, metrics)
+        return {f"{PREFIX}{name}": value for name, value in total.means().items()}
+
+    def _pass(self, task: str, window: Window) -> None:
+        steps = self.passes[task].steps
+        lanes = list(self.world.lanes(self.spec.lanes))
+        places = [Place(task, number, lane) for number in range(steps) for lane in lanes]
+        batches = MicroBatches(self.tasks, self.passes, split=HELD_OUT_SPLIT)
+        with feed(batches, places, num_workers=self.spec.num_workers, device=self.world.device) as micros:
+            self._steps(task, steps, lanes, micros, window)
+
+    def _steps(
+        self, task: str, steps: int, lanes: list[int], micros: Iterator[MicroBatch | None], window: Window
+    ) -> None:
+        wide = [placed.name for placed in self.tasks[task].objectives if placed.step_wide]
+        for number in range(steps):
+            embedded: dict[str, dict[int, Embedded]] = {name: {} for name in wide}
+            counts = dict.fromkeys(wide, 0.0)
+            for lane in lanes:
+                micro = next(micros)
+                if micro is None:
+                    continue
+                seed_device(self.seed, number, f"{PREFIX}{task}", lane)
+                with torch.autocast(self.world.device.type, self.autocast, enabled=self.autocast is not None):
+                    outputs = self.root(micro.to(self.world.device), list(micro.counts), embed=True)
+                for name, output in outputs.items():
+                    if isinstance(output, dict):
+                        embedded[name][lane] = output
+                        counts[name] += micro.counts[name]
+                    else:
+                        self._add(window, (task, name), output, micro.counts[name])
+            for name in wide:
+                self._step_wide(window, (task, name), embedded[name], counts[name])
+
+    def _step_wide(self, window: Window, label: tuple[str, str], mine: dict[int, Embedded], count: float) -> None:
+        counts = self.world.gather(count)
+        if not sum(counts):
+            return
+        whole, _ = gather_embedded(mine, self.spec.lanes, self.world)
+        head = self.root.heads[label[1]]
+        assert isinstance(head, StepHead)
+        output = loss_of(head, whole)
+        if self.world.is_main:
+            self._add(window, label, output, sum(counts))
+
+    def _add(self, window: Window, label: tuple[str, str], output: LossOutput, count: float) -> None:
+        name = self.labels[label]
+        add_sums(window.losses, {name: (output.loss.item(), count)})
+        add_sums(window.metrics, {f"{name}/{m}": (_number(s), _number(c)) for m, (s, c) in output.metrics.items()})
+
+
+def _number(value: Tensor | float) -> float:
+    return value.item() if isinstance(value, Tensor) else float(value)
+
+
+def improves(name: str, value: float, best: float | None) -> bool:
+    """Whether a held-out value is better than the best so far, which NaN never is: smaller for losses, ranks and
+    perplexities."""
+    if best is None or math.isnan(value):
+        return not math.isnan(value)
+    smaller = name.rsplit("/", 1)[-1].endswith(("loss", "rank", "perplexity", "error"))
+    return value < best if smaller else value > best

@@ -1,0 +1,134 @@
+"""From a recipe to a trained run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from workbench.files.identities import noted
+from workbench.files.lock import locked
+from workbench.interop.initial import initialise, sources_of
+from workbench.processes.distributed import World, distributed
+from workbench.processes.stop_request import StopRequest
+from workbench.recipe.spec import Recipe
+from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.data_record import keep_data, refuse_changed
+from workbench.runs.folder import TOKENIZER, keep_code, open_run
+from workbench.runs.metrics import read_metrics
+from workbench.tasks.building import make_root, tasks_of
+from workbench.tasks.fitting import check_links
+from workbench.terminal import Terminal
+from workbench.text.tokenizer import Tokenizer
+from workbench.training.capacity import check_memory
+from workbench.training.control import check_training
+from workbench.training.display import run_logging
+from workbench.training.failures import named_failures
+from workbench.training.memory import keep_freed_memory
+from workbench.training.readers import held_out_pass, reader_of
+from workbench.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+class Stopped(SystemExit):
+    """A run that was asked to stop and saved first; the exit code is 128 + the signal's number."""
+
+    def __init__(self, number: int, run: Path) -> None:
+        super().__init__(128 + number)
+        self.run = run
+
+
+def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -> Path:
+    """Train a recipe in a run folder; goes on from its last checkpoint when it has one. Returns the folder.
+
+    Args:
+        until: stop after this step (with a checkpoint), as if interrupted there; default: train.max_steps.
+
+    Raises:
+        WorkbenchError: a wrong input, a folder of another recipe or in use, or a loss that is not finite.
+        MachineError: a full disk, no memory, a loader worker or a rank that was lost.
+        Stopped: Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; a checkpoint of the last finished step is saved.
+    """
+    run = Path(run_dir)
+    console = Terminal(stderr=True)
+    keep_freed_memory()
+    with (
+        StopRequest() as stop,  # from here on: a run that is still starting makes its first step, and saves it
+        distributed() as world,
+        _opened(run, recipe, world),
+        run_logging(run, world, console),
+        named_failures(world),
+    ):
+        stopped = _trainer(recipe, run, world, console).fit(stop, until)
+        if stopped:
+            logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
+    if stopped:
+        raise Stopped(stopped, run)
+    return run
+
+
+@contextmanager
+def _opened(run: Path, recipe: Recipe, world: World) -> Iterator[None]:
+    """The main rank locks the folder and opens it; an error there is everyone's. A new folder goes when no step is
+    made in it."""
+    new = not run.exists()
+    with ExitStack() as stack:
+        world.from_main(lambda: stack.enter_context(locked(run)))
+        try:
+            world.from_main(lambda: open_run(run, recipe))
+            yield
+        except Exception:
+            if new and world.is_main and Checkpoints(run).latest() is None and not read_metrics(run):
+                shutil.rmtree(run, ignore_errors=True)
+            raise
+
+
+def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Trainer:
+    with noted() as held_out:
+        with noted() as read:
+            tokenizer = _tokenizer(recipe, run, world)
+            tasks = tasks_of(recipe, tokenizer)
+            readers = {name: reader_of(recipe, task) for name, task in tasks.items()}
+            check_links(tasks.values(), recipe.control)
+            check_memory(lambda: make_root(recipe, tasks, tokenizer), recipe.train.freeze, world.device)
+            root = make_root(recipe, tasks, tokenizer)
+        passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
+    steps = Checkpoints(run).steps()
+    keep_data(run, read, held_out, steps[-1] if steps else 0, world)
+    world.from_main(lambda: keep_code(run, recipe))
+    if not steps:
+        check_training(recipe, tasks.values(), root)
+        for network, spec in recipe.networks.items():
+            for source in sources_of(spec):
+                refuse_changed(Path(source), read)
+            initialise(root, network, spec)
+    return Trainer(recipe, tasks, readers, passes, root, world, run, console)
+
+
+def _tokenizer(recipe: Recipe, run: Path, world: World) -> Tokenizer | None:
+    """The run's own copy of its tokenizer, which the main rank makes at the first start."""
+    saved = run / TOKENIZER
+    tokenizer = None
+    if saved.is_file() or recipe.tokenizer is not None:
+        tokenizer = Tokenizer.load(saved if saved.is_file() else str(recipe.tokenizer))
+    world.barrier()
+    if tokenizer is not None and world.is_main and not saved.is_file():
+        tokenizer.save(saved)
+    return tokenizer
+
+
+def _command() -> str:
+    """The command line of this process, to be typed again (of torchrun's own options nothing is known here)."""
+    program = "torchrun ... -m workbench" if "TORCHELASTIC_RUN_ID" in os.environ else "python -m workbench"
+    if Path(sys.argv[0]).name != "__main__.py":
+        program = Path(sys.argv[0]).name
+    return f"{program} {shlex.join(sys.argv[1:])}"

@@ -1,0 +1,57 @@
+"""What a recipe reads: the stream of a task, its held-out pass, its first micro-batch."""
+
+from __future__ import annotations
+
+import logging
+
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.reader import FinitePass, Reader
+from workbench.keyed import digest
+from workbench.recipe.spec import Recipe
+from workbench.sequences.batch import MicroBatch
+from workbench.tasks.building import tasks_of
+from workbench.tasks.task import Task
+from workbench.text.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
+TRAINING = 0  # the split in the key of a training micro-batch
+
+
+def reader_of(recipe: Recipe, task: Task) -> Reader:
+    """The endless stream of a task's corpora."""
+    verify = recipe.train.verify
+    corpora = [(Corpus.open(place, verify=verify), weight) for place, weight in task.spec.corpora.items()]
+    return Reader(
+        corpora,
+        seed=digest(recipe.seed, task.name, "order") % 2**31,
+        lanes=recipe.train.lanes,
+        micro_batch_size=recipe.train.micro_batch_size,
+        unit=task.builder.unit,
+        window=task.builder.window,
+        on_error=recipe.train.on_error,
+    )
+
+
+def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
+    """One pass over a task's held-out corpora: at most `train.evaluate_steps` micro-batches of every lane."""
+    passed = Reader.finite(
+        [Corpus.open(place, verify=recipe.train.verify) for place in task.spec.held_out],
+        lanes=recipe.train.lanes,
+        micro_batch_size=recipe.train.micro_batch_size,
+        unit=task.builder.unit,
+        window=task.builder.window,
+        on_error=recipe.train.on_error,
+        max_steps=recipe.train.evaluate_steps,
+    )
+    logger.info("tasks.%s: held-out losses read %s of %s items", task.name, f"{passed.read:,}", f"{passed.total:,}")
+    return passed
+
+
+def first_batches(recipe: Recipe) -> tuple[Tokenizer | None, dict[str, MicroBatch]]:
+    """The tokenizer, and the first micro-batch of each task as the model would see it; nothing is written."""
+    tokenizer = None if recipe.tokenizer is None else Tokenizer.load(recipe.tokenizer)
+    batches = {}
+    for name, task in tasks_of(recipe, tokenizer).items():
+        samples = reader_of(recipe, task).micro_batch(0, 0)
+        batches[name] = task.micro_batch(samples, (TRAINING, 0, 0))
+    return tokenizer, batches
