@@ -25,9 +25,9 @@ from workbench.keyed import Draws
 from workbench.models.blocks import make_norm
 from workbench.models.network import Network
 from workbench.options.bounds import Share, Word
-from workbench.sequences.batch import Batch, Targets
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 NONE = 0
 
@@ -120,9 +120,10 @@ class DeaHead(Head):
         """Text rows [tokens, hidden_size], candidate vectors [candidates, entity_size] -> [tokens, candidates]."""
         return self.norm(F.gelu(self.dense(rows))) @ candidates.T
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+    def forward(self, seen: Seen) -> LossOutput:
         """Sum over all tokens that had an entity; metric `accuracy`."""
-        candidates = network.embeddings[self.stream]({"entity_ids": targets["candidates"]})
+        targets, states = seen.targets, seen.states
+        candidates = seen.network.embeddings[self.stream]({"entity_ids": targets["candidates"]})
         rows, labels = targets.get("rows"), targets.get("labels")
         if rows is None or labels is None:
             rows = labels = torch.zeros(0, dtype=torch.long, device=candidates.device)

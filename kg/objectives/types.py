@@ -19,9 +19,10 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.options.bounds import Dropout, Size
-from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.tasks.forward import Seen, States
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 
 class Types(Objective):
@@ -79,9 +80,10 @@ class TypesHead(Head):
         logits: Tensor = self.typing(self.dropout(read))
         return logits
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+    def forward(self, seen: Seen) -> LossOutput:
         """Sum over cells; metrics `precision` and `recall` over cells, with the rule logit > 0."""
-        logits, labels = self.logits(network, states, batch).float(), targets["labels"]
+        logits = self.logits(seen.network, seen.states, seen.batch).float()
+        labels = seen.targets["labels"]
         loss = F.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
         predicted, gold = logits > 0, labels > 0
         both = (predicted & gold).sum()

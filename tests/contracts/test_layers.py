@@ -24,6 +24,7 @@ CASES: dict[str, dict[str, Any]] = {
     "joint": {"streams": ["text", "image"], "num_heads": 2},
     "co": {"streams": ["text", "image"], "num_heads": 2},
     "cross": {"stream": "text", "to": "image", "num_heads": 2},
+    "tap": {"name": "here"},
     "kg.aggregator": {"streams": ["text", "entity"], "num_heads": [2, 2]},
 }
 LENGTHS = {"text": [5, 1, 7], "image": [3, 2, 4], "entity": [2, 1, 1]}
@@ -53,7 +54,7 @@ def test_every_layer_lies_where_its_short_name_says() -> None:
 
 def build(name: str) -> nn.Module:
     torch.manual_seed(0)
-    quiet = {} if name == "norm" else QUIET
+    quiet = {} if name in ("norm", "tap") else QUIET
     layer: nn.Module = parts.build("layer", {"layer": name, **CASES[name], **quiet}, sizes=SIZES)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.3)

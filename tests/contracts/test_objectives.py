@@ -34,6 +34,7 @@ from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Rows, Sample, Sequence
+from workbench.tasks.forward import Seen
 from workbench.tasks.objective import LossOutput, Objective
 
 
@@ -80,7 +81,7 @@ def tiny_network(case: Case) -> Network:
 def run(part: Objective, network: Network, batch: Batch, states: dict[str, Tensor] | None = None) -> LossOutput:
     torch.manual_seed(1)
     head = part.head(network).eval()
-    return head(network, network(batch) if states is None else states, batch, batch.targets.get("it", {}))
+    return head(Seen.of(network, batch, batch.targets.get("it", {}), states))
 
 
 def labelled(sequence: Sequence) -> dict[str, np.ndarray]:
@@ -186,7 +187,7 @@ def test_the_count_is_what_the_loss_counts_and_gradients_are_finite(name: str) -
         read = 0 if rows.grad is None else int((rows.grad.abs().sum(1) > 0).sum())
         assert read * made.case.labels == (count if stream in made.case.reads else 0), stream
     head = made.part.head(network)
-    head(network, network(batch), batch, batch.targets["it"]).loss.backward()
+    head(Seen.of(network, batch, batch.targets["it"])).loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
     assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
     assert network.embeddings["text"].token.weight.grad.abs().sum() > 0

@@ -9,6 +9,7 @@ from workbench.keyed import Draws
 from workbench.objectives.clm import Clm
 from workbench.parts.building import build
 from workbench.sequences.batch import collate
+from workbench.tasks.forward import Seen
 
 DRAWS = Draws(0, "task", "clm", number=(0,))
 
@@ -48,7 +49,7 @@ def test_head_is_the_tied_table(tokenizer, make_samples, make_network):
     sequences = built(tokenizer, make_samples(3, 12))
     batch = collate(sequences)
     states = network(batch)
-    output = head(network, states, batch, batch.targets["clm"])
+    output = head(Seen.of(network, batch, batch.targets["clm"], states))
     table = network.embeddings["text"].token.weight
     total = 0.0
     for row, label in zip(batch.targets["clm"]["rows"], batch.targets["clm"]["labels"], strict=True):

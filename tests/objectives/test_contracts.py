@@ -14,6 +14,7 @@ from workbench.keyed import Draws, generator
 from workbench.parts import building as parts
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows
+from workbench.tasks.forward import Seen
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "mlm": {"builder": "document", "labels": lambda row: row},
@@ -172,7 +173,7 @@ def test_empty_and_one_token_samples(name, tokenizer, make_network):
     assert len(after) == 3
     batch = collate(after)
     network = make_network()
-    loss = made.head(network)(network, network(batch), batch, batch.targets[name]).loss
+    loss = made.head(network)(Seen.of(network, batch, batch.targets[name])).loss
     assert torch.isfinite(loss)
     assert made.count(batch) == {"mlm": 1, "clm": 4, "nsp": 0, "sop": 0}[name]
 
@@ -185,7 +186,7 @@ def test_loss_is_a_sum_over_sequences_with_finite_gradients(name, tokenizer, mak
 
     def loss(sequences):
         batch = collate(sequences)
-        return head(network, network(batch), batch, batch.targets[name]), made.count(batch)
+        return head(Seen.of(network, batch, batch.targets[name])), made.count(batch)
 
     together, count = loss(after)
     alone = [loss([sequence]) for sequence in after]
@@ -216,7 +217,7 @@ def test_no_labels_give_zero_with_a_gradient(name, tokenizer, make_network):
             else {"labels": np.full_like(target["labels"], -100)}
         )
     batch = collate(after)
-    loss = head(network, network(batch), batch, batch.targets[name]).loss
+    loss = head(Seen.of(network, batch, batch.targets[name])).loss
     assert float(loss.detach()) == 0.0
     loss.backward()
     assert all(p.grad is not None for p in head.parameters())
@@ -338,7 +339,7 @@ def test_packed_loss_equals_documents_alone(objectives, tokenizer, make_samples,
 
     def total(builder):
         batch = collate(prepared(made, tokenizer, make_samples(7, 12), max_length=64, builder=builder)[1])
-        return head(network, network(batch), batch, batch.targets[name]).loss, made.count(batch), batch.size
+        return head(Seen.of(network, batch, batch.targets[name])).loss, made.count(batch), batch.size
 
     (alone, labels, many), (packed, same_labels, few) = total("document"), total("packed")
     assert labels == same_labels

@@ -62,9 +62,9 @@ class LengthHead(Head):
         super().__init__()
         self.score = nn.Linear(width, 1)
 
-    def forward(self, network, states, batch, targets):
-        guess = self.score(states["text"][targets["rows"]]).squeeze(-1)
-        return LossOutput(F.smooth_l1_loss(guess, targets["labels"].float(), reduction="sum"), {})
+    def forward(self, seen):
+        guess = self.score(seen.states["text"][seen.targets["rows"]]).squeeze(-1)
+        return LossOutput(F.smooth_l1_loss(guess, seen.targets["labels"].float(), reduction="sum"), {})
 '''
 RECIPE = """
 description: A stranger's recipe.

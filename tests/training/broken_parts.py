@@ -58,8 +58,8 @@ class BrokenHead(Head):
         super().__init__()
         self.score, self.broken = nn.Linear(width, 1), broken
 
-    def forward(self, network: Any, states: Any, batch: Any, targets: Any) -> Any:
-        loss = self.score(states["text"]).square().sum()
+    def forward(self, seen: Any) -> Any:
+        loss = self.score(seen.states["text"]).square().sum()
         return self.broken.at("forward", loss if self.broken.how == "a pair" else LossOutput(loss, {}))
 
 
@@ -75,8 +75,8 @@ class BrokenStepHead(StepHead):
         super().__init__()
         self.score, self.broken = nn.Linear(width, 1), broken
 
-    def embed(self, network: Any, states: Any, batch: Any, targets: Any) -> Any:
-        return self.broken.at("embed", {"score": self.score(network.first_rows(states, batch, "text"))})
+    def embed(self, seen: Any) -> Any:
+        return self.broken.at("embed", {"score": self.score(seen.network.first_rows(seen.states, seen.batch, "text"))})
 
     def loss(self, embedded: Any) -> Any:
         return self.broken.at("loss", LossOutput(embedded["score"].square().sum(), {}))

@@ -68,8 +68,8 @@ class HostileHead(Head):
         super().__init__()
         self.score, self.how, self.width = nn.Linear(width, 1), how, width
 
-    def forward(self, network: Any, states: Any, batch: Any, targets: Any) -> Any:
-        rows = states["text"][targets["rows"]]
+    def forward(self, seen: Any) -> Any:
+        rows = seen.states["text"][seen.targets["rows"]]
         if self.how == "exit in forward":
             raise SystemExit(0)
         if self.how == "parameter in forward" and not hasattr(self, "late"):
@@ -123,8 +123,8 @@ class PartialHead(StepHead):
         super().__init__()
         self.score = nn.Linear(width, 1)
 
-    def embed(self, network: Any, states: Any, batch: Any, targets: Any) -> Any:
-        return {"score": self.score(network.first_rows(states, batch, "text"))[1:]}
+    def embed(self, seen: Any) -> Any:
+        return {"score": self.score(seen.network.first_rows(seen.states, seen.batch, "text"))[1:]}
 
     def loss(self, embedded: Any) -> Any:
         return LossOutput(embedded["score"].square().sum(), {})

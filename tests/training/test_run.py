@@ -315,7 +315,7 @@ def test_best_names_a_metric_that_exists(make_recipe: Any, world_folder: Path, t
 
 def test_non_finite_loss_stops_before_the_update(make_recipe: Any, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
-        tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Exploding", "name": "boom", "after": 3})
+        tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Exploding", "name": "boom", "steps": 3})
         tree["train"].update(save_every=1, keep_last=1)
 
     recipe = load_recipe(str(make_recipe(change)), trust=True)

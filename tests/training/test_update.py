@@ -17,7 +17,7 @@ from workbench.tasks.building import make_root
 from workbench.tasks.task import Task, build_tasks
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.optimizer import make_optimizer
-from workbench.training.step import Updater, Work
+from workbench.training.step import StepResult, Updater, Work
 
 WORDS = ["old", "river", "small", "town", "bread"]
 
@@ -47,6 +47,11 @@ def without_dropout(tree: dict[str, Any]) -> None:
 def gradients(recipe: Recipe, pieces: list[int]) -> tuple[dict[str, torch.Tensor], float]:
     """Gradients (clipped) of one step over six samples cut into micro-batches of these sizes."""
     root, tasks = make(recipe)
+    result = stepped(root, tasks, recipe, pieces)
+    return {name: p.grad for name, p in root.named_parameters() if p.grad is not None}, result.grad_norm
+
+
+def stepped(root: Any, tasks: dict[str, Task], recipe: Recipe, pieces: list[int]) -> StepResult:
     spec = replace(recipe.train, global_batch_size=len(pieces), micro_batch_size=1)
     updater = Updater(root, make_optimizer(root, spec), tasks, spec, World(), seed=0, weights={"text": 1.0})
     everything, work, start = samples(sum(pieces)), [], 0
@@ -54,8 +59,7 @@ def gradients(recipe: Recipe, pieces: list[int]) -> tuple[dict[str, torch.Tensor
         micro = tasks["text"].micro_batch(everything[start : start + size], (0, 0, lane)) if size else None
         work.append(Work("text", lane, micro))
         start += size
-    result = updater.run(0, work)
-    return {name: p.grad for name, p in root.named_parameters() if p.grad is not None}, result.grad_norm
+    return updater.run(0, work)
 
 
 @pytest.mark.parametrize("pieces", [[6], [3, 3], [1, 5], [2, 0, 1, 3]])
@@ -92,3 +96,19 @@ def test_both_passes_of_a_step_wide_objective_draw_the_same_dropout(make_recipe:
     twice, _ = gradients(recipe, [6, 0])
     for name, gradient in direct.items():
         torch.testing.assert_close(twice[name], gradient, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("pieces", [[3, 3], [1, 5], [2, 0, 1, 3]])
+def test_what_a_head_keeps_is_that_of_the_whole_step(make_recipe: Any, pieces: list[int]) -> None:
+    def queueing(tree: dict[str, Any]) -> None:
+        without_dropout(tree)
+        tree["tasks"]["text"]["objectives"] = [{"objective": "toy_parts:Queueing"}]
+
+    recipe = load_recipe(str(make_recipe(queueing)), trust=True)
+    queues = []
+    for sizes in ([6], pieces):
+        root, tasks = make(recipe)
+        stepped(root, tasks, recipe, sizes)
+        queues.append(root.heads["queueing"].queue)
+    assert queues[0].count_nonzero() > 1
+    torch.testing.assert_close(queues[1], queues[0])

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.batch import Batch
 from workbench.sequences.protocols import Step
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States, StepHead
+from workbench.tasks.forward import Seen, States
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, StepHead
 
 
 class Contrast(Objective):
@@ -42,8 +43,8 @@ class ContrastHead(StepHead):
         self.right = nn.Linear(width, 8)
         self.scale = nn.Parameter(torch.tensor(1.5))
 
-    def embed(self, network: Any, states: States, batch: Batch, targets: Targets) -> dict[str, Tensor]:
-        first = network.first_rows(states, batch, "text")
+    def embed(self, seen: Seen) -> dict[str, Tensor]:
+        first = seen.network.first_rows(seen.states, seen.batch, "text")
         left, right = self.left(first), self.right(first)
         return {"left": F.normalize(left, dim=-1), "right": F.normalize(right, dim=-1)}
 
@@ -57,12 +58,12 @@ class ContrastHead(StepHead):
 class Exploding(Objective):
     """A loss that becomes NaN when the head's parameter has moved far enough."""
 
-    def __init__(self, after: int) -> None:
-        self.after = after
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            bad = float(draws.number[1] >= self.after)
+            bad = float(draws.number[1] >= self.steps)
             sequence.targets[self.name] = {
                 "rows": Rows("text", np.zeros(1, np.int64)),
                 "labels": np.ones(1, np.int64),
@@ -79,9 +80,9 @@ class ExplodingHead(Head):
         super().__init__()
         self.score = nn.Linear(width, 1)
 
-    def forward(self, network: Any, states: States, batch: Batch, targets: Targets) -> LossOutput:
-        score = self.score(states["text"][targets["rows"]]).squeeze(-1)
-        return LossOutput((score.square() + 0 / (1 - targets["bad"])).sum(), {})
+    def forward(self, seen: Seen) -> LossOutput:
+        score = self.score(seen.states["text"][seen.targets["rows"]]).squeeze(-1)
+        return LossOutput((score.square() + 0 / (1 - seen.targets["bad"])).sum(), {})
 
 
 class Failing(Step):
@@ -130,10 +131,37 @@ class BranchingHead(Head):
         super().__init__()
         self.long, self.short, self.probe, self.never = (nn.Linear(width, 1) for _ in range(4))
 
-    def forward(self, network: Any, states: States, batch: Batch, targets: Targets) -> LossOutput:
-        rows = states["text"][targets["rows"]]
-        layer = self.long if len(states["text"]) > 80 else self.short
+    def forward(self, seen: Seen) -> LossOutput:
+        rows = seen.states["text"][seen.targets["rows"]]
+        layer = self.long if len(seen.states["text"]) > 80 else self.short
         return LossOutput((layer(rows) - 1).square().sum(), {"probe": (self.probe(rows).sum(), float(len(rows)))})
+
+
+class Queueing(Objective):
+    """An objective whose head keeps a queue of the last eight first tokens' scores."""
+
+    def count(self, batch: Batch) -> float:
+        return float(batch.size)
+
+    def head(self, network: Any) -> Head:
+        return QueueingHead(network.sizes["text"])
+
+
+class QueueingHead(Head):
+    keeps = ("scores",)
+    queue: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(width, 1)
+        self.register_buffer("queue", torch.zeros(8))
+
+    def forward(self, seen: Seen) -> LossOutput:
+        scores = self.score(seen.network.first_rows(seen.states, seen.batch)).squeeze(-1)
+        return LossOutput((scores - self.queue.mean()).square().sum(), {}, {"scores": scores})
+
+    def after_step(self, update: Any) -> None:
+        self.queue = torch.cat([self.queue, update.made["scores"]])[-8:]
 
 
 def _fail(how: str) -> None:
@@ -159,10 +187,10 @@ class FaultyStep(Step):
         self.how, self.after, self.corpus = how, after, corpus
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
-        if draws.number[1] >= self.after and self.how == "cut off":
+        if draws.number[1] >= self.steps and self.how == "cut off":
             for shard in Path(self.corpus).glob("*.tar"):
                 os.truncate(shard, 100)
-        elif draws.number[1] >= self.after:
+        elif draws.number[1] >= self.steps:
             _fail(self.how)
         return sequences
 

@@ -19,9 +19,10 @@ from vision.answers.vocabulary import AnswerVocabulary
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Name
-from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.tasks.forward import Seen, States
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -84,8 +85,9 @@ class AnswersHead(Head):
         pooled = network.pool(states, batch, "text")
         return self.outer(self.norm(F.gelu(self.inner(pooled))))
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
-        logits, scores = self.logits(network, states, batch).float(), targets["scores"]
+    def forward(self, seen: Seen) -> LossOutput:
+        logits = self.logits(seen.network, seen.states, seen.batch).float()
+        scores = seen.targets["scores"]
         if self.loss == "bce":
             loss = F.binary_cross_entropy_with_logits(logits, scores, reduction="sum")
         else:

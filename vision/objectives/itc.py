@@ -25,9 +25,10 @@ from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Number, Size
-from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.objective import BatchTargets, LossOutput, Objective, States, StepHead
+from workbench.tasks.forward import Seen, States
+from workbench.tasks.objective import BatchTargets, LossOutput, Objective, StepHead
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -113,9 +114,9 @@ class ItcHead(StepHead):
         pooled = pool_rows(states[stream], batch, stream, self.pools[stream])
         return F.normalize(self.projections[stream](self.norms[stream](pooled)).float(), dim=-1)
 
-    def embed(self, network: Network, states: States, batch: Batch, targets: Targets) -> dict[str, Tensor]:
-        both = {stream: self.vectors(states, batch, stream) for stream in self.pools}
-        return {**both, "image_id": targets["image"]}
+    def embed(self, seen: Seen) -> dict[str, Tensor]:
+        both = {stream: self.vectors(seen.states, seen.batch, stream) for stream in self.pools}
+        return {**both, "image_id": seen.targets["image"]}
 
     def loss(self, embedded: dict[str, Tensor]) -> LossOutput:
         text, image, ids = embedded["text"], embedded["image"], embedded["image_id"]
@@ -131,7 +132,7 @@ class ItcHead(StepHead):
         with torch.no_grad():
             to_image, to_text = (logits.argmax(1) == own).sum(), (logits.argmax(0) == own).sum()
         pairs = float(len(ids))
-        metrics: dict[str, tuple[Tensor, Tensor | float]] = {
+        metrics: dict[str, tuple[Tensor | float, Tensor | float]] = {
             "text_to_image": (to_image, pairs),
             "image_to_text": (to_text, pairs),
             "scale": (self.logit_scale.detach().exp() * pairs, pairs),

@@ -20,9 +20,10 @@ from vision.sequences.pairs import MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Share, Word
-from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.tasks.forward import Seen, States
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -99,8 +100,9 @@ class ItmHead(Head):
             pooled = pooled * network.pool(states, batch, stream)
         return self.classifier(pooled)
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
-        logits, labels = self.logits(network, states, batch).float(), targets["labels"]
+    def forward(self, seen: Seen) -> LossOutput:
+        logits = self.logits(seen.network, seen.states, seen.batch).float()
+        labels = seen.targets["labels"]
         loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
         known = labels != -100
         with torch.no_grad():

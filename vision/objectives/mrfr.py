@@ -17,9 +17,10 @@ from vision.sequences.pairs import MATCHED
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Share, SomeShare
-from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Fields, Rows, Sequence
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -123,10 +124,11 @@ class MrfrHead(Head):
             return self.output(hidden) + self.bias
         return F.linear(hidden, input_projection(network).weight.T, self.bias)
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
+    def forward(self, seen: Seen) -> LossOutput:
+        targets = seen.targets
         if not targets:
             return LossOutput(self.bias.sum() * 0, {})
-        predicted = self.predict(network, states["image"][targets["rows"]]).float()
+        predicted = self.predict(seen.network, seen.states["image"][targets["rows"]]).float()
         goal = targets["features"].float()
         losses = self.function(predicted, goal, reduction="none").mean(-1)
         with torch.no_grad():

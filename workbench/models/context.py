@@ -67,13 +67,25 @@ class Layout:
 
 
 class Context:
-    """Read-only knowledge about one batch, shared by all layers of a forward."""
+    """Knowledge about one batch, shared by all layers of a forward, and what is kept of it for heads and pictures.
 
-    def __init__(self, batch: Batch, *, keep_attention: bool = False) -> None:
+    Attributes:
+        progress: of the run: 0 at its start, 1 at its end and in evaluation.
+        attention: of every attention call, where it is kept: query streams, key streams, weights.
+        hidden: the streams before the first layer and after each, where they are kept.
+        taps: the streams where a layer `tap` stands, by its name.
+    """
+
+    def __init__(
+        self, batch: Batch, *, keep_attention: bool = False, keep_hidden: bool = False, progress: float = 1.0
+    ) -> None:
         self.batch = batch
+        self.progress = progress
         self._layouts: dict[tuple[str, ...], Layout] = {}
-        self.keep_attention = keep_attention
+        self.keep_attention, self.keep_hidden = keep_attention, keep_hidden
         self.attention: list[tuple[tuple[str, ...], tuple[str, ...], Tensor]] = []
+        self.hidden: list[dict[str, Tensor]] = []
+        self.taps: dict[str, dict[str, Tensor]] = {}
 
     def fields(self, stream: str) -> dict[str, Tensor]:
         return self.batch.streams[stream].fields

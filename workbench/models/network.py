@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
+from workbench.models.layers.tap import Tap
 from workbench.models.returns import STREAMS, rows_of_width
 from workbench.options.bounds import PartSpec, Repeats
 from workbench.options.values import check
@@ -60,6 +61,8 @@ class Pooler(nn.Module):
 class Network(nn.Module):
     """The stack that a recipe's `model` describes.
 
+    A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient.
+
     Args:
         spec: streams (an embedding each), layers, poolers.
         where: the place in the recipe, for messages.
@@ -79,21 +82,57 @@ class Network(nn.Module):
                 raise unknown("stream", name, self.sizes, f"{where}.poolers")
         self.poolers = nn.ModuleDict({name: Pooler(self.sizes[name]) for name in spec.poolers})
         self.checkpointing = False
+        self.frozen = False
         initialise(self, spec.init_range)
 
-    def forward(self, batch: Batch, context: Context | None = None) -> States:
-        """The batch's streams -> states [rows, hidden_size] per stream."""
+    def freeze(self) -> None:
+        """From now on and for good: evaluation mode, no gradients."""
+        self.frozen = True
+        self.requires_grad_(False)
+        self.eval()
+
+    def train(self, mode: bool = True) -> Network:
+        super().train(mode and not self.frozen)
+        return self
+
+    def forward(
+        self, batch: Batch, context: Context | None = None, *, after: str | None = None, taps: States | None = None
+    ) -> States:
+        """The batch's streams -> states [rows, hidden_size] per stream.
+
+        Args:
+            after: run only the layers behind the layer `tap` of this name, on the streams `taps`.
+
+        Raises:
+            WorkbenchError: there is no such tap.
+        """
         context = context or Context(batch)
-        hidden: States = {}
-        for name, stream in batch.streams.items():
-            if name in self.embeddings:
-                hidden[name] = call(self.embeddings[name], "", rows_of_width(self.sizes[name]), stream.fields)
-        for layer in self.layers:
+        hidden = self.embed(batch) if after is None else dict(taps or {})
+        first = 0 if after is None else self._behind(after)
+        if context.keep_hidden:
+            context.hidden.append(hidden)
+        for layer in self.layers[first:]:
             if self.checkpointing and self.training:
                 hidden = checkpoint(call, layer, "", STREAMS, hidden, context, use_reentrant=False)
             else:
                 hidden = call(layer, "", STREAMS, hidden, context)
+            if context.keep_hidden:
+                context.hidden.append(hidden)
         return hidden
+
+    def embed(self, batch: Batch) -> States:
+        """What the layers begin with: the rows of each stream that has an embedding [rows, hidden_size]."""
+        return {
+            name: call(self.embeddings[name], "", rows_of_width(self.sizes[name]), stream.fields)
+            for name, stream in batch.streams.items()
+            if name in self.embeddings
+        }
+
+    def _behind(self, tap: str) -> int:
+        taps = {layer.name: number for number, layer in enumerate(self.layers, 1) if isinstance(layer, Tap)}
+        if tap not in taps:
+            raise unknown("tap", tap, taps, "the network's layers")
+        return taps[tap]
 
     def first_rows(self, states: States, batch: Batch, stream: str = "text") -> Tensor:
         """The state of the first row of each sequence [sequences, hidden_size]."""

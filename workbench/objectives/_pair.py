@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from workbench.keyed import Draws
 from workbench.objectives._vocabulary import TokenLoss
-from workbench.sequences.batch import Batch, Targets
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -42,5 +42,6 @@ class PairHead(Head):
         """Pooled states [sequences, hidden_size] -> [sequences, 2]."""
         return self.classifier(rows)
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
-        return self.loss(self.logits(network, network.pool(states, batch, "text")), targets["labels"])
+    def forward(self, seen: Seen) -> LossOutput:
+        pooled = seen.network.pool(seen.states, seen.batch, "text")
+        return self.loss(self.logits(seen.network, pooled), seen.targets["labels"])

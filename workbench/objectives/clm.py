@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from workbench.keyed import Draws
 from workbench.objectives._vocabulary import TokenLoss, token_table
-from workbench.sequences.batch import Batch, Targets
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -64,5 +64,6 @@ class ClmHead(Head):
         """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
         return F.linear(self.projection(rows), token_table(network))
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
-        return self.loss(self.logits(network, states["text"][targets["rows"]]), targets["labels"])
+    def forward(self, seen: Seen) -> LossOutput:
+        logits = self.logits(seen.network, seen.states["text"][seen.targets["rows"]])
+        return self.loss(logits, seen.targets["labels"])

@@ -20,10 +20,10 @@ from workbench.objectives._vocabulary import TokenLoss, token_table
 from workbench.options.bounds import Count, PartName, PartSpec, Share, SomeShare
 from workbench.parts.building import build
 from workbench.parts.calls import call
-from workbench.sequences.batch import Batch, Targets
 from workbench.sequences.returns import GROUPS
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective, States
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -114,5 +114,8 @@ class MlmHead(Head):
         """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
         return F.linear(self.norm(F.gelu(self.dense(rows))), token_table(network), self.bias)
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
-        return self.loss(self.logits(network, states["text"][targets["rows"]]), targets["labels"])
+    def forward(self, seen: Seen) -> LossOutput:
+        """Hands on `rows` and `labels` as they are, and `logits` [rows, vocab_size]."""
+        targets = seen.targets
+        logits = self.logits(seen.network, seen.states["text"][targets["rows"]])
+        return self.loss(logits, targets["labels"])._replace(made={**targets, "logits": logits})

@@ -139,10 +139,9 @@ def _members(hint: Any) -> tuple[Any, ...]:
 
 def _holds_dataclass(hint: Any) -> bool:
     """Whether it is a dataclass, or a mapping to some."""
-    arguments = typing.get_args(hint)
-    return dataclasses.is_dataclass(hint) or (
-        typing.get_origin(hint) is dict and dataclasses.is_dataclass(arguments[1])
-    )
+    if typing.get_origin(hint) is dict:
+        return any(map(dataclasses.is_dataclass, _members(typing.get_args(hint)[1])))
+    return dataclasses.is_dataclass(hint)
 
 
 def _nested(kinds: list[Any], value: Any, where: str) -> Any:
@@ -155,8 +154,15 @@ def _nested(kinds: list[Any], value: Any, where: str) -> Any:
         raise _refusal(described(several), value, where, is_type=True)
     key, kind = typing.get_args(several)
     return {
-        check(key, name, f"{where}: the name"): _fields(kind, inner, f"{where}.{name}") for name, inner in value.items()
+        check(key, name, f"{where}: the name"): _fields(_fitting(_members(kind), inner), inner, f"{where}.{name}")
+        for name, inner in value.items()
     }
+
+
+def _fitting(kinds: tuple[Any, ...], value: Any) -> Any:
+    """The dataclass that has a required key in common with a mapping; the first where none has."""
+    keys = value.keys() if isinstance(value, Mapping) else set()
+    return next((kind for kind in kinds if _required(kind) & keys), kinds[0])
 
 
 def _required(kind: Any) -> set[str]:

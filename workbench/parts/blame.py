@@ -19,6 +19,8 @@ from workbench.processes.ending import Ended
 
 T = TypeVar("T")
 MARK = "named_in_recipe"
+PLACES = ("model.", "tasks.")
+"""How places in a recipe begin."""
 
 
 def mark(part: T, name: str) -> T:
@@ -36,7 +38,8 @@ def named(part: object) -> str:
 class Blame:
     """A block in which a part is at work: an error that leaves it is told with the part's name.
 
-    One that has such a note already keeps it, as the part inside knows better; so does a message that names the place.
+    One that has such a note already keeps it, as the part inside knows better; so does a message that names a place in
+    the recipe.
     An error of a class of its own stays what it is, as whoever catches it wants what it carries.
     What would end more than the part in silence does not leave it as it is: `sys.exit`, and a `StopIteration`, which is
     the end of whatever loop it meets.
@@ -72,5 +75,10 @@ class Blame:
             return
         if not isinstance(error, WorkbenchError):
             error.add_note(RAISED_IN + name)
-        elif type(error) in (WorkbenchError, MachineError) and name.partition(": ")[0] not in str(error):
+        elif type(error) in (WorkbenchError, MachineError) and not _tells_place(str(error), name):
             raise type(error)(f"{name}: {error}") from error
+
+
+def _tells_place(message: str, name: str) -> bool:
+    """Whether a message names the part's place, or begins with that of a part inside: a layer that a head ran."""
+    return name.partition(": ")[0] in message or message.startswith(PLACES)

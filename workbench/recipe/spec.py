@@ -54,7 +54,9 @@ class NetworkSpec:
     """A network: embeddings per stream, then layers in order.
 
     `init_from` is a run, a Hugging Face folder or `package:NAME` (`workbench.packages`) for the whole network,
-    or one for each of some streams: `{text: folder}`.
+    or one for each of some streams: `{text: folder}`. `tie` shares modules of embeddings: `{target.token: text.token}`
+    makes the first one the second; `{text.token: generator.text.token}` takes that of another network. A `frozen`
+    network is never trained, and is in evaluation mode also while others are.
     """
 
     streams: Annotated[dict[Word, PartSpec], MinLen(1)]
@@ -62,6 +64,17 @@ class NetworkSpec:
     poolers: list[Word] = field(default_factory=list)
     init_from: Location | dict[Word, Location] | None = None
     init_range: SomeShare = 0.02
+    tie: dict[Name, Name] = field(default_factory=dict)
+    frozen: bool = False
+
+
+@dataclass
+class Follower:
+    """A network that is a moving average of another one (MoCo, arXiv:1911.05722, section 3.2): after every update each
+    of its weights becomes `decay * own + (1 - decay) * followed`. It starts as a copy and has no gradient."""
+
+    follows: Word
+    decay: Momentum
 
 
 @dataclass
@@ -155,7 +168,7 @@ class TrainSpec:
 class Recipe:
     """Everything that decides a run."""
 
-    model: NetworkSpec | dict[Word, NetworkSpec]
+    model: NetworkSpec | dict[Word, NetworkSpec | Follower]
     tasks: dict[Word, TaskSpec]
     train: TrainSpec
     name: FileName = "run"
@@ -175,8 +188,18 @@ class Recipe:
             raise WorkbenchError("the recipe names no task; give at least one under `tasks`")
         if not self.networks:
             raise WorkbenchError("the recipe names no network; give its streams and layers under `model`")
+        for name, follower in self.followers.items():
+            if follower.follows not in self.networks:
+                raise unknown("network", follower.follows, self.networks, f"model.{name}.follows")
 
     @property
     def networks(self) -> dict[str, NetworkSpec]:
-        """The networks by name; a single one is called `main`."""
-        return self.model if isinstance(self.model, dict) else {"main": self.model}
+        """The networks that are described, by name; a single one is called `main`."""
+        described = self.model if isinstance(self.model, dict) else {"main": self.model}
+        return {name: spec for name, spec in described.items() if isinstance(spec, NetworkSpec)}
+
+    @property
+    def followers(self) -> dict[str, Follower]:
+        """The networks that follow others, by name."""
+        described = self.model if isinstance(self.model, dict) else {}
+        return {name: spec for name, spec in described.items() if isinstance(spec, Follower)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,19 @@ class Stream:
     @property
     def rows(self) -> int:
         return sum(self.lengths)
+
+    def rows_of(self, sequences: list[int]) -> Tensor:
+        """The rows of these sequences, one after the other [rows]."""
+        starts = [0, *accumulate(self.lengths)]
+        parts = [torch.arange(starts[number], starts[number + 1]) for number in sequences]
+        return torch.cat(parts or [torch.zeros(0, dtype=torch.long)]).to(self.offsets.device)
+
+    def pick(self, sequences: list[int]) -> Stream:
+        """These sequences, in this order; one may be there several times."""
+        rows = self.rows_of(sequences)
+        lengths = [self.lengths[number] for number in sequences]
+        offsets = torch.tensor([0, *accumulate(lengths)], device=self.offsets.device)
+        return Stream({name: values[rows] for name, values in self.fields.items()}, offsets, lengths)
 
 
 @dataclass
@@ -60,6 +74,25 @@ class Batch:
 
     def pin_memory(self) -> Batch:
         return self.map(lambda t: t.pin_memory())
+
+    def replace(self, stream: str, **fields: Tensor) -> Batch:
+        """The same batch with other values in some fields of a stream, each [rows, ...]; without targets."""
+        old = self.streams[stream]
+        new = Stream({**old.fields, **fields}, old.offsets, old.lengths)
+        return Batch({**self.streams, stream: new}, {}, self.keys)
+
+    def pick(self, sequences: Mapping[str, list[int]]) -> Batch:
+        """Sequences put together anew from the streams of this batch's; without targets.
+
+        Args:
+            sequences: for each stream that is wanted, whose rows each new sequence gets; all of one length. The first
+                stream's give the new sequences their keys.
+
+        Only streams whose fields are [rows, ...] and name no rows of other streams can be picked.
+        """
+        picked = {name: self.streams[name].pick(chosen) for name, chosen in sequences.items()}
+        first = next(iter(sequences.values()), [])
+        return Batch(picked, {}, [self.keys[number] for number in first] if self.keys else [])
 
 
 @dataclass

@@ -6,13 +6,19 @@ from typing import Any
 
 import torch
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import digest
+from workbench.models.network import Network, initialise
+from workbench.models.networks import build_networks
+from workbench.parts.blame import mark, named
+from workbench.parts.calls import call
 from workbench.recipe.spec import Recipe
 from workbench.tasks.fitting import check_fit
-from workbench.tasks.objective import Objective
-from workbench.tasks.root import Place, Root, build_root
-from workbench.tasks.task import Task, build_tasks
+from workbench.tasks.forward import Place
+from workbench.tasks.objective import Head
+from workbench.tasks.returns import HEAD, STEP_HEAD
+from workbench.tasks.root import Root
+from workbench.tasks.task import Task, TaskObjective, build_tasks
 from workbench.text.tokenizer import Tokenizer
 
 
@@ -27,24 +33,49 @@ def make_root(recipe: Recipe, tasks: dict[str, Task], tokenizer: Tokenizer | Non
     Objectives of one name in several tasks share a head.
 
     Raises:
-        WorkbenchError: such objectives differ in class, network or view, or sequences do not fit the networks.
+        WorkbenchError: such objectives differ in class, options, network or view; an objective names a network that
+            the recipe does not have, or does not fit its own; sequences do not fit the networks.
     """
-    objectives: dict[str, Objective] = {}
-    places: dict[str, Place] = {}
-    for task in tasks.values():
-        for placed in task.objectives:
-            place, known = Place(placed.network, placed.view), objectives.get(placed.name)
-            if known is not None and (type(known) is not type(placed.objective) or places[placed.name] != place):
-                raise WorkbenchError(
-                    f"tasks.{task.name}: another task has an objective {placed.name!r} of another class, network or "
-                    "view, and objectives of one name share a head; give one of them another `name`"
-                )
-            objectives.setdefault(placed.name, placed.objective)
-            places[placed.name] = place
+    objectives = _objectives(tasks)
     torch.manual_seed(digest(recipe.seed, "weights") % 2**63)
-    root = build_root(recipe, objectives, places, **_resources(recipe, tokenizer))
+    networks = build_networks(recipe, **_resources(recipe, tokenizer))
+    heads = {name: _head(placed, recipe, networks) for name, placed in objectives.items()}
+    places = {name: Place(placed.network, placed.view) for name, placed in objectives.items()}
+    root = Root(networks, heads, places, recipe.followers)
     check_fit(tasks.values(), root)
     return root
+
+
+def _objectives(tasks: dict[str, Task]) -> dict[str, TaskObjective]:
+    """The objectives by name. Those of one name in several tasks share the head that the first one makes."""
+    found: dict[str, TaskObjective] = {}
+    for task in tasks.values():
+        for placed in task.objectives:
+            known = found.setdefault(placed.name, placed)
+            if not _may_share(known, placed):
+                raise WorkbenchError(
+                    f"tasks.{task.name}: another task has an objective {placed.name!r} too, {known.stated}, where this "
+                    f"one is {placed.stated}, and objectives of one name share a head. Give this one another `name`; "
+                    "or, if they differ in what only reads samples, give both the same `name` to share it"
+                )
+    return found
+
+
+def _may_share(one: TaskObjective, other: TaskObjective) -> bool:
+    """Whether two objectives are alike, or are of one class and place and given one name on purpose."""
+    alike = type(one.objective) is type(other.objective) and (one.network, one.view) == (other.network, other.view)
+    return alike and (one.stated == other.stated or ("name" in one.stated and "name" in other.stated))
+
+
+def _head(placed: TaskObjective, recipe: Recipe, networks: dict[str, Network]) -> Head:
+    objective = placed.objective
+    if placed.network not in networks:
+        raise unknown("network", placed.network, networks, f"objective {placed.name!r}")
+    head: Head = call(objective, "head", STEP_HEAD if objective.step_wide else HEAD, networks[placed.network])
+    mark(head, f"{named(objective)}, its head")
+    spec = recipe.networks.get(placed.network) or recipe.networks[recipe.followers[placed.network].follows]
+    initialise(head, spec.init_range)
+    return head
 
 
 def _resources(recipe: Recipe, tokenizer: Tokenizer | None) -> dict[str, Any]:

@@ -13,28 +13,42 @@ import numpy as np
 from torch import Tensor, nn
 
 from workbench.keyed import Draws
-from workbench.sequences.batch import Batch, Targets
+from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.forward import Seen
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
 BatchTargets = dict[str, np.ndarray]
-States = dict[str, Tensor]
 
 
 class LossOutput(NamedTuple):
-    """`loss` is a sum over labels (scalar, float32); `metrics` are name -> (sum, count), scalars or 0-d tensors."""
+    """`loss` is a sum over labels (scalar, float32); `metrics` are name -> (sum, count), numbers or 0-d tensors.
+
+    `made` is handed on to the heads that come `after` this one, and what of it `Head.keeps` names to `after_step`.
+    """
 
     loss: Tensor
-    metrics: dict[str, tuple[Tensor, Tensor | float]]
+    metrics: dict[str, tuple[Tensor | float, Tensor | float]]
+    made: dict[str, Tensor] = {}  # noqa: RUF012 - never changed
 
 
 class Head(nn.Module):
-    """An objective's module. A head may read the network's weights (tied decoders) but does not own them."""
+    """An objective's module. A head may read a network's weights (tied decoders) but does not own them.
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
-        """The loss of one micro-batch. `states[stream]` is [rows, hidden_size]."""
+    Attributes:
+        reads_hidden, reads_attention: whether the reads of its micro-batches keep the states of every layer, and the
+            attention (`workbench.tasks.forward.Read`).
+        keeps: what of `LossOutput.made` is gathered over the micro-batches and ranks of a step for `after_step`.
+    """
+
+    reads_hidden: bool = False
+    reads_attention: bool = False
+    keeps: tuple[str, ...] = ()
+
+    def forward(self, seen: Seen) -> LossOutput:
+        """The loss of one micro-batch. `seen.states[stream]` is [rows, hidden_size]."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
 
@@ -45,7 +59,7 @@ class StepHead(Head):
     lane order, and calls `loss` once on the whole. Its `loss` is a sum; it is divided by the global count.
     """
 
-    def embed(self, network: Network, states: States, batch: Batch, targets: Targets) -> dict[str, Tensor]:
+    def embed(self, seen: Seen) -> dict[str, Tensor]:
         """Tensors whose first dimension is the micro-batch's sequences."""
         raise NotImplementedError(f"{type(self).__name__} must define embed")
 
@@ -53,18 +67,19 @@ class StepHead(Head):
         """The loss of the gathered tensors."""
         raise NotImplementedError(f"{type(self).__name__} must define loss")
 
-    def forward(self, network: Network, states: States, batch: Batch, targets: Targets) -> LossOutput:
-        return self.loss(self.embed(network, states, batch, targets))
+    def forward(self, seen: Seen) -> LossOutput:
+        return self.loss(self.embed(seen))
 
 
 class Objective:
     """The worker half. A subclass overrides the hooks it needs; `name` is set from the recipe.
 
-    `step_wide` says that `head` returns a `StepHead`.
+    `step_wide` says that `head` returns a `StepHead`; `after` names objectives of the task whose heads run first.
     """
 
     name: str = ""
     step_wide: bool = False
+    after: tuple[str, ...] = ()
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         """Change samples before they become sequences (a sample's labels go to `sample["labels"]`)."""

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from workbench.parts.calls import Returns, described
-from workbench.sequences.batch import Batch
+from workbench.tasks.forward import Seen
 from workbench.tasks.objective import Head, LossOutput, StepHead
 
 
@@ -22,6 +22,8 @@ def _is_loss(found: Any, *_: Any) -> bool:
         and found.loss.is_floating_point()
         and isinstance(found.metrics, dict)
         and all(isinstance(name, str) and name != "loss" and _is_metric(pair) for name, pair in found.metrics.items())
+        and isinstance(found.made, dict)
+        and all(isinstance(value, Tensor) for value in found.made.values())
     )
 
 
@@ -32,13 +34,11 @@ def _told_loss(found: Any, *_: Any) -> str:
 
 
 def _is_metric(pair: Any) -> bool:
-    """A sum, which is a tensor, and a count."""
+    """A sum and a count, numbers or tensors without dimensions."""
     return (
         isinstance(pair, tuple)
         and len(pair) == 2
-        and isinstance(pair[0], Tensor)
-        and all(not isinstance(value, Tensor) or value.ndim == 0 for value in pair)
-        and isinstance(pair[1], Tensor | int | float)
+        and all(isinstance(value, int | float) or (isinstance(value, Tensor) and value.ndim == 0) for value in pair)
     )
 
 
@@ -46,9 +46,9 @@ def _is_count(found: Any, *_: Any) -> bool:
     return isinstance(found, Real) and not isinstance(found, bool) and 0 <= float(found) < math.inf
 
 
-def _are_embedded(found: Any, network: Any, states: Any, batch: Batch, *_: Any) -> bool:
+def _are_embedded(found: Any, seen: Seen, *_: Any) -> bool:
     return isinstance(found, dict) and all(
-        isinstance(inner, Tensor) and inner.ndim and len(inner) == batch.size for inner in found.values()
+        isinstance(inner, Tensor) and inner.ndim and len(inner) == seen.batch.size for inner in found.values()
     )
 
 
@@ -73,5 +73,5 @@ LOSS = Returns(
 EMBEDDED = Returns(
     "a dict of tensors, a row for each sequence",
     _are_embedded,
-    lambda found, network, states, batch, *_: f"{described(found)} for {batch.size} sequences",
+    lambda found, seen, *_: f"{described(found)} for {seen.batch.size} sequences",
 )

@@ -2,92 +2,115 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
-from workbench.errors import unknown
-from workbench.models.network import Network, States, initialise
-from workbench.parts.blame import mark, named
+from workbench.errors import WorkbenchError, unknown
+from workbench.models.network import Network
+from workbench.models.networks import follow
 from workbench.parts.calls import call
-from workbench.recipe.spec import Recipe
+from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.objective import Head, LossOutput, Objective, StepHead
-from workbench.tasks.returns import EMBEDDED, HEAD, LOSS, STEP_HEAD
+from workbench.tasks.forward import Forward, Place, Seen
+from workbench.tasks.objective import Head, LossOutput, StepHead
+from workbench.tasks.returns import EMBEDDED, LOSS
 
 
-class Place(NamedTuple):
-    """Where an objective acts: which network reads which view of the batch."""
+@dataclass(frozen=True)
+class Update:
+    """An update of the weights, as the hook `after_step` of a module hears of it.
 
-    network: str
-    view: str
+    Attributes:
+        number: steps taken, this one included.
+        progress: of the run, 0 to 1.
+        made: what the head `keeps`, of all micro-batches and ranks of the step in the order of the lanes; the same on
+            every rank.
+    """
+
+    number: int
+    progress: float
+    made: Mapping[str, Tensor]
 
 
 class Root(nn.Module):
-    """Runs each (network, view) once and hands the streams to every objective that acts there.
+    """Hands every micro-batch to the heads of its objectives.
+
+    `progress` of the run is told by who trains; it is 1 in evaluation.
 
     Args:
         networks: by the recipe's names (a single one is `main`).
         heads: by the objectives' names.
         places: the place of each objective.
+        followers: networks that are moving averages of others.
     """
 
-    def __init__(self, networks: dict[str, Network], heads: dict[str, Head], places: dict[str, Place]) -> None:
+    def __init__(
+        self,
+        networks: dict[str, Network],
+        heads: dict[str, Head],
+        places: dict[str, Place],
+        followers: Mapping[str, Follower] | None = None,
+    ) -> None:
         super().__init__()
+        self.followers = dict(followers or {})
         self.networks = nn.ModuleDict(networks)
         self.heads = nn.ModuleDict(heads)
         self.places = places
+        self.progress = 1.0
 
-    def network(self, name: str = "main") -> Network:
-        """The network of this name; `main` is the first one."""
-        found = self.networks[name] if name in self.networks else next(iter(self.networks.values()))
+    def network(self, name: str | None = None) -> Network:
+        """The network of this name; without a name the only one.
+
+        Raises:
+            WorkbenchError: there is none of this name, or there are several to choose from.
+        """
+        if name is None and len(self.networks) > 1:
+            raise WorkbenchError(f"the model has several networks: {', '.join(self.networks)}; say which")
+        if name is not None and name not in self.networks:
+            raise unknown("network", name, self.networks, "the model")
+        found = self.networks[name] if name is not None else next(iter(self.networks.values()))
         assert isinstance(found, Network)
         return found
 
     def forward(
         self, micro: MicroBatch, objectives: list[str], embed: bool = False
     ) -> dict[str, LossOutput | dict[str, Tensor]]:
-        """The loss (a sum) of each objective of this micro-batch.
+        """The loss (a sum) of each objective of this micro-batch; heads run in the order of the names.
 
         With `embed`, a step-wide objective gives the tensors that are gathered over the step instead.
         """
-        states: dict[Place, States] = {}
+        networks = {name: self.network(name) for name in self.networks}
+        keep = {what for name in objectives for what in ("hidden", "attention") if self._reads(name, what)}
+        passed = Forward(networks, micro.views, progress=self.progress, keep=frozenset(keep))
         results: dict[str, Any] = {}
         for name in objectives:
-            place = self.places[name]
-            batch = micro.views[place.view]
-            network = self.network(place.network)
-            if place not in states:
-                states[place] = network(batch)
-            head = self.heads[name]
-            targets = batch.targets.get(name, {})
+            place, head = self.places[name], self.heads[name]
+            seen = Seen(passed, place, micro.views[place.view].targets.get(name, {}))
             if isinstance(head, StepHead):
-                embedded = call(head, "embed", EMBEDDED, network, states[place], batch, targets)
+                embedded = call(head, "embed", EMBEDDED, seen)
+                passed.made[name] = embedded
                 results[name] = embedded if embed else call(head, "loss", LOSS, embedded)
             else:
-                results[name] = call(head, "", LOSS, network, states[place], batch, targets)
+                results[name] = call(head, "", LOSS, seen)
+                passed.made[name] = results[name].made
         return results
 
+    def after_step(self, number: int, made: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Tell every module with the hook `after_step` of an update of the weights; only there buffers change.
 
-def build_networks(recipe: Recipe, **given: Any) -> dict[str, Network]:
-    """The recipe's networks with fresh weights. `given`: vocab_size, control, ... for the parts that ask."""
-    where = {"main": "model"} if not isinstance(recipe.model, dict) else {}
-    return {name: Network(spec, where.get(name, f"model.{name}"), **given) for name, spec in recipe.networks.items()}
+        Args:
+            made: by objective, what its head `keeps`.
+        """
+        for name, follower in self.followers.items():
+            follow(self.network(name), self.network(follower.follows), follower.decay)
+        heads = {id(head): name for name, head in self.heads.items()}
+        for module in self.modules():
+            hook = getattr(module, "after_step", None)
+            if module is not self and callable(hook):
+                hook(Update(number, self.progress, made.get(heads.get(id(module), ""), {})))
 
-
-def build_root(recipe: Recipe, objectives: dict[str, Objective], places: dict[str, Place], **given: Any) -> Root:
-    """Networks and heads with fresh weights.
-
-    Raises:
-        WorkbenchError: an objective names a network that the recipe does not have, or does not fit its own.
-    """
-    networks = build_networks(recipe, **given)
-    heads = {}
-    for name, objective in objectives.items():
-        place = places[name]
-        if place.network not in networks:
-            raise unknown("network", place.network, networks, f"objective {name!r}")
-        head = call(objective, "head", STEP_HEAD if objective.step_wide else HEAD, networks[place.network])
-        heads[name] = mark(head, f"{named(objective)}, its head")
-        initialise(heads[name], recipe.networks[place.network].init_range)
-    return Root(networks, heads, places)
+    def _reads(self, name: str, what: str) -> bool:
+        return bool(getattr(self.heads[name], f"reads_{what}"))

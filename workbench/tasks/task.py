@@ -7,10 +7,12 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from workbench.errors import WorkbenchError
+from torch import nn
+
+from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draw, Draws
 from workbench.options.bounds import NotNegative, Word
 from workbench.options.values import check
@@ -34,24 +36,27 @@ class Placement:
     """What a recipe says of an objective beside the objective's own options.
 
     `view` names the variant of the batch its hooks act on, `network` the network whose states its head reads,
-    `weight` the factor of its loss.
+    `weight` the factor of its loss, `after` objectives of the task whose heads run first.
     """
 
     name: Word | None = None
     weight: NotNegative = 1.0
     view: Word = DEFAULT_VIEW
     network: Word = DEFAULT_NETWORK
+    after: list[Word] = field(default_factory=list)
 
 
 @dataclass
 class TaskObjective:
-    """An objective in its place; see `Placement`."""
+    """An objective in its place; see `Placement`. `stated` is what the recipe says of it, but for its weight."""
 
     objective: Objective
     name: str
     weight: float = 1.0
     view: str = DEFAULT_VIEW
     network: str = DEFAULT_NETWORK
+    after: tuple[str, ...] = ()
+    stated: Spec = field(default_factory=dict)
 
     @property
     def step_wide(self) -> bool:
@@ -88,10 +93,11 @@ class Task:
             _place(objective, f"{where}.objectives[{i}]", given) for i, objective in enumerate(spec.objectives)
         ]
         _check_names(self.objectives, where)
+        self.objectives = _in_order(self.objectives, where)
 
     @property
     def views(self) -> dict[str, list[TaskObjective]]:
-        """The objectives of every view, in recipe order."""
+        """The objectives of every view, in the order in which they act."""
         views: dict[str, list[TaskObjective]] = {}
         for placed in self.objectives:
             views.setdefault(placed.view, []).append(placed)
@@ -172,7 +178,9 @@ def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
     place = check(Placement, {name: options.pop(name) for name in names if name in options}, where)
     objective = build("objective", options, where, **given)
     objective.name = place.name or re.split("[.:]", str(options["objective"]))[-1].lower()
-    return TaskObjective(objective, objective.name, place.weight, place.view, place.network)
+    after = (*objective.after, *place.after)
+    stated = {name: value for name, value in spec.items() if name != "weight"}
+    return TaskObjective(objective, objective.name, place.weight, place.view, place.network, after, stated)
 
 
 def _check_positions(sequences: list[Sequence], positions: int, where: str) -> None:
@@ -186,8 +194,29 @@ def _check_positions(sequences: list[Sequence], positions: int, where: str) -> N
             )
 
 
+def _in_order(objectives: list[TaskObjective], where: str) -> list[TaskObjective]:
+    """Recipe order, but for what must come `after` others."""
+    names = [placed.name for placed in objectives]
+    for placed in objectives:
+        for other in placed.after:
+            if other not in names:
+                raise unknown("objective", other, names, f"{where}: {placed.name!r} comes after it")
+    ordered: list[TaskObjective] = []
+    while len(ordered) < len(objectives):
+        done = {placed.name for placed in ordered}
+        ready = [placed for placed in objectives if placed.name not in done and done.issuperset(placed.after)]
+        if not ready:
+            circle = [name for name in names if name not in done]
+            raise WorkbenchError(f"{where}: the objectives {', '.join(circle)} each come after another one of them")
+        ordered.append(ready[0])
+    return ordered
+
+
 def _check_names(objectives: list[TaskObjective], where: str) -> None:
     names = [placed.name for placed in objectives]
+    for name in names:
+        if hasattr(nn.ModuleDict(), name):
+            raise WorkbenchError(f"{where}: an objective cannot be named {name!r}; give it another `name`")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise WorkbenchError(f"{where}: several objectives are named {twice[0]!r}; give each its own `name`")

@@ -17,6 +17,7 @@ from rich.console import Console
 from workbench.files.identities import noted
 from workbench.files.lock import locked
 from workbench.interop.initial import initialise, sources_of
+from workbench.models.networks import copy_followed
 from workbench.processes.distributed import World, distributed
 from workbench.processes.stop_request import StopRequest
 from workbench.recipe.spec import Recipe
@@ -111,6 +112,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Train
             for source in sources_of(spec):
                 refuse_changed(Path(source), read)
             initialise(root, network, spec)
+        copy_followed(recipe, root.networks)
     return Trainer(recipe, tasks, readers, passes, root, world, run, console)
 
 

@@ -23,10 +23,10 @@ from workbench.keyed import digest
 from workbench.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.objective import LossOutput, StepHead
+from workbench.tasks.objective import Head, LossOutput, StepHead
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
-from workbench.training.stepwide import Embedded, StepLoss, loss_of, step_loss, surrogate
+from workbench.training.stepwide import Embedded, StepLoss, gather_embedded, loss_of, step_loss, surrogate
 
 T = TypeVar("T")
 Label = tuple[str, str]
@@ -114,6 +114,7 @@ class Updater:
             for task in tasks.values()
             for placed in task.objectives
         }
+        self.kept: dict[Label, dict[int, Embedded]] = {}
         self.step_wide = {(t.name, o.name) for t in tasks.values() for o in t.objectives if o.step_wide}
         self.forward: nn.Module = Pass(root)
         if world.size > 1:
@@ -142,6 +143,7 @@ class Updater:
         losses, metrics, grad_norm = sums.read(self.world, norm)
         self._check_finite(step, losses, counts, grad_norm)
         self.optimizer.step()
+        self._after_step(step, work)
         named = {self.labels[label]: (losses[label], count) for label, count in counts.items() if count}
         dropped: dict[str, int] = {}
         for item in work:
@@ -255,7 +257,24 @@ class Updater:
             assert isinstance(head, StepHead)
             output = loss_of(head, output)
         sums.add(label, output)
+        if kept := self._head(label[1]).keeps:
+            self.kept.setdefault(label, {})[lane] = {what: output.made[what].detach() for what in kept}
         return output.loss * (factors[label] * self.world.size)
+
+    def _after_step(self, step: int, work: list[Work]) -> None:
+        """Let buffers change, by what heads keep of the whole step."""
+        kept: dict[str, Embedded] = {}
+        present = dict.fromkeys(item.task for item in work)
+        for task in present:
+            for name in self._names(task):
+                if self._head(name).keeps:
+                    kept[name], _ = gather_embedded(self.kept.pop((task, name), {}), self.spec.lanes, self.world)
+        self.root.after_step(step + 1, kept)
+
+    def _head(self, name: str) -> Head:
+        head = self.root.heads[name]
+        assert isinstance(head, Head)
+        return head
 
     def _clip(self) -> Tensor:
         gradients = [p.grad for p in self.trained if p.grad is not None]
@@ -295,7 +314,8 @@ class _Sums:
             key = f"{self.names[label]}/{metric}"
             before = self.metrics.get(key, (_zero(self.device), _zero(self.device)))
             more = torch.as_tensor(count, dtype=torch.float64, device=self.device)
-            self.metrics[key] = (before[0] + value.detach().double(), before[1] + more)
+            added = torch.as_tensor(value, dtype=torch.float64, device=self.device).detach()
+            self.metrics[key] = (before[0] + added, before[1] + more)
 
     def read(self, world: World, norm: Tensor) -> tuple[dict[Label, float], Sums, float]:
         """Losses over all ranks, this rank's metrics, the norm: one wait for the device."""

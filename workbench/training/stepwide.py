@@ -97,5 +97,9 @@ def surrogate(embedded: Embedded, gradients: Embedded) -> Tensor:
 
 
 def _detached(output: LossOutput) -> LossOutput:
-    metrics = {n: (s.detach(), c.detach() if isinstance(c, Tensor) else c) for n, (s, c) in output.metrics.items()}
+    metrics = {name: (_without_graph(s), _without_graph(c)) for name, (s, c) in output.metrics.items()}
     return LossOutput(output.loss.detach(), metrics)
+
+
+def _without_graph(value: Tensor | float) -> Tensor | float:
+    return value.detach() if isinstance(value, Tensor) else value

@@ -144,6 +144,7 @@ class Trainer:
             lr = self._learning_rate()
             set_learning_rate(self.optimizer, lr)
             flags = [float(stop.signal == number) for number in WATCHED]
+            self.root.progress = self.step / self.spec.max_steps
             result = self.updater.run(self.step, work, flags)
             if self.step == start:
                 self.built.check()

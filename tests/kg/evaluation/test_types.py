@@ -16,6 +16,7 @@ from workbench.keyed import Draws
 from workbench.parts.building import build
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
+from workbench.tasks.forward import Seen
 
 
 def sequences(labels: list[list[int]]) -> list[Sequence]:
@@ -43,7 +44,7 @@ def test_equals_the_release(shared: Path) -> None:
     network = SimpleNamespace(pool=lambda states, batch: pooled)
     objective, made = prepared(labels.int().tolist())
     batch = collate(made)
-    out = head(network, {}, batch, batch.targets["types"])
+    out = head(Seen.of(network, batch, batch.targets["types"], {}))
     torch.testing.assert_close(head.logits(network, {}, batch), outputs["typing_logits"], atol=1e-5, rtol=0)
     torch.testing.assert_close(out.loss / objective.count(batch), outputs["typing_loss"], atol=1e-5, rtol=0)
 
@@ -63,7 +64,7 @@ def test_metrics_are_micro_parts() -> None:
     states = torch.zeros(batch.streams["text"].rows, 3)
     states[0] = torch.tensor([2.0, 1.0, -1.0])  # [CLS] of the first
     network = SimpleNamespace(first_rows=lambda states, batch: states["text"][batch.streams["text"].offsets[:-1]])
-    out = head(network, {"text": states}, batch, batch.targets["types"])
+    out = head(Seen.of(network, batch, batch.targets["types"], {"text": states}))
     assert [int(n) for n in out.metrics["precision"]] == [1, 2]
     assert [int(n) for n in out.metrics["recall"]] == [1, 3]
 

@@ -23,6 +23,7 @@ from workbench.objectives.nsp import Nsp
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sequence, text_fields
+from workbench.tasks.forward import Seen
 from workbench.text.tokenizer import Tokenizer
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
@@ -173,7 +174,7 @@ def test_entity_logits_and_loss(golden: Golden) -> None:
     targets = golden.batch.targets["dea"]
     logits = head.logits(states["text"], golden.inputs["candidate"])
     torch.testing.assert_close(logits, golden.rows(golden.outputs["entity_logits"]), **CLOSE)
-    out = head(golden.network, states, golden.batch, targets)
+    out = head(Seen.of(golden.network, golden.batch, targets, states))
     count = golden.dea.count(golden.batch)
     assert count == (golden.inputs["ent_labels"] != -1).sum()
     assert float(out.loss / count) == pytest.approx(float(golden.outputs["loss_dea"]), abs=1e-5)
@@ -196,7 +197,7 @@ def test_token_and_sentence_logits_and_the_total_loss(golden: Golden) -> None:
         head = objective.head(golden.network).eval()
         prefix = f"{objective.name}."
         head.load_state_dict({n.removeprefix(prefix): t for n, t in golden.weights.items() if n.startswith(prefix)})
-        out = head(golden.network, states, golden.batch, targets)
+        out = head(Seen.of(golden.network, golden.batch, targets, states))
         losses[objective.name] = float(out.loss) / len(targets["labels"])
         if objective.name == "mlm":
             wanted = golden.rows(golden.outputs[logits])

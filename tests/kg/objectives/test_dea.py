@@ -14,6 +14,7 @@ from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
+from workbench.tasks.forward import Seen
 
 
 def sequences(rng: np.random.Generator, count: int, entities: int, length: int = 20) -> list[Sequence]:
@@ -115,7 +116,7 @@ def test_loss_is_a_plain_sum_of_cross_entropies_with_finite_gradients() -> None:
     head = objective.head(network)
     states = {"text": torch.randn(60, 8, requires_grad=True)}
     targets = batch.targets["dea"]
-    out = head(network, states, batch, targets)
+    out = head(Seen.of(network, batch, targets, states))
     total = 0.0
     vectors = [torch.zeros(6) if c == 0 else table[c - 1] for c in targets["candidates"].tolist()]
     for row, label in zip(targets["rows"].tolist(), targets["labels"].tolist(), strict=True):
@@ -136,7 +137,7 @@ def build(table: torch.Tensor) -> Network:
 
 def forward(objective: Dea, batch):
     network = build(torch.randn(40, 6))
-    return objective.head(network)(network, network(batch), batch, batch.targets["dea"])
+    return objective.head(network)(Seen.of(network, batch, batch.targets["dea"]))
 
 
 def test_refuses_wrong_rates_and_a_model_without_entities() -> None:

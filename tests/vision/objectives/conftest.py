@@ -14,6 +14,7 @@ from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sequence
+from workbench.tasks.forward import Seen
 from workbench.tasks.objective import LossOutput, Objective
 
 TEXT = {"embedding": "token", "hidden_size": 16, "vocab_size": 30, "max_positions": 16, "dropout": 0.0}
@@ -62,6 +63,6 @@ def loss() -> Callable[..., LossOutput]:
     def made(objective: Objective, network: Network, batch: Batch, head: Any = None) -> LossOutput:
         torch.manual_seed(0)
         head = head or objective.head(network)
-        return head(network, network(batch), batch, batch.targets.get(objective.name, {}))
+        return head(Seen.of(network, batch, batch.targets.get(objective.name, {})))
 
     return made

@@ -14,6 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.forward import Seen
 
 
 def itc(**options: object) -> Itc:
@@ -68,7 +69,7 @@ def test_the_step_does_not_depend_on_the_micro_batches(
     head = objective.head(network)
 
     def embedded(batch: Batch) -> dict[str, Tensor]:
-        return head.embed(network, network(batch), batch, batch.targets["itc"])
+        return head.embed(Seen.of(network, batch, batch.targets["itc"]))
 
     whole = embedded(corrupted(objective, pairs)[1])
     halves = [embedded(corrupted(objective, part)[1]) for part in (pairs[:3], pairs[3:])]

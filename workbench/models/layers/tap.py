@@ -1,0 +1,25 @@
+"""A layer that changes nothing: it keeps the streams that reach it under a name, for heads."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from workbench.models.context import Context
+from workbench.options.bounds import Word
+
+
+class Tap(nn.Module):
+    """Heads find the streams in `Read.taps`, and may run the layers behind it again on other rows (`Seen.run`).
+
+    Args:
+        name: of the tap; each has its own in a network.
+    """
+
+    def __init__(self, name: Word) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        """`hidden`, as it came."""
+        context.taps[self.name] = hidden
+        return hidden

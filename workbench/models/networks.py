@@ -1,0 +1,84 @@
+"""The networks of a recipe: made, tied to each other, frozen, followed by moving averages."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.models.network import Network
+from workbench.recipe.spec import Recipe
+
+
+def build_networks(recipe: Recipe, **given: Any) -> dict[str, Network]:
+    """The recipe's networks with fresh weights, followers last.
+
+    Args:
+        given: vocab_size, control, ... for the parts that ask.
+
+    Raises:
+        WorkbenchError: a part or option that does not exist, or a tie between what is not there or does not fit.
+    """
+    single = not isinstance(recipe.model, dict)
+    where = {name: "model" if single else f"model.{name}" for name in recipe.networks}
+    networks = {name: Network(spec, where[name], **given) for name, spec in recipe.networks.items()}
+    for name, spec in recipe.networks.items():
+        for own, other in spec.tie.items():
+            _tie(networks, name, own, other, f"{where[name]}.tie.{own}")
+    for name, spec in recipe.networks.items():
+        if spec.frozen:
+            networks[name].freeze()
+    followers = {}
+    for name, follower in recipe.followers.items():
+        followers[name] = copy.deepcopy(networks[follower.follows])
+        followers[name].freeze()
+    return networks | followers
+
+
+def _tie(networks: dict[str, Network], name: str, own: str, other: str, where: str) -> None:
+    """Make the module `own` of a network's embeddings the module `other`, of the same network or another one."""
+    place, _, attribute = own.rpartition(".")
+    parent = _module(networks, name, place, where)
+    found, wanted = getattr(parent, attribute, None), _module(networks, name, other, where)
+    if not isinstance(found, nn.Module):
+        raise unknown("module", attribute, [child for child, _ in parent.named_children()], where)
+    shapes = [{n: list(p.shape) for n, p in module.named_parameters()} for module in (found, wanted)]
+    if type(found) is not type(wanted) or shapes[0] != shapes[1]:
+        raise WorkbenchError(
+            f"{where}: {own} is a {type(found).__name__} with {shapes[0]}, but {other} a {type(wanted).__name__} with "
+            f"{shapes[1]}; only what is alike can be tied"
+        )
+    setattr(parent, attribute, wanted)
+
+
+def _module(networks: dict[str, Network], name: str, path: str, where: str) -> nn.Module:
+    """`[network.]stream.module...` of the embeddings."""
+    first, _, rest = path.partition(".")
+    if first in networks and first not in networks[name].embeddings:
+        name, path = first, rest
+    current: nn.Module = networks[name].embeddings
+    for step in path.split("."):
+        children = dict(current.named_children())
+        if step not in children:
+            raise unknown("module", step, children, f"{where} = {path}")
+        current = children[step]
+    return current
+
+
+@torch.no_grad()
+def copy_followed(recipe: Recipe, networks: nn.ModuleDict) -> None:
+    """Let every follower start as what it follows is now."""
+    for name, follower in recipe.followers.items():
+        networks[name].load_state_dict(networks[follower.follows].state_dict())
+
+
+@torch.no_grad()
+def follow(follower: nn.Module, followed: nn.Module, decay: float) -> None:
+    """One step of a moving average: decay * own + (1 - decay) * followed for weights; buffers are copied."""
+    for weight, target in zip(follower.parameters(), followed.parameters(), strict=True):
+        weight.lerp_(target, 1 - decay)
+    for buffer, source in zip(follower.buffers(), followed.buffers(), strict=True):
+        buffer.copy_(source)

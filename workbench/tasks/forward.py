@@ -1,0 +1,181 @@
+"""What a head sees: one micro-batch on its way through the networks of a recipe.
+
+A network reads a view once, whichever heads ask for it. Heads may also read other networks (a teacher, a discriminator,
+a momentum copy), run a network on a batch made on the device (sampled tokens, re-paired sequences), and take what a
+head before them has made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.models.context import Context
+from workbench.models.network import Network, States
+from workbench.sequences.batch import Batch, Targets
+
+
+class Place(NamedTuple):
+    """Where an objective acts: which network reads which view of the batch."""
+
+    network: str
+    view: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a network made of a batch.
+
+    Attributes:
+        states: the last layer's, [rows, hidden_size] by stream.
+        taps: by name, the streams where a layer `tap` stands.
+        hidden: the streams before the first layer and after each; empty unless a head of the micro-batch says
+            `reads_hidden`.
+        attention: of every attention call (query streams, key streams, weights); empty unless one says
+            `reads_attention`.
+    """
+
+    network: Network
+    batch: Batch
+    states: States
+    taps: dict[str, States] = field(default_factory=dict)
+    hidden: list[States] = field(default_factory=list)
+    attention: list[tuple[tuple[str, ...], tuple[str, ...], Tensor]] = field(default_factory=list)
+
+
+class Forward:
+    """One micro-batch: every (network, view) is run at most once.
+
+    Args:
+        networks: by name.
+        views: the micro-batch's batches.
+        progress: of the run, 0 at its start and 1 at its end and in evaluation.
+        keep: what of every read is kept beside the states: `hidden`, `attention`.
+    """
+
+    def __init__(
+        self,
+        networks: Mapping[str, Network],
+        views: Mapping[str, Batch],
+        *,
+        progress: float = 1.0,
+        keep: frozenset[str] = frozenset(),
+    ) -> None:
+        self.networks, self.views, self.progress, self.keep = networks, views, progress, keep
+        self.made: dict[str, dict[str, Tensor]] = {}
+        self._reads: dict[Place, Read] = {}
+
+    def read(self, place: Place) -> Read:
+        """
+        Raises:
+            WorkbenchError: no such network or view.
+        """
+        if place not in self._reads:
+            if place.view not in self.views:
+                raise unknown("view", place.view, self.views, "the micro-batch")
+            self._reads[place] = self.run(place.network, self.views[place.view])
+        return self._reads[place]
+
+    def keep_read(self, place: Place, read: Read) -> None:
+        """Take a read as that of a place, which is then not run."""
+        self._reads[place] = read
+
+    def run(self, network: str, batch: Batch, after: str | None = None, taps: States | None = None) -> Read:
+        """As `Seen.run`."""
+        if network not in self.networks:
+            raise unknown("network", network, self.networks, "the recipe")
+        chosen = self.networks[network]
+        context = Context(
+            batch,
+            keep_attention="attention" in self.keep,
+            keep_hidden="hidden" in self.keep,
+            progress=self.progress,
+        )
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not chosen.frozen):
+            states = chosen(batch, context, after=after, taps=taps)
+        return Read(chosen, batch, states, context.taps, context.hidden, context.attention)
+
+
+class Seen:
+    """A micro-batch as the head of one objective sees it.
+
+    Attributes:
+        targets: of this objective.
+    """
+
+    def __init__(self, forward: Forward, place: Place, targets: Targets) -> None:
+        self._forward, self._place = forward, place
+        self.targets = targets
+
+    @classmethod
+    def of(cls, network: Network, batch: Batch, targets: Targets, states: States | None = None) -> Seen:
+        """A micro-batch of one network and one view, for heads that are called outside a run.
+
+        Args:
+            states: what the network has made of the batch; by default it is run when a head asks.
+        """
+        place = Place("main", "main")
+        forward = Forward({place.network: network}, {place.view: batch})
+        if states is not None:
+            forward.keep_read(place, Read(network, batch, states))
+        return cls(forward, place, targets)
+
+    @property
+    def progress(self) -> float:
+        """Of the run: 0 at its start, 1 at its end and in evaluation."""
+        return self._forward.progress
+
+    @property
+    def network(self) -> Network:
+        """The objective's own network; asking for it runs nothing."""
+        return self._forward.networks[self._place.network]
+
+    @property
+    def batch(self) -> Batch:
+        """The objective's own view."""
+        return self._forward.views[self._place.view]
+
+    @property
+    def states(self) -> States:
+        """What the own network made of the own view: [rows, hidden_size] by stream."""
+        return self.read().states
+
+    def read(self, network: str | None = None, view: str | None = None) -> Read:
+        """What a network made of a view, by default the own of each. Run once and kept.
+
+        Raises:
+            WorkbenchError: no such network or view.
+        """
+        return self._forward.read(Place(network or self._place.network, view or self._place.view))
+
+    def run(
+        self, batch: Batch, network: str | None = None, *, after: str | None = None, taps: States | None = None
+    ) -> Read:
+        """Run a network (by default the own one) on a batch that was made on the device (`Batch.replace`, `.pick`).
+
+        Args:
+            after: run only the layers behind the layer `tap` of this name ...
+            taps: ... on these streams [rows, hidden_size], in the order of the batch's rows.
+
+        Raises:
+            WorkbenchError: no such network or tap.
+        """
+        return self._forward.run(network or self._place.network, batch, after, taps)
+
+    def made(self, objective: str) -> dict[str, Tensor]:
+        """What the head of another objective handed on (`LossOutput.made`).
+
+        Raises:
+            WorkbenchError: it has not run before this one, or is of another task.
+        """
+        if objective not in self._forward.made:
+            raise WorkbenchError(
+                f"an objective reads what {objective!r} has made, but that did not run before it; it must be an "
+                "objective of the same task, and named in `after`"
+            )
+        return self._forward.made[objective]
