@@ -1,4 +1,4 @@
-"""Opening images of other people: raster formats alone, and of a bounded size.
+"""Images of other people: raster formats alone, of a bounded size, with eight bits a channel.
 
 Pillow also opens formats that are programs (EPS goes to Ghostscript), so every place that opens bytes from outside does
 it here, with the formats named. Nothing is decoded before the size in the header was looked at.
@@ -11,7 +11,8 @@ import struct
 import warnings
 import zlib
 
-from PIL import Image
+import numpy as np
+from PIL import Image, ImageOps
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 PIXEL_LIMIT = 64_000_000
@@ -21,6 +22,10 @@ FAILURES = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error
 
 class TooManyPixelsError(ValueError):
     """An image that is too large, by the size in its header."""
+
+
+class UnscaledPixelsError(ValueError):
+    """Pixels whose numbers say nothing of what is black and what is white."""
 
 
 def open_image(data: bytes, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
@@ -42,3 +47,20 @@ def open_image(data: bytes, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
             f"the image is {width} x {height} = {width * height:,} pixels; the limit is {pixel_limit:,}"
         )
     return image
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The image turned as its EXIF says, with eight bits a channel: 16-bit grey is scaled.
+
+    Pillow's own conversions clip 16-bit grey, which makes most of it white; 16-bit colours it scales as it opens.
+
+    Raises:
+        UnscaledPixelsError: floating-point or 32-bit pixels, for which no file says what is white.
+    """
+    if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):  # other formats' I is 0..65535
+        found = "floating-point" if image.mode == "F" else "32-bit"
+        raise UnscaledPixelsError(f"{found} pixels; convert them to 8 or 16 bits, where white is known")
+    turned = ImageOps.exif_transpose(image)
+    if turned.mode.startswith("I"):
+        return Image.fromarray((np.asarray(turned, np.int64) >> 8).clip(0, 255).astype(np.uint8))
+    return turned

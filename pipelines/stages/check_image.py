@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Le
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from pipelines.readers.reader import Drop
-from workbench.images import FAILURES, TooManyPixelsError, open_image
+from workbench.images import FAILURES, TooManyPixelsError, UnscaledPixelsError, open_image, upright
 from workbench.options.bounds import Count, Side
 from workbench.sequences.sequence import Sample
 
@@ -24,9 +24,10 @@ Quality = Annotated[int, Ge(1), Le(95)]  # of a JPEG; above 95 Pillow only makes
 class CheckImage:
     """Drops what is no image, is cut off, or is too large or too small; stores JPEG and PNG as they are.
 
-    Other formats become JPEG (PNG where they have transparency). `resize` makes the shorter side that many pixels
-    where it is longer (never enlarges, keeps the aspect ratio, applies the EXIF rotation). `meta.sha256` is that of the
-    stored bytes; `meta.source_sha256` that of the original where they differ.
+    Other formats that the workbench reads become JPEG (PNG where they have transparency), with eight bits a channel.
+    `resize` makes the shorter side that many pixels where it is longer (never enlarges, keeps the aspect ratio, applies
+    the EXIF rotation). `meta.sha256` is that of the stored bytes; `meta.source_sha256` that of the original where they
+    differ.
     """
 
     max_pixels: Count = 50_000_000
@@ -46,6 +47,8 @@ class CheckImage:
             return Drop("not an image")
         except (TooManyPixelsError, Image.DecompressionBombError):
             return Drop("too many pixels")
+        except UnscaledPixelsError:
+            return Drop("pixels without a scale")
         except FAILURES:
             return Drop("damaged image")
         if isinstance(stored, Drop) or stored is data:
@@ -70,8 +73,8 @@ class CheckImage:
         return self._encoded(image, self.resize if shrink else None)
 
     def _encoded(self, image: Image.Image, shorter: int | None) -> bytes:
-        """Upright, in RGB(A), with the shorter side as asked."""
-        image = ImageOps.exif_transpose(image)
+        """Upright, in RGB(A) of eight bits, with the shorter side as asked."""
+        image = upright(image)
         transparent = image.has_transparency_data
         image = image.convert("RGBA" if transparent else "RGB")
         if shorter is not None:

@@ -6,8 +6,9 @@ import hashlib
 import io
 import zlib
 
+import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from pipelines.readers.reader import Drop
 from pipelines.stages.check_image import CheckImage
@@ -88,6 +89,31 @@ def test_other_formats_are_encoded_anew(picture):
     assert sample["meta"]["sha256"] == hashlib.sha256(sample["image"]).hexdigest()
     transparent = CheckImage()({"image": picture(format="TIFF", mode="RGBA")})
     assert Image.open(io.BytesIO(transparent["image"])).mode == "RGBA"
+
+
+@pytest.mark.parametrize(
+    ("format", "options"), [("TIFF", {}), ("PPM", {}), ("PNG", {"resize": 8}), ("TIFF", {"resize": 8})]
+)
+def test_sixteen_bit_grey_is_scaled_and_not_clipped(format, options):
+    sample = CheckImage(**options)({"image": encoded(np.full((16, 16), 0x8000, np.uint16), format)})
+    assert np.unique(np.asarray(Image.open(io.BytesIO(sample["image"])))).tolist() == [128]
+
+
+@pytest.mark.parametrize("pixels", [np.full((16, 16), 0.5, np.float32), np.full((16, 16), 1 << 30, np.int32)])
+def test_pixels_that_could_mean_anything_are_dropped(pixels):
+    assert CheckImage()({"image": encoded(pixels, "TIFF")}) == Drop("pixels without a scale")
+
+
+def test_a_format_beside_the_list_is_not_opened(picture, monkeypatch):
+    """Pillow would give an EPS to Ghostscript: a program of somebody else, to be run."""
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("ran a PostScript program"))
+    assert CheckImage()({"image": picture(format="EPS")}) == Drop("not an image")
+
+
+def encoded(pixels: np.ndarray, format: str) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format)
+    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(("size", "expected"), [((300, 100), (150, 50)), ((90, 400), (50, 222)), ((40, 60), (40, 60))])

@@ -6,11 +6,18 @@ record.
 
 from __future__ import annotations
 
-import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from workbench.errors import BadValueError, WorkbenchError
-from workbench.images import FAILURES, FORMATS, PIXEL_LIMIT, TooManyPixelsError, open_image
+from workbench.images import (
+    FAILURES,
+    FORMATS,
+    PIXEL_LIMIT,
+    TooManyPixelsError,
+    UnscaledPixelsError,
+    open_image,
+    upright,
+)
 from workbench.sequences.sequence import Sample
 
 
@@ -23,16 +30,19 @@ def decode(data: bytes, where: str, *, at_least: int | None = None, pixel_limit:
         pixel_limit: width x height above which the image is refused, before decoding.
 
     Raises:
-        BadValueError: not an image, a web page saved as one, truncated, or above the pixel limit.
+        BadValueError: not an image, a web page saved as one, truncated, above the pixel limit, or of pixels that could
+            mean anything.
     """
     try:
         image = open_image(data, pixel_limit)
         if at_least is not None:
             image.draft("RGB", (at_least, at_least))
-        return _rgb(ImageOps.exif_transpose(image))
+        return _rgb(upright(image))
     except TooManyPixelsError as error:
         detail = f"{error}. Shrink it before preparing the corpus"
         raise BadValueError(where, detail, data, "image too large") from error
+    except UnscaledPixelsError as error:
+        raise BadValueError(where, f"the image has {error}", data, "unscaled pixels") from error
     except FAILURES as error:
         raise BadValueError(where, _reason(data, error), data, "undecodable image") from error
 
@@ -56,8 +66,6 @@ def place(sample: Sample) -> str:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16-bit grey: PIL's own conversion clips instead of scaling
-        image = Image.fromarray((np.asarray(image, np.int64) >> 8).clip(0, 255).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
         paper = Image.new("RGBA", image.size, "white")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from workbench.errors import WorkbenchError
-from workbench.images import FAILURES, open_image
+from workbench.images import FAILURES, open_image, upright
 
 Cell = tuple[str, str]
 """A table cell: (CSS class, HTML)."""
@@ -72,7 +72,7 @@ def image(data: bytes, alt: str, where: str, side: int | None = None) -> str:
             kind = str(opened.format).lower()
             opened.load()
             if kind not in ("png", "jpeg") or (side is not None and max(opened.size) > side):
-                smaller = opened.convert("RGB")
+                smaller = upright(opened).convert("RGB")
                 smaller.thumbnail((side or smaller.width, side or smaller.height))
                 buffer = io.BytesIO()
                 smaller.save(buffer, "JPEG", quality=88)

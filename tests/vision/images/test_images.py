@@ -36,6 +36,11 @@ def test_sixteen_bit_grey_is_scaled(encode: Encode) -> None:
     assert np.asarray(decode(encode(grey), "here"))[0, 0].tolist() == [128, 128, 128]
 
 
+def test_float_pixels_are_refused_by_name(encode: Encode) -> None:
+    with pytest.raises(WorkbenchError, match=r"here.*floating-point pixels; convert them"):
+        decode(encode(np.full((4, 4), 0.5, np.float32), "TIFF"), "here")
+
+
 def test_cmyk_becomes_rgb(encode: Encode) -> None:
     image = decode(encode(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "JPEG"), "here")
     red, green, blue = np.asarray(image)[4, 4].tolist()
