@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from vision.sequences.steps.causal_text import CausalText
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
@@ -60,7 +61,11 @@ def shrunk(tree: Any) -> Any:
 
 
 def tiny(name: str, tokenizer: Tokenizer) -> tuple[Recipe, dict[str, Task], Root]:
-    recipe = recipe_from_dict(shrunk(dataclasses.asdict(load_recipe(name))))
+    return built(shrunk(dataclasses.asdict(load_recipe(name))), tokenizer)
+
+
+def built(tree: dict[str, Any], tokenizer: Tokenizer) -> tuple[Recipe, dict[str, Task], Root]:
+    recipe = recipe_from_dict(tree)
     resources = {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size, "seed": 0, "control": None}
     tasks = build_tasks(recipe.tasks, seed=0, resources=resources)
     return recipe, tasks, make_root(recipe, tasks, tokenizer)
@@ -88,6 +93,19 @@ def test_the_loss_falls_on_a_repeated_step(name: str, samples: list[Sample], tok
         seen.append({n: loss.item() for n, loss in found.items()})
     for objective, first in seen[0].items():
         assert seen[-1][objective] < first, objective
+
+
+@pytest.mark.parametrize(
+    ("option", "message"), [("grid", "grid = 2, .* says grid = 4"), ("patch", "patch = 8, .* says patch = 4")]
+)
+def test_patches_of_another_grid_than_the_positions_are_refused(
+    option: str, message: str, tokenizer: Tokenizer
+) -> None:
+    """Cells of 8 x 8 would share the positions of 4 x 4 unevenly, and nothing else would tell."""
+    tree = shrunk(dataclasses.asdict(load_recipe("clip")))
+    tree["model"]["streams"]["image"][option] = 4
+    with pytest.raises(WorkbenchError, match=f"tasks.pairs.sequence.image: {message}"):
+        built(tree, tokenizer)
 
 
 @pytest.mark.parametrize("name", RECIPES)

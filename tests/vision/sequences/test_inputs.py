@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.nn import functional as F
+from torchvision.transforms import v2
 
 from vision.images.boxes import box_numbers, grid_boxes
 from vision.images.transforms import NORMALISATIONS, Square, normalise, speaks_of_sides
@@ -91,6 +93,21 @@ def test_squash_keeps_all_and_crop_keeps_shape(encode: Encode) -> None:
     image = decode(encode(wide), "here")
     assert Square(32, resize="squash")(image, None).float().mean() == pytest.approx(170, abs=4)
     assert Square(32, resize="crop")(image, None).float().mean() < 20
+
+
+@pytest.mark.parametrize("size", [(2000, 2), (2, 2000)])
+def test_the_centre_of_a_thin_image_costs_no_more_than_its_square(size: tuple[int, int]) -> None:
+    """A file of 200 bytes may hold 20,000 x 2 pixels, which would become 2,240,000 x 224."""
+    square = Square(32, resize="crop")
+    resized: list[int] = []
+    resize = next(step for step in square.fixed.transforms if isinstance(step, v2.Resize))
+    resize.register_forward_hook(lambda _, __, out: resized.append(out.numel()))
+    strip = np.zeros((size[1], size[0], 3), np.uint8)
+    strip[size[1] // 2 - 1 : size[1] // 2 + 1, size[0] // 2 - 1 : size[0] // 2 + 1] = 255
+    seen = square(Image.fromarray(strip), None)
+    assert torch.equal(seen, seen.flip(-1).flip(-2)), "the middle of the image"
+    assert seen[:, 15:17, 15:17].float().mean() > 240
+    assert max(resized) <= 3 * 32 * 32 * 4
 
 
 @pytest.mark.parametrize("name", NORMALISATIONS)
