@@ -13,6 +13,7 @@ import torch
 from pipelines.readers.reader import Drop
 from vision.features import backbones
 from vision.features.regions import DETECTORS, Grid, RegionSource, extract, load_detector
+from workbench.errors import WorkbenchError
 from workbench.options.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
 from workbench.sequences.sequence import Sample
 
@@ -59,9 +60,27 @@ class RegionFeatures:
     def _with(self, sample: Sample, regions: dict[str, Any]) -> Sample | Drop:
         if not len(regions["features"]):
             return Drop("no region")
-        regions = {**regions, "features": np.asarray(regions["features"]).astype(self.dtype)}
+        regions = {**regions, "features": self._stored(regions["features"], sample["key"])}
         meta = {**sample.get("meta", {}), "backbone": self.source.identity}
         return {**sample, "regions": regions, "meta": meta}
+
+    def _stored(self, features: np.ndarray, key: str) -> np.ndarray:
+        """The features as `dtype`.
+
+        Raises:
+            WorkbenchError: they are more than it holds, or not finite.
+        """
+        most = float(np.abs(features).max())
+        if most <= float(np.finfo(self.dtype).max):
+            return features.astype(self.dtype)
+        if not np.isfinite(most):
+            raise WorkbenchError(
+                f"image {key!r}: {self.backbone} gives features that are not finite; check its weights"
+            )
+        raise WorkbenchError(
+            f"image {key!r}: {self.backbone} gives features up to {most:.3g}, more than {self.dtype} holds "
+            f"({np.finfo(self.dtype).max:,.0f}); store them with --dtype float32"
+        )
 
 
 @lru_cache(maxsize=1)

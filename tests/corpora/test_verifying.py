@@ -153,7 +153,7 @@ def test_show_counts_and_previews(write: Any, texts: Any, images: Any) -> None:
     pictures = write(images(4), kind="image-text", name="images")
     text = rendered(preview(pictures.read(0, 3)))
     assert "PNG 8 x 6" in text
-    assert "features [3, 5] float32" in text
+    assert "features [3, 5] float16" in text
     assert "caption [Q1] 2 of image 3" in text
 
 

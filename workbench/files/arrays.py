@@ -45,7 +45,7 @@ def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, np.ndarray]:
-    """The arrays of the bytes of an npz file; floating-point ones as float32.
+    """The arrays of the bytes of an npz file, of the types they were stored with.
 
     Raises:
         ValueError: damaged, larger than `BYTES_LIMIT`, or with Python objects in it.
@@ -56,10 +56,9 @@ def unpack(data: bytes) -> dict[str, np.ndarray]:
             size = sum(member.file_size for member in members)
             if size > BYTES_LIMIT:
                 raise ValueError(f"its arrays take {size:,} bytes; the limit is {BYTES_LIMIT:,}")
-            arrays = {member.filename.removesuffix(".npy"): _array(_member(archive, member)) for member in members}
+            return {member.filename.removesuffix(".npy"): _array(_member(archive, member)) for member in members}
     except _DAMAGED as error:
         raise ValueError(f"member regions.npz is damaged: {error or type(error).__name__}") from error
-    return {n: a.astype(np.float32, copy=False) if a.dtype.kind == "f" else a for n, a in arrays.items()}
 
 
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
