@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from workbench.corpora.record import image_kind
+from workbench.images import open_image
 from workbench.report.examples import save_example_image
 
 
@@ -13,4 +13,6 @@ def keep_image(run: Path, data: bytes) -> str | None:
     """Keep an image (encoded bytes) under its hash; what goes into an example's `image`, None where there is none."""
     if not data:
         return None
-    return save_example_image(run, f"{hashlib.sha256(data).hexdigest()[:16]}.{image_kind(data)}", data)
+    with open_image(data) as image:
+        kind = str(image.format).lower()
+    return save_example_image(run, f"{hashlib.sha256(data).hexdigest()[:16]}.{kind}", data)

@@ -1,7 +1,7 @@
 """A record: the members of a shard that share a key, and the sample they stand for.
 
-Member `json` holds everything but images and arrays; the image is member `jpg` or `png`; region arrays are member
-`regions.npz`, read without pickle. The schema is the table under "Samples" in docs/architecture.md.
+Member `json` holds everything but images and arrays; the image is member `jpg`, `png` or `webp`; region arrays are
+member `regions.npz`, read without pickle. The schema is the table under "Samples" in docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def encode(sample: Sample, kind: str) -> Encoded:
 
     Raises:
         WorkbenchError: a field is missing, unknown or of the wrong type; a span lies outside its text; the image is
-            neither JPEG nor PNG; a value is not JSON. Nothing is repaired silently.
+            neither JPEG nor PNG nor WebP; a value is not JSON. Nothing is repaired silently.
     """
     _check_fields(sample, kind)
     members: dict[str, bytes] = {}
@@ -91,7 +91,7 @@ def decode(members: Mapping[str, bytes]) -> Sample:
     """
     sample = _object(members["json"]) if "json" in members else {}
     for name, value in members.items():
-        if name in ("jpg", "png"):
+        if name in IMAGES:
             sample["image"] = value
         elif name == "regions.npz":
             sample["regions"] = arrays.unpack(value)
@@ -128,7 +128,8 @@ def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
     return sample
 
 
-FOREIGN_IMAGES = frozenset({"jpg", "jpeg", "png", "webp"})
+IMAGES = frozenset({"jpg", "png", "webp"})
+FOREIGN_IMAGES = IMAGES | {"jpeg"}
 FOREIGN_TEXTS = frozenset({"txt", "text"})
 FOREIGN_MEMBERS = FOREIGN_IMAGES | FOREIGN_TEXTS | {"json", "cls", "regions.npz"}
 
@@ -196,13 +197,15 @@ def _is_place(span: Any) -> bool:
 
 
 def image_kind(data: bytes) -> str:
-    """`jpg` or `png`, read off the first bytes."""
+    """The member that an image is stored as (`IMAGES`), read off its first bytes."""
     if data.startswith(b"\xff\xd8\xff"):
         return "jpg"
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "png"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "webp"
     raise WorkbenchError(
-        f"the image starts with {bytes(data[:12])!r}: neither JPEG nor PNG; convert it, or look whether the "
+        f"the image starts with {bytes(data[:12])!r}: neither JPEG nor PNG nor WebP; convert it, or look whether the "
         "download saved an error page"
     )
 
