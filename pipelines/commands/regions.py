@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pipelines.commands.console import run
-from pipelines.commands.options import ShardSize, Workers, Writing
+from pipelines.commands.options import OnError, ShardSize, Workers, Writing
 from pipelines.preparing.chunks import Job
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from workbench.errors import WorkbenchError
@@ -46,6 +46,10 @@ class Features:
     dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Stored numbers: float16 or float32.")] = (
         "float16"
     )
+    on_error: Annotated[OnError, typer.Option(help="Images that cannot be used: stop, or skip and count them.")] = (
+        OnError.stop
+    )
+    batch_size: Annotated[Count, typer.Option(help="Images that the backbone sees at once.")] = 16
     device: Annotated[Device, typer.Option(help="Where the backbone runs.")] = "auto"
 
 

@@ -45,6 +45,11 @@ class Job:
     def parts(self) -> list[str]:
         return [MAIN, *self.splits]
 
+    @property
+    def block(self) -> int:
+        """How many records go through the stages at once: `BLOCK`, or what a stage wants at least."""
+        return max([BLOCK, *(getattr(stage, "batch_size", 0) for stage in self.stages)])
+
 
 class Chunk(NamedTuple):
     """Consecutive raw records; `duplicates` are places in the chunk to leave out."""
@@ -105,7 +110,7 @@ def work(job: Job, chunk: Chunk) -> Outcome:
     places: dict[str, str] = {}
     with ExitStack() as stack:
         writers = {part: stack.enter_context(ShardWriter(path, kind=job.kind)) for part, path in paths.items()}
-        for start in range(0, len(chunk.records), BLOCK):
+        for start in range(0, len(chunk.records), job.block):
             for place, sample in enumerate(_block(job, chunk, start), start):
                 if isinstance(sample, Drop):
                     writers[MAIN].drop(sample.reason)
@@ -118,9 +123,9 @@ def work(job: Job, chunk: Chunk) -> Outcome:
 
 
 def _block(job: Job, chunk: Chunk, start: int) -> list[Sample | Drop]:
-    """Up to `BLOCK` records, read and sent through the stages; reasons are prefixed with where they arose."""
+    """Up to `job.block` records, read and sent through the stages; reasons are prefixed with where they arose."""
     samples: list[Sample | Drop] = []
-    for place in range(start, min(start + BLOCK, len(chunk.records))):
+    for place in range(start, min(start + job.block, len(chunk.records))):
         duplicate = place in chunk.duplicates
         samples.append(Drop("dedupe: duplicate") if duplicate else read(job, chunk.records[place]))
     for stage in job.stages:

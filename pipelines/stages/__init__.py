@@ -2,7 +2,8 @@
 
 A stage is a frozen dataclass, or a function of a module, so that it can be sent to another process and its options
 are part of the run's fingerprint (fields with `compare=False` are not). It may change the sample that it is given.
-A stage that is faster on several samples has a method `batch(samples) -> list of the same` besides.
+A stage that is faster on several samples has a method `batch(samples) -> list of the same` besides, and may say with an
+attribute `batch_size` how many it wants at least where there are so many.
 """
 
 from __future__ import annotations

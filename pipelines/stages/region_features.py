@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pipelines.readers.reader import Drop
 from vision.features import backbones
-from vision.features.regions import DETECTORS, Grid, RegionSource, extract, load_detector
-from workbench.errors import WorkbenchError
+from vision.features.regions import DETECTORS, Grid, RegionSource, load_detector
+from workbench.corpora.record import image_kind
+from workbench.errors import BadValueError, WorkbenchError
 from workbench.options.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
 from workbench.sequences.sequence import Sample
-
-BATCH = 16
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class RegionFeatures:
     """Adds `regions` (features [n, d], boxes [n, 4], from a detector also classes and confidence) and `meta.backbone`.
 
     `backbone` is a torchvision detector or a timm network; `weights` as in `vision.features.backbones.read_weights`.
-    `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`.
+    `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. An
+    image that cannot be used stops the run, or is dropped where `on_error` says so. The network runs on `device` with
+    `batch_size` images at once, which decide nothing but the time it takes.
     """
 
     backbone: Name
@@ -38,8 +40,10 @@ class RegionFeatures:
     max_regions: Count = 100
     num_classes: Size = 91
     dtype: Literal["float16", "float32"] = "float16"
-    device: Name = "cpu"
     seed: Seed = 0
+    on_error: Literal["stop", "skip"] = "stop"
+    batch_size: Count = field(default=16, compare=False)
+    device: Name = field(default="cpu", compare=False)
 
     @property
     def source(self) -> RegionSource:
@@ -51,11 +55,24 @@ class RegionFeatures:
     def batch(self, samples: Sequence[Sample]) -> list[Sample | Drop]:
         """The samples with their regions; an image without a region is dropped."""
         results: list[Sample | Drop] = []
-        for start in range(0, len(samples), BATCH):
-            part = samples[start : start + BATCH]
-            found = extract([s["image"] for s in part], self.source, [s["key"] for s in part])
-            results += [self._with(sample, regions) for sample, regions in zip(part, found, strict=True)]
+        for start in range(0, len(samples), self.batch_size):
+            part = samples[start : start + self.batch_size]
+            seen = [self._pixels(sample) for sample in part]
+            usable = [pixels for pixels in seen if not isinstance(pixels, Drop)]
+            found = iter(self.source(usable) if usable else ())
+            for sample, pixels in zip(part, seen, strict=True):
+                results.append(pixels if isinstance(pixels, Drop) else self._with(sample, next(found)))
         return results
+
+    def _pixels(self, sample: Sample) -> Tensor | Drop:
+        where = f"image {sample['key']!r}"
+        try:
+            _check_storable(sample["image"], where)
+            return self.source.pixels(sample["image"], where)
+        except BadValueError as error:
+            if self.on_error == "skip":
+                return Drop(error.reason)
+            raise WorkbenchError(f"{error}; or leave such images out with --on-error skip") from error
 
     def _with(self, sample: Sample, regions: dict[str, Any]) -> Sample | Drop:
         if not len(regions["features"]):
@@ -81,6 +98,14 @@ class RegionFeatures:
             f"image {key!r}: {self.backbone} gives features up to {most:.3g}, more than {self.dtype} holds "
             f"({np.finfo(self.dtype).max:,.0f}); store them with --dtype float32"
         )
+
+
+def _check_storable(image: bytes, where: str) -> None:
+    """Refuse, before its features are computed, an image that a corpus of ours cannot hold (somebody else's may)."""
+    try:
+        image_kind(image)
+    except WorkbenchError as error:
+        raise BadValueError(where, str(error), image, "neither JPEG nor PNG nor WebP") from error
 
 
 @lru_cache(maxsize=1)

@@ -14,10 +14,12 @@ from typer.testing import CliRunner
 from kg.graph.store import GraphStore
 from pipelines.commands.app import app
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.foreign import index_foreign
 from workbench.errors import WorkbenchError
 from workbench.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
+GRID = ("--backbone", "resnet10t", "--size", 64, "--grid", 2)
 
 
 def prepare(*arguments: object) -> None:
@@ -173,20 +175,7 @@ def test_regions_command(tmp_path, json_lines, tar, picture, stored):
     tar("images.tar", {f"i{n}.jpg": picture(n) for n in range(3)})
     path = json_lines("captions.jsonl", [{"image": f"i{n}.jpg", "caption": "x"} for n in range(3)])
     prepare("image-text", path, "-o", tmp_path / "c", "--workers", 1)
-    prepare(
-        "regions",
-        tmp_path / "c",
-        "-o",
-        tmp_path / "r",
-        "--backbone",
-        "resnet10t",
-        "--size",
-        64,
-        "--grid",
-        2,
-        "--device",
-        "cpu",
-    )
+    prepare("regions", tmp_path / "c", "-o", tmp_path / "r", *GRID, "--device", "cpu")
     before, after = stored(tmp_path / "c"), stored(tmp_path / "r")
     assert [s["key"] for s in after] == [s["key"] for s in before]
     assert [s["image"] for s in after] == [s["image"] for s in before]
@@ -195,7 +184,22 @@ def test_regions_command(tmp_path, json_lines, tar, picture, stored):
     assert np.isfinite(regions["features"]).all()
     backbone = after[0]["meta"]["backbone"]
     assert backbone.startswith("timm:resnet10t@")
-    assert Corpus.open(tmp_path / "r").manifest.about["backbone"] == backbone
+    manifest = Corpus.open(tmp_path / "r").manifest
+    assert manifest.about["backbone"] == backbone
+    prepare("regions", tmp_path / "c", "-o", tmp_path / "r", *GRID, "--batch-size", 1)
+    assert Corpus.open(tmp_path / "r").manifest == manifest, "the very corpus, wherever it is computed"
+
+
+def test_regions_of_a_downloaded_set_with_webp_and_a_broken_image(tmp_path, tar, picture, stored):
+    images = {"a.webp": picture(format="WEBP"), "b.jpg": picture()[:99], "c.png": picture(format="PNG")}
+    members = {name: data for file in images for name, data in ((file, images[file]), (f"{file[0]}.txt", b"caption"))}
+    index_foreign([tar("set.tar", members)], tmp_path / "c")
+    with pytest.raises(WorkbenchError, match=r"image 'b': the image is damaged .*--on-error skip"):
+        prepare("regions", tmp_path / "c", "-o", tmp_path / "r", *GRID)
+    prepare("regions", tmp_path / "c", "-o", tmp_path / "r", *GRID, "--on-error", "skip")
+    assert [s["image"] for s in stored(tmp_path / "r")] == [images["a.webp"], images["c.png"]]
+    [shard] = Corpus.open(tmp_path / "r").shards
+    assert shard.dropped == {"RegionFeatures: undecodable image": 1}
 
 
 def test_regions_of_a_text_corpus_are_refused(tmp_path, json_lines):

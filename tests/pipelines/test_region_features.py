@@ -4,42 +4,89 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from pipelines.preparing.chunks import BLOCK, Job
+from pipelines.readers.reader import Drop
 from pipelines.stages import region_features
 from pipelines.stages.region_features import RegionFeatures
+from vision.images.decoding import decode
 from workbench.errors import WorkbenchError
 
 
 class MadeUp:
-    """As many features as an image has bytes, each of the `value`."""
+    """One region an image, whose feature is the `value`, or the brightness of its first pixel."""
 
     identity = "made-up"
 
-    def __init__(self, value: float) -> None:
+    def __init__(self, value: float | None = None) -> None:
         self.value = value
+        self.sizes: list[int] = []
 
-    def __call__(self, images, places):
-        features = [np.full((1, len(image)), self.value, np.float32) for image in images]
-        return [{"features": f, "boxes": np.asarray([[0, 0, 1, 1]], np.float32)} for f in features]
+    def pixels(self, image, where):
+        return torch.from_numpy(np.array(decode(image, where))).permute(2, 0, 1)
+
+    def __call__(self, pixels):
+        self.sizes.append(len(pixels))
+        values = [float(p[0, 0, 0]) if self.value is None else self.value for p in pixels]
+        return [{"features": np.float32([[v]]), "boxes": np.float32([[0, 0, 1, 1]])} for v in values]
 
 
-def extracted(monkeypatch: pytest.MonkeyPatch, value: float, **options):
-    monkeypatch.setattr(region_features, "_source", lambda _: MadeUp(value))
-    return RegionFeatures("made-up", **options)({"key": "dog", "image": b"12", "meta": {"licence": "own"}})
+@pytest.fixture
+def source(monkeypatch):
+    made = MadeUp()
+    monkeypatch.setattr(region_features, "_source", lambda _: made)
+    return made
+
+
+def sample(key, image):
+    return {"key": key, "image": image, "meta": {"licence": "own"}}
 
 
 @pytest.mark.parametrize(("dtype", "value"), [("float16", 65504.0), ("float32", 1e5)])
-def test_features_are_stored_as_asked(monkeypatch, dtype, value):
-    found = extracted(monkeypatch, value, dtype=dtype)
+def test_features_are_stored_as_asked(source, picture, dtype, value):
+    source.value = value
+    found = RegionFeatures("made-up", dtype=dtype)(sample("dog", picture()))
     assert found["regions"]["features"].dtype == dtype
     assert (found["regions"]["features"] == value).all()
     assert found["meta"] == {"licence": "own", "backbone": "made-up"}
 
 
-def test_features_that_the_type_cannot_hold_are_refused(monkeypatch):
+def test_features_that_the_type_cannot_hold_are_refused(source, picture):
+    source.value = 1e5
     with pytest.raises(
         WorkbenchError, match=r"image 'dog': .* up to 1e\+05, more than float16 holds .*--dtype float32"
     ):
-        extracted(monkeypatch, 1e5)
+        RegionFeatures("made-up")(sample("dog", picture()))
+    source.value = float("nan")
     with pytest.raises(WorkbenchError, match="not finite"):
-        extracted(monkeypatch, float("nan"), dtype="float32")
+        RegionFeatures("made-up", dtype="float32")(sample("dog", picture()))
+
+
+def test_a_bad_image_stops_or_is_left_out(source, picture):
+    good = [sample(f"g{i}", picture(seed=i, format="PNG")) for i in range(2)]
+    mixed = [good[0], sample("cut", picture()[:100]), sample("gif", picture(format="GIF")), good[1]]
+    found = RegionFeatures("made-up", on_error="skip").batch(mixed)
+    assert found[1:3] == [Drop("undecodable image"), Drop("neither JPEG nor PNG nor WebP")]
+    alone = RegionFeatures("made-up").batch(good)
+    assert [f["regions"]["features"] for f in (found[0], found[3])] == [f["regions"]["features"] for f in alone]
+    with pytest.raises(WorkbenchError, match=r"image 'cut': the image is damaged .* --on-error skip"):
+        RegionFeatures("made-up").batch(mixed)
+
+
+def test_the_network_sees_batches_of_the_size_asked_for(source, picture):
+    samples = [sample(str(i), picture(seed=i)) for i in range(5)]
+    RegionFeatures("made-up", batch_size=2).batch(samples)
+    assert source.sizes == [2, 2, 1]
+
+
+def test_a_stage_gets_as_many_samples_as_it_wants(tmp_path):
+    stage = RegionFeatures("made-up", batch_size=BLOCK + 1)
+    assert Job(None, "image-text", tmp_path, (stage,)).block == BLOCK + 1
+    assert Job(None, "image-text", tmp_path).block == BLOCK
+
+
+def test_what_decides_nothing_but_the_time_may_change():
+    one, other = RegionFeatures("made-up"), RegionFeatures("made-up", device="cuda", batch_size=64)
+    assert one == other, "or a corpus that was begun on another machine would be refused"
+    assert one != RegionFeatures("made-up", size=64)

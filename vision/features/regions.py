@@ -1,6 +1,7 @@
 """Region features: what UNITER, LXMERT and ViLBERT read, from any detector of torchvision; or the cells of a grid.
 
-    extract(images, source) -> per image {features [n, d], boxes [n, 4]; from a detector also classes, confidence [n]}
+    source([source.pixels(image, where), ...]) -> per image {features [n, d], boxes [n, 4]}, float32, boxes in 0..1;
+                                                  from a detector also classes [n] int64 and confidence [n] float32
 
 `source.identity` belongs beside the features (`meta.backbone`).
 """
@@ -12,17 +13,17 @@ from typing import Protocol
 
 import numpy as np
 import torch
-import torchvision
 from torch import Tensor
 from torchvision.models import detection
 from torchvision.ops import batched_nms
 from torchvision.ops import boxes as box_operations
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 from vision.features.backbones import GridBackbone, fit, read_weights, weights_hash
 from vision.images.boxes import grid_boxes
 from vision.images.decoding import decode
 from vision.images.transforms import Square
-from workbench.errors import unknown
+from workbench.errors import BadValueError, unknown
 from workbench.sequences.sequence import Fields
 
 DETECTORS: dict[str, Callable[..., detection.FasterRCNN]] = {
@@ -38,7 +39,17 @@ class RegionSource(Protocol):
 
     identity: str
 
-    def __call__(self, images: list[bytes], places: list[str]) -> list[Fields]: ...
+    def pixels(self, image: bytes, where: str) -> Tensor:
+        """What the network sees of an encoded image, uint8 [3, height, width].
+
+        Raises:
+            BadValueError: the image cannot be used; `where` names it.
+        """
+        ...
+
+    def __call__(self, pixels: list[Tensor]) -> list[Fields]:
+        """Regions of images, which run through the network as one batch."""
+        ...
 
 
 class Grid:
@@ -51,9 +62,11 @@ class Grid:
         self.square = Square(backbone.size)
         self.boxes = grid_boxes(backbone.grid)
 
-    def __call__(self, images: list[bytes], places: list[str]) -> list[Fields]:
-        wanted = 2 * self.square.size
-        pixels = [self.square(decode(i, p, at_least=wanted), None) for i, p in zip(images, places, strict=True)]
+    def pixels(self, image: bytes, where: str) -> Tensor:
+        return self.square(decode(image, where, at_least=2 * self.square.size), None)
+
+    @torch.inference_mode()
+    def __call__(self, pixels: list[Tensor]) -> list[Fields]:
         features = self.backbone(torch.stack(pixels).to(self.backbone.mean.device)).float().cpu().numpy()
         return [{"features": f, "boxes": self.boxes.copy()} for f in features]
 
@@ -75,11 +88,18 @@ class Detector:
         kept = f"conf{threshold}:{min_regions}-{max_regions}"
         self.identity = f"torchvision:{name}@{weights_hash(network.state_dict())}:{kept}"
 
-    def __call__(self, images: list[bytes], places: list[str]) -> list[Fields]:
+    def pixels(self, image: bytes, where: str) -> Tensor:
+        decoded = decode(image, where)
+        shorter, longer = sorted(decoded.size)
+        if shorter * self.network.transform.max_size < longer:  # its longer side becomes `max_size` pixels at most
+            detail = f"the image is {decoded.width} x {decoded.height}, too thin for a detector; remove the record"
+            raise BadValueError(where, detail, image, "image too thin")
+        return pil_to_tensor(decoded)
+
+    @torch.inference_mode()
+    def __call__(self, pixels: list[Tensor]) -> list[Fields]:
         device = next(self.network.parameters()).device
-        to_tensor = torchvision.transforms.v2.functional.pil_to_tensor
-        pixels = [to_tensor(decode(i, p)).to(device).float() / 255 for i, p in zip(images, places, strict=True)]
-        resized, _ = self.network.transform(pixels)
+        resized, _ = self.network.transform([p.to(device).float() / 255 for p in pixels])
         maps = self.network.backbone(resized.tensors)
         proposals, _ = self.network.rpn(resized, maps)
         heads, sizes = self.network.roi_heads, resized.image_sizes
@@ -126,20 +146,6 @@ def load_detector(
     if weights is not None:
         network.load_state_dict(fit(read_weights(weights), network.state_dict(), f"{weights} -> {name}"))
     return Detector(name, network, threshold=threshold, min_regions=min_regions, max_regions=max_regions)
-
-
-@torch.inference_mode()
-def extract(images: list[bytes], source: RegionSource, places: list[str] | None = None) -> list[Fields]:
-    """Regions of encoded images, as one batch.
-
-    Args:
-        places: what to call each image in an error (corpus and key).
-
-    Returns:
-        Per image: `features` [n, d] float32, `boxes` [n, 4] float32 in 0..1, and from a detector `classes` [n] int64
-        and `confidence` [n] float32.
-    """
-    return source(images, places or [f"image {i}" for i in range(len(images))])
 
 
 def _fields(features: Tensor, boxes: Tensor, confidence: Tensor, classes: Tensor, size: tuple[int, int]) -> Fields:

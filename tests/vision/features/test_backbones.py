@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from vision.features.backbones import fit, load, read_weights, weights_hash
-from vision.features.regions import Grid, extract
+from vision.features.regions import Grid
 from vision.images.decoding import decode
 from vision.images.transforms import Square
 from workbench.errors import WorkbenchError
@@ -121,5 +121,6 @@ def test_the_pretrained_network_knows_dogs(shared: Path) -> None:
     is_dog = torch.tensor([int(c) in DOGS for c in logits.argmax(-1)])
     assert is_dog[:20].float().mean() >= 0.7
     assert is_dog[20:].float().mean() <= 0.1
-    cached = extract(images[:2], Grid(backbone))
+    grid = Grid(backbone)
+    cached = grid([grid.pixels(image, "here") for image in images[:2]])
     torch.testing.assert_close(torch.from_numpy(cached[1]["features"]), backbone(pixels[1:2])[0], atol=1e-3, rtol=1e-3)

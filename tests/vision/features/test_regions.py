@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
-from vision.features.regions import Detector, extract, load_detector
+from vision.features.regions import Detector, load_detector
 from workbench.errors import WorkbenchError
 
 NAME = "fasterrcnn_mobilenet_v3_large_320_fpn"
@@ -23,7 +25,7 @@ def detector() -> Detector:
 
 
 def test_regions_of_a_batch(detector: Detector, photo: Callable[[int], bytes]) -> None:
-    found = extract([photo(0), photo(1)], detector)
+    found = detector([detector.pixels(photo(i), "here") for i in range(2)])
     assert len(found) == 2
     for regions in found:
         n = len(regions["features"])
@@ -60,7 +62,15 @@ def test_weights_by_path(detector: Detector, tmp_path: Path) -> None:
 
 def test_a_bad_image_is_named(detector: Detector) -> None:
     with pytest.raises(WorkbenchError, match="corpus 'a', key 'b': not an image"):
-        extract([b"nothing"], detector, ["corpus 'a', key 'b'"])
+        detector.pixels(b"nothing", "corpus 'a', key 'b'")
+
+
+@pytest.mark.parametrize("size", [(1000, 1), (1, 1000)])
+def test_an_image_that_vanishes_when_it_is_made_smaller_is_named(detector: Detector, size: tuple[int, int]) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", size).save(buffer, "PNG")
+    with pytest.raises(WorkbenchError, match=rf"key 'b': the image is {size[0]} x {size[1]}, too thin for a detector"):
+        detector.pixels(buffer.getvalue(), "key 'b'")
 
 
 def test_an_unknown_detector() -> None:
