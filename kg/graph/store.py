@@ -21,8 +21,9 @@ import networkx
 import numpy as np
 
 from kg.graph.builder import META, GraphBuilder, Texts, by_tail, texts_by_id
+from kg.graph.facts import Direction, Facts
 from kg.graph.strings import open_array, open_strings
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note
 from workbench.files.sealed import open_sealed
 
@@ -155,6 +156,17 @@ class GraphStore:
             )
         return row
 
+    def relation_row(self, relation: str) -> int:
+        """The row of a relation.
+
+        Raises:
+            WorkbenchError: the graph does not hold it.
+        """
+        row = self.relation_ids.find(relation)
+        if row < 0:
+            raise unknown("relation", relation, self._relation_names, str(self.path))
+        return row
+
     def neighbours(self, entity: str) -> Pairs:
         """The (relation, tail) pairs whose head is the entity, in the order in which they were given."""
         row = self.ids.find(entity)
@@ -170,6 +182,25 @@ class GraphStore:
             return []
         of_tail = self._in_order[self._in_offsets[row] : self._in_offsets[row + 1]]
         return self._pairs(self._relations[of_tail], self._heads[of_tail])
+
+    def facts(self, entity: str, direction: Direction = "out", relations: Iterable[str] | None = None) -> Facts:
+        """The triples with the entity as head, as tail or both, in the graph's order; of these relations alone.
+
+        Raises:
+            WorkbenchError: the graph has no such relation.
+        """
+        row = self.ids.find(entity)
+        out = slice(*self._out_offsets[row : row + 2]) if row >= 0 and direction != "in" else slice(0)
+        of_tail = self._in_order[
+            slice(*self._in_offsets[row : row + 2]) if row >= 0 and direction != "out" else slice(0)
+        ]
+        rows, others = self._relations[out], self._tails[out]
+        outgoing = len(rows)
+        if len(of_tail):
+            rows = np.concatenate([rows, self._relations[of_tail]])
+            others = np.concatenate([others, self._heads[of_tail]])
+        found = Facts(self.ids, self._relation_names, rows, others, outgoing)
+        return found if relations is None else found.of([self.relation_row(name) for name in relations])
 
     def neighbour_rows(self, row: int) -> np.ndarray:
         """Rows of the entities on either side of an entity's triples, with repetitions."""
@@ -220,6 +251,16 @@ class GraphStore:
             self.row(name)
         label = self._labels[row] if row >= 0 else ""
         return label or (self._relation_labels[relation] if relation >= 0 else "") or name
+
+    def name_of(self, entity: str) -> str:
+        """What an entity is called: its label, empty where it has none; its id in a graph without any label.
+
+        A graph without labels has words for ids (WordNet's, HowNet's); in others an id is no word (Wikidata's).
+
+        Raises:
+            WorkbenchError: the graph does not hold it.
+        """
+        return self._labels[self.row(entity)] if self.meta["labels"] else entity
 
     def aliases(self, entity: str) -> list[str]:
         """Other names of an entity."""

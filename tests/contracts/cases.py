@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from kg.graph.facts import Fact
 from vision.images.boxes import WHOLE, grid_boxes
 from vision.objectives.mrfr import normalise_patches
 from workbench.keyed import Draws
@@ -42,11 +43,14 @@ Recover = Callable[[Sequence, Sequence, Mapping[str, np.ndarray]], None]
 class Graph:
     """Triples of three entities."""
 
-    def neighbours(self, entity: str) -> list[tuple[str, str]]:
-        return {"Q1": [("P1", "Q2"), ("P2", "Q3")], "Q2": [("P1", "Q1")]}.get(entity, [])
+    def facts(self, entity: str, direction: str, relations: object) -> list[Fact]:
+        triples = {"Q1": [("P1", "Q2"), ("P2", "Q3")], "Q2": [("P1", "Q1")]}.get(entity, [])
+        return [Fact(relation, tail, False) for relation, tail in triples]
 
-    def label(self, name: str) -> str:
-        return f"{name} x"
+    def name_of(self, entity: str) -> str:
+        return f"{entity} x"
+
+    relation_label = name_of
 
 
 class Words:
@@ -155,6 +159,10 @@ EMBEDDINGS: dict[str, Case] = {
 
 STEPS: dict[str, Case] = {
     "kg.sentence_tree": Case({"graph": Graph(), "max_length": 64}),
+    "kg.sentence_tree drawn": Case(
+        {"graph": Graph(), "max_length": 64, "sampling": "random", "max_triples": 1},
+        excused={"seed": "its triples are drawn"},
+    ),
     "kg.sentence_tree flat": Case({"graph": Graph(), "max_length": 12, "visible_matrix": False}),
     "kg.sentence_tree cut": Case(
         {"graph": Graph(), "max_length": 8, "overflow": "cut"}, {"keeps": "the release's rule cuts the sentence's tail"}
@@ -184,7 +192,7 @@ CASES: dict[str, dict[str, Case]] = {
 CONTRACTS = {
     "objective": {"seed", "earlier hooks", "originals", "company", "additive", "no image"},
     "embedding": {"no rows", "gradients", "masked", "frozen"},
-    "step": {"keeps", "dropped"},
+    "step": {"seed", "keeps", "dropped"},
     "image": {"seed"},
 }
 """The contracts from which a part may be excused, by kind."""

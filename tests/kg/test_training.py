@@ -7,6 +7,7 @@ import tokenizers
 import torch
 from tokenizers import models, pre_tokenizers
 
+from kg.graph.facts import Fact
 from workbench.models.network import Network
 from workbench.options.values import check
 from workbench.recipe.reading import load_recipe
@@ -20,11 +21,15 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, "is", "in", "near
 
 
 class Graph:
-    def neighbours(self, entity):
-        return [("country", "Q4" if entity in ("Q0", "Q1") else "Q5")] if entity in ("Q0", "Q1", "Q2", "Q3") else []
+    def facts(self, entity, direction, relations):
+        tail = "Q4" if entity in ("Q0", "Q1") else "Q5"
+        return [Fact("country", tail, False)] if entity in ("Q0", "Q1", "Q2", "Q3") else []
 
-    def label(self, name):
-        return NAMES[int(name[1:])] if name[0] == "Q" else name
+    def name_of(self, entity):
+        return NAMES[int(entity[1:])]
+
+    def relation_label(self, relation):
+        return relation
 
     def shuffled(self, seed):
         return self

@@ -5,138 +5,43 @@ Liu et al., "K-BERT: Enabling Language Representation with Knowledge Graph", AAA
 The trunk is the sentence. After the last token of a mention come its branches, one per triple: the predicate and
 the object. *Soft positions*: the trunk keeps the positions it had; every branch goes on from the position of its
 mention's last token. *Visible matrix*: a branch sees itself and its mention, a trunk token sees the trunk and the
-branches of its own mention. It is never built: two integers per token say the same,
-
-    branch   0 on the trunk, n on the n-th injected triple
-    anchor   0 on the plain trunk, m on the m-th mention that carries branches and on those branches
-    visible(q, k) = branch[q] == branch[k]  or  anchor[q] == anchor[k] and (branch[q] == 0 or branch[k] == 0)
+branches of its own mention (`kg.sequences.tree`).
 
 What the release does otherwise: it keeps the objects of a subject in a Python set, so that which of them survive
-`max_triples` differs from run to run; here it is the order of the graph.
+`max_triples` differs from run to run; here it is the order of the graph, or `sampling="random"` draws them.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import MinLen
 
+from kg.graph.facts import Direction
+from kg.sequences.branches import BranchMaker, Choice, Graph, Sampling, Unnamed
 from kg.sequences.mentions import hidden
+from kg.sequences.tree import Mention, fit, grow, replant
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Location, Name, Seed
 from workbench.sequences.protocols import Step
-from workbench.sequences.sequence import Fields, Sequence, Span
+from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
-
-CACHED_MENTIONS = 1 << 16
-
-
-@runtime_checkable
-class Graph(Protocol):
-    """What the tree needs of a knowledge graph (`kg.graph.store.GraphStore` is one)."""
-
-    def neighbours(self, entity: str) -> list[tuple[str, str]]:
-        """The (relation, tail) pairs whose head is the entity, in the graph's order."""
-
-    def label(self, entity: str) -> str:
-        """The readable name of an entity or a relation."""
-
-
-@dataclass(frozen=True)
-class Mention:
-    """Trunk rows [start, end) and the token ids of each branch that hangs on them."""
-
-    start: int
-    end: int
-    branches: tuple[tuple[int, ...], ...]
-
-    @property
-    def size(self) -> int:
-        """Number of tokens that the branches add."""
-        return sum(len(branch) for branch in self.branches)
-
-
-@dataclass(frozen=True)
-class Tree:
-    """A sentence tree, one entry per row.
-
-    `source` is the trunk row that a row comes from; for a branch token, the last row of its mention.
-    """
-
-    input_ids: np.ndarray
-    position_ids: np.ndarray
-    branch: np.ndarray
-    anchor: np.ndarray
-    source: np.ndarray
-
-    def cut(self, rows: int) -> Tree:
-        """The first `rows` rows."""
-        return Tree(**{f.name: getattr(self, f.name)[:rows] for f in dataclasses.fields(self)})
-
-
-def grow(input_ids: np.ndarray, position_ids: np.ndarray, mentions: Ordered[Mention]) -> Tree:
-    """Insert the branches of the mentions (sorted, disjoint) into a trunk of `[tokens]` ids and positions."""
-    n = len(input_ids)
-    at: list[int] = []  # the trunk row before which a branch token goes
-    tokens: list[int] = []
-    step: list[int] = []  # distance of a branch token from the mention's last token
-    branch: list[int] = []
-    anchor: list[int] = []
-    trunk_anchor = np.zeros(n, np.int64)
-    number = 0
-    for m, mention in enumerate((m for m in mentions if m.size), start=1):
-        trunk_anchor[mention.start : mention.end] = m
-        for ids in mention.branches:
-            number += 1
-            at += [mention.end] * len(ids)
-            tokens += ids
-            step += range(1, len(ids) + 1)
-            branch += [number] * len(ids)
-            anchor += [m] * len(ids)
-    before = np.asarray(at, np.int64)
-    injected = np.zeros(n + len(at), np.bool_)
-    injected[before + np.arange(len(at))] = True
-    sentence = ~injected
-
-    def merged(trunk: np.ndarray | int, inserted: Ordered[int] | np.ndarray) -> np.ndarray:
-        column = np.empty(len(injected), np.int64)
-        column[sentence], column[injected] = trunk, inserted
-        return column
-
-    return Tree(
-        input_ids=merged(input_ids, tokens),
-        position_ids=merged(position_ids, position_ids[before - 1] + np.asarray(step, np.int64)),
-        branch=merged(0, branch),
-        anchor=merged(trunk_anchor, anchor),
-        source=merged(np.arange(n), before - 1),
-    )
-
-
-def fit(mentions: Ordered[Mention], budget: int) -> list[Mention]:
-    """Leave out whole branches, from the last mention on, until at most `budget` branch tokens remain."""
-    size = sum(mention.size for mention in mentions)
-    kept = list(mentions)
-    while size > budget:
-        last = kept[-1]
-        if not last.branches:
-            kept.pop()
-            continue
-        size -= len(last.branches[-1])
-        kept[-1] = dataclasses.replace(last, branches=last.branches[:-1])
-    return [mention for mention in kept if mention.branches]
 
 
 class SentenceTree(Step):
     """The step that turns sequences with linked mentions into sentence trees.
 
-    `graph` is the folder of a `kg.graph.store.GraphStore`. Each mention gets its first `max_triples` distinct triples
-    in the graph's order (the release: 2), spelt as predicate and object, or as the object alone without
-    `use_predicate`.
+    `graph` is the folder of a `kg.graph.store.GraphStore`. Each mention gets at most `max_triples` distinct triples
+    (the release: 2), spelt as predicate and object, or as the object alone without `use_predicate`.
+
+    Which ones: `direction` says whether the mention is their head (`out`, as in the paper), their tail (`in`; spelt as
+    subject and predicate) or either (`both`, those that go out first). `relations` are the only ones to be read.
+    `sampling` takes the first in the graph's order, or draws them anew for every mention each time it is read
+    (`random`). A triple whose other end has no label is passed over and counted, unless nothing in the graph has one;
+    `unnamed: id` reads the id instead.
 
     A mention in a stretch that `Sequence.mask_spans` names gets none: its triples would tell what is to be predicted.
 
@@ -158,55 +63,44 @@ class SentenceTree(Step):
         max_length: Count,
         max_triples: Count = 2,
         use_predicate: bool = True,
+        direction: Direction = "out",
+        relations: Annotated[list[Name], MinLen(1)] | None = None,
+        sampling: Sampling = "first",
+        unnamed: Unnamed = "skip",
         visible_matrix: bool = True,
         overflow: Literal["branches", "cut"] = "branches",
         control: Name | None = None,
         seed: Seed = 0,
     ) -> None:
-        self.graph = None if control == "no-kg" else _open(graph, control, seed)
-        self.tokenizer = tokenizer
+        only = None if relations is None else tuple(relations)
+        choice = Choice(max_triples, use_predicate, direction, only, sampling, unnamed)
+        self.branches = None
+        if control != "no-kg":
+            self.branches = BranchMaker(_open(graph, control, seed, only or ()), tokenizer, choice)
+        self.drawn = sampling == "random"
         self.max_length = max_length
-        self.max_triples = max_triples
-        self.use_predicate = use_predicate
         self.visible_matrix = visible_matrix
         self.overflow = overflow
         self.dropped: Counter[str] = Counter()
-        self._branches = lru_cache(CACHED_MENTIONS)(self._look_up)
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
-        """The sequences with their branches; nothing here is drawn."""
-        return sequences if self.graph is None else [self._grown(sequence) for sequence in sequences]
+        """The sequences with their branches."""
+        if self.branches is None:
+            return sequences
+        return [self._grown(s, self.branches, draws.of(s.draw) if self.drawn else None) for s in sequences]
 
     def take_dropped(self) -> dict[str, int]:
         """What was left out since the last call, by reason."""
         dropped, self.dropped = dict(self.dropped), Counter()
         return dropped
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_branches"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._branches = lru_cache(CACHED_MENTIONS)(self._look_up)
-
-    def _look_up(self, entity: str) -> tuple[tuple[int, ...], ...]:
-        """The token ids of the entity's first distinct triples."""
-        assert self.graph is not None
-        spelt: dict[str, None] = {}
-        for relation, tail in self.graph.neighbours(entity):
-            tail_text = self.graph.label(tail)
-            spelt[f"{self.graph.label(relation)} {tail_text}" if self.use_predicate else tail_text] = None
-            if len(spelt) == self.max_triples:
-                break
-        return tuple(tuple(encoded.ids.tolist()) for encoded in self.tokenizer.encode_batch(list(spelt)))
-
-    def _grown(self, sequence: Sequence) -> Sequence:
+    def _grown(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> Sequence:
         text = sequence.streams["text"]
         if np.any(text.get("branch", 0)):
             raise ValueError(
                 f"sequence {sequence.key!r} has branches already: name one SentenceTree in a recipe's steps"
             )
-        mentions = self._mentions(sequence)
+        mentions = self._mentions(sequence, maker, rng)
         length = len(text["input_ids"])
         if self.overflow == "branches":
             kept = fit(mentions, max(0, self.max_length - length))
@@ -219,9 +113,9 @@ class SentenceTree(Step):
             self._count("sentence tokens cut", int((whole.branch == 0).sum() - (tree.branch == 0).sum()))
         if not mentions and len(tree.source) == length:
             return sequence
-        return _replant(sequence, tree, self.visible_matrix)
+        return replant(sequence, tree, self.visible_matrix)
 
-    def _mentions(self, sequence: Sequence) -> list[Mention]:
+    def _mentions(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> list[Mention]:
         """The mentions that have triples, in order; of two that overlap the first, of equal starts the longer."""
         found = []
         end = 0
@@ -229,13 +123,14 @@ class SentenceTree(Step):
             if hidden(span, sequence):
                 self._count("mentions to be masked", 1)
                 continue
-            branches = self._branches(span.entity)
-            if not branches:
+            branches = maker.of(span.entity, rng)
+            self._count("triples without a name", branches.unnamed)
+            if not branches.ids:
                 self._count("mentions without triples", 1)
             elif span.start < end:
                 self._count("overlapping mentions", 1)
             else:
-                found.append(Mention(span.start, span.end, branches))
+                found.append(Mention(span.start, span.end, branches.ids))
                 end = span.end
         return found
 
@@ -244,11 +139,17 @@ class SentenceTree(Step):
             self.dropped[reason] += number
 
 
-def _open(graph: str | Graph, control: str | None, seed: int) -> Graph:
+def _open(graph: str | Graph, control: str | None, seed: int, relations: Ordered[str]) -> Graph:
+    """
+    Raises:
+        WorkbenchError: there is no graph, or it lacks one of the relations.
+    """
     if isinstance(graph, str):
         from kg.graph.store import GraphStore
 
         store: Any = GraphStore.open(graph)
+        for relation in relations:
+            store.relation_row(relation)
     else:
         store = graph
     return store.shuffled(seed) if control == "shuffled-kg" else store
@@ -256,43 +157,3 @@ def _open(graph: str | Graph, control: str | None, seed: int) -> Graph:
 
 def _branch_count(mentions: Ordered[Mention]) -> int:
     return sum(len(mention.branches) for mention in mentions)
-
-
-def _replant(sequence: Sequence, tree: Tree, visible_matrix: bool) -> Sequence:
-    """The sequence with the tree's rows in its text stream; rows that point into the text follow it."""
-    injected = tree.branch > 0
-    text: Fields = {name: value[tree.source] for name, value in sequence.streams["text"].items()}
-    text["input_ids"], text["position_ids"] = tree.input_ids, tree.position_ids
-    if visible_matrix:
-        text["branch"], text["anchor"] = tree.branch, tree.anchor
-    for name, value in (("word_ids", -1), ("char_start", -1), ("char_end", -1), ("special", False), ("taken", True)):
-        if name in text:
-            text[name][injected] = value
-    row_of = np.full(sequence.length("text"), -1)
-    row_of[tree.source[~injected]] = np.flatnonzero(~injected)
-    streams = dict(sequence.streams, text=text)
-    if "entity" in streams:
-        rows = row_of[streams["entity"]["token"]]
-        streams["entity"] = {name: value[rows >= 0] for name, value in streams["entity"].items()}
-        streams["entity"]["token"] = rows[rows >= 0]
-    meta = dict(sequence.meta)
-    if "mention" in meta:
-        start, end = meta.pop("mention")
-        if row_of[end - 1] >= 0:
-            meta["mention"] = (int(row_of[start]), int(row_of[end - 1]) + 1)
-    return dataclasses.replace(
-        sequence,
-        streams=streams,
-        spans=_moved(sequence.spans, row_of),
-        mask_spans=_moved(sequence.mask_spans, row_of),
-        meta=meta,
-    )
-
-
-def _moved(spans: list[Span], row_of: np.ndarray) -> list[Span]:
-    """The spans whose rows are still there, in the tree's rows."""
-    return [
-        Span(int(row_of[s.start]), int(row_of[s.end - 1]) + 1, s.entity, s.score)
-        for s in spans
-        if row_of[s.end - 1] >= 0
-    ]

@@ -10,6 +10,7 @@ from tokenizers import models, pre_tokenizers
 
 from kg.evaluation.facts import Cloze, candidate_tokens, rank_objects
 from kg.evaluation.slots import SlotPredictor
+from kg.graph.facts import Fact
 from kg.sequences.steps.sentence_tree import SentenceTree
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
@@ -105,11 +106,13 @@ def plain_score(network, head, fields, at: int, ids: list[int], normalisation: s
 
 
 class Graph:
-    def neighbours(self, entity):
-        return [("in", "france")] if entity == "Q1" else []
+    def facts(self, entity, direction, relations):
+        return [Fact("in", "france", False)] if entity == "Q1" else []
 
-    def label(self, name):
-        return name
+    def name_of(self, entity):
+        return entity
+
+    relation_label = name_of
 
 
 def test_slots_after_knowledge_injection(tokenizer: Tokenizer) -> None:

@@ -94,6 +94,22 @@ def test_random_graphs_against_dicts(tmp_path, seed):
         assert store.has(h, r, t) == ((h, r, t) in known)
 
 
+def test_facts_of_an_entity(store):
+    out = list(store.facts("Q64"))
+    assert out == [(r, t, False) for r, t in store.neighbours("Q64")]
+    incoming = [(r, h, True) for r, h in store.incoming("Q64")]
+    assert list(store.facts("Q64", "in")) == incoming
+    both = store.facts("Q64", "both")
+    assert list(both) == both[:] == out + incoming
+    assert both[-1] == (out + incoming)[-1]
+    assert [f.relation for f in store.facts("Q90", "both", ["P31"])] == ["P31"]
+    assert list(store.facts("Q7", "both")) == []
+    with pytest.raises(IndexError):
+        both[len(both)]
+    with pytest.raises(WorkbenchError, match="unknown relation 'P77'"):
+        store.facts("Q64", "out", ["P77"])
+
+
 def test_an_empty_graph(tmp_path):
     store = GraphStore.build([], tmp_path / "g")
     assert store.num_entities == store.num_triples == 0

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from kg.interop.releases import KBERT, from_kbert
-from kg.sequences.steps.sentence_tree import Mention, grow
+from kg.sequences.tree import Mention, grow
 from workbench.interop.names import restore
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec

@@ -12,7 +12,10 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from kg.sequences.steps.sentence_tree import Mention, SentenceTree, fit, grow
+from kg.graph.facts import Fact
+from kg.graph.store import GraphStore
+from kg.sequences.steps.sentence_tree import SentenceTree
+from kg.sequences.tree import Mention, fit, grow
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.attention.visibility import visible
@@ -43,11 +46,13 @@ class Graph:
     def __init__(self, triples=TRIPLES, shift: str = "") -> None:
         self.triples, self.shift = triples, shift
 
-    def neighbours(self, entity):
-        return self.triples.get(entity, [])
+    def facts(self, entity, direction, relations):
+        return [Fact(relation, tail, False) for relation, tail in self.triples.get(entity, [])]
 
-    def label(self, name):
-        return f"{name}{self.shift} x"
+    def name_of(self, entity):
+        return f"{entity}{self.shift} x"
+
+    relation_label = name_of
 
     def shuffled(self, seed):
         return Graph(self.triples, shift=f"shuffled{seed}")
@@ -218,3 +223,65 @@ def test_step_survives_pickling_and_refuses_nonsense() -> None:
     }
     with pytest.raises(WorkbenchError, match="max_triples = 0; allowed: a whole number from 1"):
         build("step", spec, tokenizer=Words())
+
+
+@pytest.fixture
+def towns(tmp_path: Path) -> Path:
+    """Oslo -> Norway, Q99 (no label); Bergen and Q98 (no label) -> Norway."""
+    triples = [("Q1", "P1", "Q99"), ("Q1", "P1", "Q2"), ("Q1", "P2", "Q3"), ("Q3", "P1", "Q2"), ("Q98", "P1", "Q2")]
+    labels = [{"id": "Q1", "label": "Oslo"}, {"id": "Q2", "label": "Norway"}, {"id": "Q3", "label": "Bergen"}]
+    GraphStore.build(triples, tmp_path / "graph", entity_texts=labels, relation_labels={"P1": "in", "P2": "near"})
+    return tmp_path / "graph"
+
+
+def injected(step: SentenceTree, words: Words, entity: str, draw: int = 0) -> list[str]:
+    """The branches of a mention of the entity, as text."""
+    source = sequence(3, [(1, 2, entity)])
+    source.draw = (draw,)
+    text = grown(step, source)[0].streams["text"]
+    names = {number: word for word, number in words.vocabulary.items()}
+    branches = text.get("branch", np.zeros(0))
+    return [" ".join(names[i] for i in text["input_ids"][branches == b]) for b in range(1, int(branches.max()) + 1)]
+
+
+def test_no_bare_id_is_injected(towns: Path) -> None:
+    words = Words()
+    step = SentenceTree(str(towns), words, 64)
+    assert injected(step, words, "Q1") == ["in Norway", "near Bergen"]
+    assert step.take_dropped() == {"triples without a name": 1}
+    assert injected(SentenceTree(str(towns), words, 64, unnamed="id"), words, "Q1") == ["in Q99", "in Norway"]
+
+
+def test_ids_are_names_where_the_graph_has_no_labels(tmp_path: Path) -> None:
+    GraphStore.build([("dog", "is a", "animal")], tmp_path / "words")
+    words = Words()
+    assert injected(SentenceTree(str(tmp_path / "words"), words, 64), words, "dog") == ["is a animal"]
+
+
+def test_incoming_triples_are_read_where_asked_for(towns: Path) -> None:
+    words = Words()
+    assert SentenceTree(str(towns), words, 64).branches.of("Q2").ids == ()
+    inward = SentenceTree(str(towns), words, 64, direction="in")
+    assert injected(inward, words, "Q2") == ["Oslo in", "Bergen in"]
+    assert injected(SentenceTree(str(towns), words, 64, direction="both"), words, "Q3") == ["in Norway", "Oslo near"]
+    objects = SentenceTree(str(towns), words, 64, direction="in", use_predicate=False, max_triples=3)
+    assert injected(objects, words, "Q2") == ["Oslo", "Bergen"]
+    assert objects.take_dropped() == {"triples without a name": 1}
+
+
+def test_only_the_chosen_relations_are_read(towns: Path) -> None:
+    words = Words()
+    assert injected(SentenceTree(str(towns), words, 64, relations=["P2"]), words, "Q1") == ["near Bergen"]
+    with pytest.raises(WorkbenchError, match=r"unknown relation 'P3'.*Valid: P1, P2"):
+        SentenceTree(str(towns), words, 64, relations=["P3"])
+
+
+def test_triples_are_drawn_anew_and_the_same_for_the_same_draw(tmp_path: Path) -> None:
+    GraphStore.build([("hub", "r", f"t{i}") for i in range(30)], tmp_path / "hub")
+    words = Words()
+    step = SentenceTree(str(tmp_path / "hub"), words, 64, sampling="random")
+    drawn = [injected(step, words, "hub", draw) for draw in range(40)]
+    assert all(len(branches) == 2 for branches in drawn)
+    assert len({branch for branches in drawn for branch in branches}) > 20
+    again = SentenceTree(str(tmp_path / "hub"), words, 64, sampling="random")
+    assert [injected(again, words, "hub", draw) for draw in (7, 5)] == [drawn[7], drawn[5]]

@@ -1,0 +1,103 @@
+"""Which triples of an entity become branches of a sentence tree, and how they are spelt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from kg.graph.facts import Direction, Fact
+from workbench.text.tokenizer import Tokenizer
+
+CACHED = 1 << 16
+Sampling = Literal["first", "random"]
+Unnamed = Literal["skip", "id"]
+
+
+@runtime_checkable
+class Graph(Protocol):
+    """What the tree needs of a knowledge graph (`kg.graph.store.GraphStore` is one)."""
+
+    def facts(self, entity: str, direction: Direction, relations: Iterable[str] | None) -> Ordered[Fact]:
+        """The triples of an entity, in the graph's order, the outgoing ones first."""
+
+    def name_of(self, entity: str) -> str:
+        """What an entity is called; empty where the graph has no name for it."""
+
+    def relation_label(self, relation: str) -> str:
+        """The readable name of a relation."""
+
+
+@dataclass(frozen=True)
+class Branches:
+    """The token ids of an entity's branches, and how many triples were passed over as the other end has no name."""
+
+    ids: tuple[tuple[int, ...], ...]
+    unnamed: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which triples, and how they are spelt (see `kg.sequences.steps.sentence_tree`)."""
+
+    most: int
+    use_predicate: bool
+    direction: Direction
+    relations: tuple[str, ...] | None
+    sampling: Sampling
+    unnamed: Unnamed
+
+
+class BranchMaker:
+    """Makes the branches of entities; what depends on no draw is kept."""
+
+    def __init__(self, graph: Graph, tokenizer: Tokenizer, choice: Choice) -> None:
+        self.graph, self.tokenizer, self.choice = graph, tokenizer, choice
+        self._keep()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_first", "_encoded")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._keep()
+
+    def of(self, entity: str, rng: np.random.Generator | None = None) -> Branches:
+        """The branches of one mention of the entity; `rng` draws them, where they are drawn."""
+        if self.choice.sampling == "first":
+            return self._first(entity)
+        assert rng is not None
+        facts = self._facts(entity)
+        return self._spelt(facts[i] for i in rng.permutation(len(facts)).tolist())
+
+    def _keep(self) -> None:
+        self._first = lru_cache(CACHED)(lambda entity: self._spelt(self._facts(entity)))
+        self._encoded = lru_cache(CACHED)(lambda text: tuple(self.tokenizer.encode_batch([text])[0].ids.tolist()))
+
+    def _facts(self, entity: str) -> Ordered[Fact]:
+        return self.graph.facts(entity, self.choice.direction, self.choice.relations)
+
+    def _spelt(self, facts: Iterable[Fact]) -> Branches:
+        """The first facts that are spelt differently, and how many before the last of them have no spelling."""
+        spelt: dict[str, None] = {}
+        unnamed = 0
+        for text in self._texts(facts):
+            if text is None:
+                unnamed += 1
+                continue
+            spelt[text] = None
+            if len(spelt) == self.choice.most:
+                break
+        return Branches(tuple(map(self._encoded, spelt)), unnamed)
+
+    def _texts(self, facts: Iterable[Fact]) -> Iterator[str | None]:
+        """Predicate and object, or subject and predicate: the mention is what lacks."""
+        for fact in facts:
+            name = self.graph.name_of(fact.other) or (fact.other if self.choice.unnamed == "id" else "")
+            relation = self.graph.relation_label(fact.relation) if self.choice.use_predicate else ""
+            parts = (name, relation) if fact.incoming else (relation, name)
+            yield " ".join(filter(None, parts)) if name else None
