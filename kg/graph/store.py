@@ -48,7 +48,8 @@ class GraphStore:
             again="build the graph again (the `workbench prepare triples` that made it does)",
         )
         note("graph", path, self.identity)
-        self.seed: int | None = None
+        self.seed: int | None = None  # of a shuffled graph
+        self.true_share = 1.0
         self.ids = open_strings(self.path, "entity_ids")
         self.relation_ids = open_strings(self.path, "relation_ids")
         self._labels = open_strings(self.path, "labels")
@@ -315,13 +316,17 @@ class GraphStore:
         return (self._relation_labels[row] if row >= 0 else "") or relation
 
     def shuffled(self, seed: int) -> GraphStore:
-        """A graph of false facts for the shuffled-kg control: see `kg.graph.shuffling`. The texts are the same."""
+        """A graph of false facts for the shuffled-kg control: see `kg.graph.shuffling`. The texts are the same.
+
+        `true_share` says how many of them are true all the same; it is noted with what was read.
+        """
         from kg.graph.shuffling import shuffle_tails
 
         view = GraphStore(self.path)
-        view.seed = seed
-        view._tails = shuffle_tails(view._heads, view._relations, view._tails, seed)
+        found = shuffle_tails(view._heads, view._relations, view._tails, seed)
+        view.seed, view._tails, view.true_share = seed, found.tails, found.true_share
         view._in_order, view._in_offsets = by_tail(view._tails, self.num_entities)
+        note("shuffled graph", self.path, f"seed {seed}, {100 * found.true_share:.2f} % of the triples are still true")
         return view
 
     @cached_property

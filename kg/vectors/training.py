@@ -57,7 +57,7 @@ def train_vectors(
         losses = _fit(network, store, options, progress)
     provenance: dict[str, Any] = {
         **dataclasses.asdict(options),
-        "graph": {"path": str(store.path), "shuffled": store.seed, **store.meta},
+        "graph": {"path": str(store.path), "shuffled": store.seed, "true_share": store.true_share, **store.meta},
         "pykeen": version("pykeen"),
         "torch": str(torch.__version__),
         "final_loss": losses[-1] if losses else None,

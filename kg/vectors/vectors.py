@@ -44,6 +44,11 @@ class Vectors:
         """The row of each entity id."""
         return {entity: row for row, entity in enumerate(self.ids)}
 
+    @property
+    def of_shuffled_graph(self) -> bool:
+        """Whether they were trained on the false facts of a shuffled graph."""
+        return (self.provenance.get("graph") or {}).get("shuffled") is not None
+
 
 def save_vectors(vectors: Vectors, path: str | Path) -> None:
     """Write the file, whole or not at all."""
@@ -74,7 +79,6 @@ def load_vectors(path: str | Path) -> Vectors:
     checksum = metadata.get(CHECKSUM)
     if checksum is not None and not matches(path, checksum, lambda p: _checksum_of(*_read(p))):
         raise WorkbenchError(f"{path} was changed or damaged after it was written; train the vectors again")
-    note("vectors", path, checksum or sha256_of(path))
     try:
         ids, relation_ids = _unpacked(tensors["entity_ids"]), _unpacked(tensors["relation_ids"])
         provenance = json.loads(metadata.get("provenance", "{}"))
@@ -86,6 +90,7 @@ def load_vectors(path: str | Path) -> Vectors:
             f"{path} has vectors {list(found.vectors.shape)} and {len(ids)} entity ids; allowed: [entities, size] and "
             "an id for each"
         )
+    note("vectors of a shuffled graph" if found.of_shuffled_graph else "vectors", path, checksum or sha256_of(path))
     return found
 
 

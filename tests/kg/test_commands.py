@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
@@ -47,6 +48,17 @@ def test_vectors(corpus, invoke, tmp_path):
     assert "MRR" in found.output
     assert load_vectors(output).vectors.shape == (9, 4)
     assert load_vectors(output).provenance["link_prediction"]["both"]["examples"] == 4
+
+
+def test_vectors_of_the_shuffled_graph(corpus, invoke, tmp_path):
+    pytest.importorskip("pykeen")
+    for number, flags in enumerate(([], ["--shuffled"])):
+        invoke("vectors", corpus, "-o", tmp_path / f"{number}.safetensors", "--dim", 4, "--epochs", 1, *flags)
+    plain, shuffled = (load_vectors(tmp_path / f"{number}.safetensors") for number in range(2))
+    assert (plain.of_shuffled_graph, shuffled.of_shuffled_graph) == (False, True)
+    assert shuffled.provenance["graph"]["true_share"] == 0
+    assert plain.ids == shuffled.ids
+    assert not torch.equal(plain.vectors, shuffled.vectors)
 
 
 def test_graph(corpus, invoke):

@@ -24,23 +24,29 @@ class EntityTable(nn.Module):
         path: file of entity vectors (`kg.vectors.vectors`), or the vectors [entities, hidden_size] themselves.
         trainable: learn the vectors too.
         hidden_size: what the recipe expects the vectors' size to be; a table of another size is refused.
-        control: the recipe's; `random-entities` replaces each vector by a random one of the same length.
+        shuffled: file of vectors of the shuffled graph (`prepare vectors --shuffled`), for the control shuffled-kg.
+        control: the recipe's; `random-entities` replaces each vector by a random one of the same length, `shuffled-kg`
+            takes the vectors of the shuffled graph.
         seed: of those random vectors.
     """
 
     keeps_values = True
-    controls = ("random-entities",)
+    controls = ("random-entities", "shuffled-kg")
 
     def __init__(
         self,
         path: Location | Tensor,
         trainable: bool = False,
         hidden_size: Size | None = None,
+        shuffled: Location | None = None,
         control: Name | None = None,
         seed: Seed = 0,
     ) -> None:
         super().__init__()
-        vectors = _read(path) if isinstance(path, str) else path
+        if control == "shuffled-kg":
+            vectors = _of_shuffled(path, shuffled)
+        else:
+            vectors = _read(path) if isinstance(path, str) else path
         if hidden_size is not None and vectors.shape[1] != hidden_size:
             raise WorkbenchError(
                 f"the entity vectors{f' of {path}' if isinstance(path, str) else ''} have size {vectors.shape[1]}, the "
@@ -72,3 +78,26 @@ def _read(path: str) -> Tensor:
     from kg.vectors.vectors import load_vectors
 
     return load_vectors(path).vectors
+
+
+def _of_shuffled(path: str | Tensor, shuffled: str | None) -> Tensor:
+    """The vectors of the shuffled graph, once they are known to be that, for the entities of `path` in its order."""
+    from kg.vectors.vectors import load_vectors
+
+    advice = "`workbench prepare vectors GRAPH --shuffled --output FILE` trains them"
+    if shuffled is None:
+        raise WorkbenchError(
+            "the control shuffled-kg needs vectors of the shuffled graph: name their file as `shuffled` of "
+            f"kg.entity_table; {advice}"
+        )
+    found = load_vectors(shuffled)
+    if not found.of_shuffled_graph:
+        raise WorkbenchError(
+            f"the vectors of {shuffled} are those of a graph as it is, not of a shuffled one; {advice}"
+        )
+    if isinstance(path, str) and load_vectors(path).ids != found.ids:
+        raise WorkbenchError(
+            f"the vectors of {shuffled} are of other entities than those of {path}, or in another order; train both on "
+            "one graph"
+        )
+    return found.vectors

@@ -1,0 +1,39 @@
+"""The control shuffled-kg of a model that reads vectors: they are those of the shuffled graph, or it is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kg.models.embeddings.entity_table import EntityTable
+from kg.vectors.vectors import Vectors, save_vectors
+from workbench.errors import WorkbenchError
+from workbench.files.identities import noted
+
+
+def saved(path: Path, value: float, seed: int | None, ids: tuple[str, ...] = ("a", "b")) -> str:
+    vectors = torch.full((len(ids), 3), value)
+    provenance = {"graph": {"shuffled": seed, "true_share": 0.1}}
+    save_vectors(Vectors(list(ids), vectors, ["r"], torch.zeros(1, 3), provenance), path)
+    return str(path)
+
+
+def test_the_control_reads_the_vectors_of_the_shuffled_graph(tmp_path: Path) -> None:
+    true, false = saved(tmp_path / "t.safetensors", 1, None), saved(tmp_path / "f.safetensors", 2, 0)
+    assert EntityTable(true, shuffled=false).vectors.unique().tolist() == [1]
+    with noted() as read:
+        assert EntityTable(true, shuffled=false, control="shuffled-kg").vectors.unique().tolist() == [2]
+    assert list(read["vectors of a shuffled graph"]) == [false]
+
+
+def test_vectors_that_would_be_no_control_are_refused(tmp_path: Path) -> None:
+    true = saved(tmp_path / "t.safetensors", 1, None)
+    with pytest.raises(WorkbenchError, match=r"name their file as `shuffled`.*prepare vectors GRAPH --shuffled"):
+        EntityTable(true, control="shuffled-kg")
+    with pytest.raises(WorkbenchError, match="are those of a graph as it is"):
+        EntityTable(true, shuffled=true, control="shuffled-kg")
+    others = saved(tmp_path / "o.safetensors", 2, 0, ("b", "a"))
+    with pytest.raises(WorkbenchError, match="other entities than those of"):
+        EntityTable(true, shuffled=others, control="shuffled-kg")
