@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Triple = tuple[str, str, str]
+
 
 def train_vectors(
     store: GraphStore,
@@ -31,7 +34,8 @@ def train_vectors(
     options: VectorOptions | None = None,
     *,
     device: str = "cpu",
-    held_out: Iterable[tuple[str, str, str]] = (),
+    held_out: Iterable[Triple] = (),
+    known: Iterable[Triple] = (),
     progress: bool = False,
 ) -> Vectors:
     """Train vectors of a graph and write them to the file `output`; the same arguments give the same vectors on a CPU.
@@ -41,7 +45,9 @@ def train_vectors(
 
     Args:
         options: the model and its training; None for the defaults.
-        held_out: triples to rank after training; the numbers go into the provenance.
+        held_out: triples to rank when the vectors are written; the numbers go into the provenance.
+        known: other true triples, the other held-out parts: they filter the ranks, as the graph's own and those of
+            `held_out` do.
 
     Raises:
         WorkbenchError: unknown model or loss, a graph without triples, or `output` is no `.safetensors` file.
@@ -62,9 +68,6 @@ def train_vectors(
         "torch": str(torch.__version__),
         "final_loss": losses[-1] if losses else None,
     }
-    tested = rank_held_out(network, store, held_out)
-    if tested is not None:
-        provenance["link_prediction"] = tested.as_dict()
     vectors = Vectors(
         list(store.ids),
         _plain(network.entity_representations[0]()),
@@ -72,12 +75,16 @@ def train_vectors(
         _plain(network.relation_representations[0]()),
         provenance,
     )
-    save_vectors(vectors, output)
+    save_vectors(vectors, output)  # ranking takes long: whoever stops it has the vectors
+    tested = rank_held_out(network, store, held_out, known)
+    if tested is not None:
+        provenance["link_prediction"] = tested.as_dict()
+        save_vectors(vectors, output)
     return vectors
 
 
 def rank_held_out(
-    network: ERModel, store: GraphStore, held_out: Iterable[tuple[str, str, str]]
+    network: ERModel, store: GraphStore, held_out: Iterable[Triple], known: Iterable[Triple] = ()
 ) -> LinkPrediction | None:
     """Filtered ranks of held-out triples; None where there are none."""
     triples, left_out = rows_of(store, held_out)
@@ -85,7 +92,8 @@ def rank_held_out(
         log.warning("%d held-out triples name an entity or relation that the graph does not hold: left out", left_out)
     if not len(triples):
         return None
-    return link_prediction(PykeenScores(network), triples, store.triple_rows, store.num_relations)
+    filtering = np.concatenate([store.triple_rows, rows_of(store, known)[0]])
+    return link_prediction(PykeenScores(network), triples, filtering, store.num_relations)
 
 
 class PykeenScores:

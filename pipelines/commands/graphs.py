@@ -30,6 +30,9 @@ def vectors(
     held_out: Annotated[
         Path | None, typer.Option(help="Triples to rank afterwards: head, relation, tail in columns parted by tabs.")
     ] = None,
+    known: Annotated[
+        list[Path], typer.Option(help="Other true triples, in the same layout, that filter the ranks. Repeatable.")
+    ] = [],  # noqa: B006
     shuffled: Annotated[
         bool, typer.Option("--shuffled", help="Of the graph with its tails exchanged: for the control shuffled-kg.")
     ] = False,
@@ -37,7 +40,8 @@ def vectors(
 ) -> None:
     """Train vectors of the entities and relations of a graph, for the entity stream of a model.
 
-    With --held-out, prints the filtered ranks of triples that the graph does not have (realistic ranks, both sides).
+    With --held-out, prints the filtered ranks of triples that the graph does not have (realistic ranks, both sides). By
+    convention all true triples filter: the graph's, the ranked ones, and with --known those of the other parts.
     --shuffled trains on false facts instead, drawn with the seed; kg.entity_table takes such vectors as `shuffled`.
 
     Examples:
@@ -46,7 +50,8 @@ def vectors(
 
       workbench prepare vectors corpora/codex-s --shuffled --output corpora/codex-s/shuffled.safetensors
 
-      workbench prepare vectors corpora/codex-s -o rotate.safetensors --model RotatE --held-out codex-s/valid.txt
+      workbench prepare vectors corpora/codex-s -o rotate.safetensors --model RotatE --held-out codex-s/valid.txt \
+        --known codex-s/test.txt
     """
     import torch
 
@@ -64,6 +69,7 @@ def vectors(
         options,
         device=device,
         held_out=list(read_triples(held_out)) if held_out else (),
+        known=[triple for path in known for triple in read_triples(path)],
         progress=Terminal().is_terminal,
     )
     log.info("%s: %d vectors of size %d", output, *trained.vectors.shape)
@@ -109,7 +115,7 @@ def read_triples(path: Path) -> Iterator[tuple[str, str, str]]:
         WorkbenchError: there is no such file, or a line has not three columns.
     """
     if not path.is_file():
-        raise WorkbenchError(f"there is no file {path} with held-out triples")
+        raise WorkbenchError(f"there is no file {path} with triples to rank or to filter by")
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             columns = line.rstrip("\n").split("\t")

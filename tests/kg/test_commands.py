@@ -50,6 +50,32 @@ def test_vectors(corpus, invoke, tmp_path):
     assert load_vectors(output).provenance["link_prediction"]["both"]["examples"] == 4
 
 
+def test_known_triples_filter_the_ranks(corpus, invoke, tmp_path):
+    """With every other triple of a question known, the right entity has no rival."""
+    pytest.importorskip("pykeen")
+    held_out, known = tmp_path / "valid.txt", tmp_path / "test.txt"
+    held_out.write_text("Q0\tP1\tQ2\n")
+    known.write_text("".join(f"Q0\tP1\tQ{i}\nQ{i}\tP1\tQ2\n" for i in range(9)))
+    options = ("--dim", 4, "--epochs", 1, "--held-out", held_out)
+    for name, more in (("plain", ()), ("filtered", ("--known", known))):
+        invoke("vectors", corpus, "-o", tmp_path / f"{name}.safetensors", *options, *more)
+    found = [load_vectors(tmp_path / f"{n}.safetensors").provenance["link_prediction"] for n in ("plain", "filtered")]
+    assert [f["both"]["mrr"] == 1.0 for f in found] == [False, True]
+
+
+def test_vectors_are_there_when_ranking_is_interrupted(corpus, invoke, tmp_path, monkeypatch):
+    pytest.importorskip("pykeen")
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kg.vectors.training.rank_held_out", interrupted)
+    (tmp_path / "valid.txt").write_text("Q0\tP1\tQ2\n")
+    output = tmp_path / "v.safetensors"
+    invoke("vectors", corpus, "-o", output, "--dim", 4, "--epochs", 1, "--held-out", tmp_path / "valid.txt")
+    assert load_vectors(output).vectors.shape == (9, 4)
+
+
 def test_vectors_of_the_shuffled_graph(corpus, invoke, tmp_path):
     pytest.importorskip("pykeen")
     for number, flags in enumerate(([], ["--shuffled"])):
