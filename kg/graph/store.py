@@ -28,6 +28,8 @@ from workbench.files.identities import note
 from workbench.files.sealed import open_sealed
 
 Pairs = list[tuple[str, str]]
+IN_CORPUS = "graph"
+"""The folder of a triples corpus where `workbench prepare triples` builds its graph."""
 
 
 class GraphStore:
@@ -118,8 +120,12 @@ class GraphStore:
 
     @classmethod
     def open(cls, path: str | Path) -> GraphStore:
-        """The graph at `path`; takes milliseconds whatever its size, once its files were found to be intact."""
-        return cls(path)
+        """The graph at `path`, or that of the triples corpus at `path`: its folder `graph`.
+
+        Takes milliseconds whatever its size, once its files were found to be intact.
+        """
+        inner = Path(path) / IN_CORPUS
+        return cls(inner if (inner / META).is_file() and not (Path(path) / META).is_file() else path)
 
     @property
     def identity(self) -> str:

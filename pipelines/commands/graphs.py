@@ -59,7 +59,7 @@ def vectors(
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    store = open_graph(graph)
+    store = GraphStore.open(graph)
     if shuffled:
         store = store.shuffled(options.seed)
         log.info("of the shuffled graph, %.1f %% of the triples are still true", 100 * store.true_share)
@@ -91,21 +91,12 @@ def graph(
 
       workbench prepare graph corpora/codex-s Q90 Q64 --limit 10
     """
-    store = open_graph(graph)
+    store = GraphStore.open(graph)
     console = Terminal()
     if not entity:
         console.print(_counts(store))
     for name in entity:
         console.print(_about(store, name, limit))
-
-
-def open_graph(path: Path) -> GraphStore:
-    """The graph store at `path`, or that of the triples corpus at `path`.
-
-    Raises:
-        WorkbenchError: there is none.
-    """
-    return GraphStore.open(path / "graph" if (path / "graph").is_dir() else path)
 
 
 def read_triples(path: Path) -> Iterator[tuple[str, str, str]]:

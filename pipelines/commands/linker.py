@@ -57,7 +57,7 @@ def make_linker(
     with needs_kg():
         from kg.graph.store import GraphStore
         from kg.linking.linker import Linker
-    store = GraphStore.open(graph / "graph" if (graph / "graph").is_dir() else graph)
+    store = GraphStore.open(graph)
     if skip is not None and not skip.is_file():
         raise WorkbenchError(f"--skip {skip}: there is no such file")
     unwanted = read_text(skip).splitlines() if skip is not None else []
