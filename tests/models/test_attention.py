@@ -10,7 +10,7 @@ import torch
 
 from workbench.errors import WorkbenchError
 from workbench.models.attention.call import Request, attend, choose, use_kernel
-from workbench.models.context import Context
+from workbench.models.context import Context, Layout
 from workbench.sequences.batch import Batch
 
 _spec = importlib.util.spec_from_file_location("models_oracle", Path(__file__).with_name("conftest.py"))
@@ -78,6 +78,21 @@ def test_window_and_score(kernel: str, odd_batch: Batch) -> None:
     assert weights is not None
     far = (layout.index[:, None] - layout.index[None]).abs() > 2
     assert float(weights[:, far].detach().abs().max()) == 0.0
+
+
+@pytest.mark.parametrize("kernel", ["padded", "flex"])
+def test_a_layout_made_per_call_gets_no_masks_of_an_earlier_one(kernel: str, plain_batch: Batch) -> None:
+    """Memory of a layout that is gone is used again at once, so that the address tells nothing."""
+    queries = Context(plain_batch).layout("text")
+    q, k, v = (torch.randn(18, 2, 16, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    ranks = [torch.randint(0, 2, (18,), generator=torch.Generator().manual_seed(seed)) for seed in range(20)]
+
+    def outs(used: str) -> list[torch.Tensor]:
+        with use_kernel(used):
+            return [attend(q, k, v, queries, Layout(queries.lengths, queries.offsets, {"rank": r}))[0] for r in ranks]
+
+    for found, expected in zip(outs(kernel), outs("dense"), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from workbench.sequences.batch import VISIBILITY, Batch, Stream
+
+Made = TypeVar("Made")
 
 
 class Layout:
@@ -30,7 +34,7 @@ class Layout:
         self.offsets = offsets
         self.integers = integers
         self.order = order
-        self.cache: dict[Any, Any] = {}
+        self._kept: WeakKeyDictionary[Layout, dict[Hashable, Any]] = WeakKeyDictionary()
 
     @property
     def rows(self) -> int:
@@ -39,6 +43,13 @@ class Layout:
     @property
     def device(self) -> torch.device:
         return self.offsets.device
+
+    def kept(self, keys: Layout, what: Hashable, make: Callable[[], Made]) -> Made:
+        """What attention from these rows to those of `keys` needs in every layer: made once, kept while both live."""
+        kept = self._kept.setdefault(keys, {})
+        if what not in kept:
+            kept[what] = make()
+        return kept[what]
 
     @cached_property
     def starts(self) -> list[int]:

@@ -61,11 +61,11 @@ def _flex_function(compiled: bool) -> Any:
 
 def _block_mask(request: Request) -> Any:
     queries, keys = request.queries, request.keys
-    found = queries.cache.get(("flex", id(keys), request.window))
-    if found is None:
-        found = create_block_mask(_mask_mod(request), None, None, queries.rows, keys.rows, device=request.q.device)
-        queries.cache["flex", id(keys), request.window] = found
-    return found
+
+    def make() -> Any:
+        return create_block_mask(_mask_mod(request), None, None, queries.rows, keys.rows, device=request.q.device)
+
+    return queries.kept(keys, ("flex", request.window), make)
 
 
 def _mask_mod(request: Request) -> Any:

@@ -110,14 +110,15 @@ class Groups:
 
 
 def groups_of(queries: Layout, keys: Layout) -> Groups:
-    """The grouping for this pair of layouts, made once and kept with the queries' layout."""
-    found = queries.cache.get(("groups", id(keys)))
-    if found is None:
-        groups = [Group(_side(queries, m), _side(keys, m)) for m in _members(queries, keys)]
-        q_grid = Grid([g.queries for g in groups], queries.rows, queries.device)
-        k_grid = Grid([g.keys for g in groups], keys.rows, keys.device)
-        found = queries.cache["groups", id(keys)] = Groups(groups, q_grid, k_grid)
-    return found
+    """The grouping for this pair of layouts, made once."""
+    return queries.kept(keys, "groups", lambda: _groups(queries, keys))
+
+
+def _groups(queries: Layout, keys: Layout) -> Groups:
+    groups = [Group(_side(queries, m), _side(keys, m)) for m in _members(queries, keys)]
+    q_grid = Grid([g.queries for g in groups], queries.rows, queries.device)
+    k_grid = Grid([g.keys for g in groups], keys.rows, keys.device)
+    return Groups(groups, q_grid, k_grid)
 
 
 def _members(queries: Layout, keys: Layout) -> list[list[int]]:
