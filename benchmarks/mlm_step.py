@@ -60,11 +60,11 @@ def ours(size: str, device: str) -> Callable[[list[Any], int], int]:
     from workbench.keyed import Draws
     from workbench.models.network import Network
     from workbench.objectives.mlm import Mlm
+    from workbench.optimization.building import make_optimizer
     from workbench.recipe.spec import NetworkSpec, TrainSpec
     from workbench.sequences.batch import collate
     from workbench.sequences.sequence import Sequence, text_fields
     from workbench.training.memory import keep_freed_memory
-    from workbench.training.optimizer import make_optimizer
 
     keep_freed_memory()
     hidden, layers, heads, vocab = SIZES[size]

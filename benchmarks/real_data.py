@@ -145,7 +145,7 @@ def prepare(data: Path, corpora: Path) -> None:
 
 def train(run: Run, corpora: Path, folder: Path, steps: int) -> dict[str, Any]:
     """Train a run and read its metrics."""
-    common = (f"vars.data={corpora}", f"train.max_steps={steps}", f"train.warmup_steps={steps // 10}")
+    common = (f"vars.data={corpora}", f"train.max_steps={steps}", f"train.lr_schedule.warmup_steps={steps // 10}")
     loop = ("train.log_every=1", "train.num_workers=0", f"train.save_every={steps}")
     call("pretrain", run.recipe, *common, *run.overrides, *loop, "--run", str(folder / run.recipe))
     records = [json.loads(line) for line in (folder / run.recipe / "metrics.jsonl").read_text().splitlines()]

@@ -14,8 +14,8 @@ QUESTIONS = [
     "--lr",
     "2e-3",
     "train.max_steps=250",
-    "train.warmup_steps=50",
-    "train.betas=[0.9,0.98]",
+    "train.lr_schedule.warmup_steps=50",
+    "train.optimizer.betas=[0.9,0.98]",
 ]
 # the whole graph states some types: K-BERT reads the one without these edges, from which ERNIE-THU's vectors are too
 TREE = "{step: kg.sentence_tree, graph: corpora/graph-typing/graph, max_length: 128, max_triples: 2}"

@@ -82,7 +82,7 @@ def small_recipe(name: str, world: Any) -> Recipe:
             pytest.fail(f"recipe {name}, task {task}: no small corpus is known for the builder {builder!r}")
         spec["corpora"] = {str(getattr(world, CORPORA[builder])): 1.0}
     plain["tokenizer"] = str(world.tokenizer)
-    plain["train"] |= {"global_batch_size": 8, "micro_batch_size": 8, "num_workers": 0, "warmup_steps": 0}
+    plain["train"] |= {"global_batch_size": 8, "micro_batch_size": 8, "num_workers": 0, "lr_schedule": "linear"}
     return recipe_from_dict(plain, name)
 
 

@@ -21,6 +21,8 @@ from workbench.cli.app import COMMANDS, Commands
 from workbench.models.embeddings.token import Token
 from workbench.models.layers.self import Self
 from workbench.objectives.mlm import Mlm
+from workbench.optimization.lr_schedules.linear import Linear
+from workbench.optimization.optimizers.adamw import Adamw
 from workbench.options.command import COMMAND, options_of
 from workbench.parts import building as parts
 from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
@@ -30,6 +32,8 @@ NOT_A_NUMBER: tuple[Any, ...] = ("abc", True, float("nan"), float("inf"), -float
 WHERE: dict[str, dict[str, Any]] = {
     "": typing.get_type_hints(Recipe, include_extras=True),
     "train.": typing.get_type_hints(TrainSpec, include_extras=True),
+    "train.optimizer.": parts.options_of(Adamw).types,
+    "train.lr_schedule.": parts.options_of(Linear).types,
     "tasks.text.": typing.get_type_hints(TaskSpec, include_extras=True),
     "model.": typing.get_type_hints(NetworkSpec, include_extras=True),
     "model.streams.text.": parts.options_of(Token).types,
@@ -38,10 +42,19 @@ WHERE: dict[str, dict[str, Any]] = {
     "tasks.text.objectives.0.": parts.options_of(Mlm).types,
 }
 """Places in a recipe of one text stream, and what is declared there."""
-GIVEN = ("sizes", "tokenizer", "vocab_size", "vars")  # what the caller has, and what is read before keys are checked
+GIVEN = (
+    "sizes",
+    "tokenizer",
+    "vocab_size",
+    "vars",
+    "params",
+)  # what the caller has, and what is read before keys are checked
 HAND = {
-    "train.betas": ["[2,3]", "[-1,0.9]", "[0.9]", "[0.9,1.0]", "0.9", "[a,b]", "[0.9,0.99,0.999]"],
-    "train.warmup_steps": ["200", "1000000"],
+    "train.optimizer.betas": ["[2,3]", "[-1,0.9]", "[0.9]", "[0.9,1.0]", "0.9", "[a,b]", "[0.9,0.99,0.999]"],
+    "train.lr_schedule.warmup_steps": ["200", "1000000"],
+    "train.lr_schedule": ["wavy", "3"],
+    "train.groups": ["[3]", "[{match: nonsense}]", "[{match: heads, start_step: 1}, {match: networks, start_step: 1}]"],
+    "train.train_only": ["[nonsense]"],
     "train.num_workers": ["1000000"],
     "train.micro_batch_size": ["3"],
     "train.nonsense": ["1"],

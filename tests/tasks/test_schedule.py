@@ -8,7 +8,7 @@ import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.recipe.spec import SequenceSpec, TaskSpec
-from workbench.tasks.schedule import TaskSchedule, learning_rate
+from workbench.tasks.schedule import TaskSchedule
 
 
 def tasks(**weights: float) -> dict[str, TaskSpec]:
@@ -69,15 +69,3 @@ def test_a_start_step_that_would_be_ignored_is_an_error() -> None:
         TaskSchedule("staged", specs, 0)
     with pytest.raises(WorkbenchError, match=r"tasks\.a\.weight = 0"):
         TaskSchedule("sampled", tasks(a=0), 0)
-
-
-@pytest.mark.parametrize("kind", ["linear", "cosine", "constant"])
-def test_learning_rate_warms_up_to_the_peak_and_falls(kind: str) -> None:
-    def rate(step: int) -> float:
-        return learning_rate(step, peak=2.0, warmup_steps=4, max_steps=12, kind=kind)  # type: ignore[arg-type]
-
-    assert [rate(step) for step in range(4)] == [0.5, 1.0, 1.5, 2.0]
-    assert rate(4) == 2.0
-    middle, last = {"linear": (1.0, 0.25), "cosine": (1.0, 0.07612), "constant": (2.0, 2.0)}[kind]
-    assert rate(8) == pytest.approx(middle)
-    assert rate(11) == pytest.approx(last, rel=1e-3)

@@ -87,7 +87,7 @@ def tree(world_folder: Path) -> dict[str, Any]:
             "global_batch_size": 12,
             "micro_batch_size": 4,
             "lr": 0.01,
-            "warmup_steps": 3,
+            "lr_schedule": {"lr_schedule": "linear", "warmup_steps": 3},
             "log_every": 1,
             "save_every": 5,
             "num_workers": 0,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from workbench.errors import WorkbenchError
+from workbench.recipe.spec import TrainSpec
 from workbench.training import capacity
 from workbench.training.capacity import check_memory, free_memory
 
 CPU = torch.device("cpu")
+SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)
 
 
 def test_a_model_of_terabytes_is_laid_out_and_refused() -> None:
@@ -20,7 +24,7 @@ def test_a_model_of_terabytes_is_laid_out_and_refused() -> None:
     with pytest.raises(
         WorkbenchError, match=r"2,199,023,255,552 parameters: .* take 32,768\.0 GiB, and .* GiB are free"
     ):
-        check_memory(make, [], CPU)
+        check_memory(make, SPEC, CPU)
 
 
 def test_what_is_frozen_has_neither_gradients_nor_moments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,16 +32,26 @@ def test_what_is_frozen_has_neither_gradients_nor_moments(monkeypatch: pytest.Mo
         return nn.ModuleDict({"large": nn.Linear(100, 100, bias=False), "small": nn.Linear(10, 10, bias=False)})
 
     monkeypatch.setattr(capacity, "free_memory", lambda device: 45_000)
-    check_memory(make, ["large"], CPU)
+    check_memory(make, replace(SPEC, freeze=["large"]), CPU)
     with pytest.raises(WorkbenchError, match="10,100 parameters"):
-        check_memory(make, [], CPU)
+        check_memory(make, SPEC, CPU)
+
+
+def test_the_optimizer_says_how_much_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> nn.Module:
+        return nn.Linear(100, 100, bias=False)
+
+    monkeypatch.setattr(capacity, "free_memory", lambda device: 100_000)  # 40,000 bytes of weights
+    check_memory(make, replace(SPEC, optimizer={"optimizer": "adafactor"}), CPU)
+    with pytest.raises(WorkbenchError, match="10,000 parameters"):
+        check_memory(make, SPEC, CPU)
 
 
 def test_a_part_that_needs_real_numbers_is_left_to_the_building() -> None:
     def make() -> nn.Module:
         return nn.Linear(int(torch.tensor(3).item()), 1)
 
-    check_memory(make, [], CPU)
+    check_memory(make, SPEC, CPU)
 
 
 def test_processes_of_one_machine_share_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from torch import nn
 
 from workbench.errors import WorkbenchError
+from workbench.optimization.building import make_optimizer
 from workbench.recipe.spec import TrainSpec
 from workbench.runs import checkpoint
 from workbench.runs.checkpoint import Checkpoints, restore
 from workbench.runs.weights import read_weights, save_weights
 from workbench.training.held_out import improves
-from workbench.training.optimizer import freeze, make_optimizer
 
 SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)
 
@@ -135,25 +135,6 @@ def test_views_of_one_table_are_stored(tmp_path: Path) -> None:
     found = read_weights(tmp_path / "w.safetensors")
     assert torch.equal(found["b"], table[2:])
     assert found["a"].data_ptr() == found["c"].data_ptr()
-
-
-def test_decay_is_for_matrices_alone() -> None:
-    model = Tied()
-    model.inner = nn.Linear(3, 3)
-    optimizer = make_optimizer(model, SPEC)
-    decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
-    assert decayed == {id(model.inner.weight)}
-
-
-def test_frozen_parameters_are_left_out() -> None:
-    model = Tied()
-    assert freeze(model, ["norm", "decoder.b*"]) == ["decoder.bias", "norm.bias", "norm.weight"]
-    optimizer = make_optimizer(model, SPEC)
-    assert [p.shape for group in optimizer.param_groups for p in group["params"]] == [(5, 3)]
-    with pytest.raises(WorkbenchError, match="matches no parameter"):
-        freeze(model, ["layers"])
-    with pytest.raises(WorkbenchError, match="leaves nothing to train"):
-        freeze(model, ["*"])
 
 
 def test_improves_knows_which_way() -> None:

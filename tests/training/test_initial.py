@@ -185,7 +185,7 @@ def test_a_stream_starts_from_a_run(make_recipe: Any, recipe: Recipe, tmp_path: 
         model["streams"]["other"] = {"embedding": "token", "hidden_size": 8}
         model["layers"] = [{"layer": "self", "stream": "other", "num_heads": 2}, *model["layers"]]
         model["init_from"] = {"text": str(source)}
-        tree["train"].update(max_steps=1, warmup_steps=0, lr=1e-30)
+        tree["train"].update(max_steps=1, lr_schedule="linear", lr=1e-30)
 
     path = make_recipe(change)
     pretrain(load_recipe(str(path)), tmp_path / "run")

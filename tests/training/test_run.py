@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import signal
 import socket
@@ -15,9 +16,10 @@ import torch
 import workbench
 from workbench.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
-from workbench.recipe.spec import NetworkSpec, Recipe
-from workbench.runs.checkpoint import Checkpoints
+from workbench.recipe.spec import GroupSpec, NetworkSpec, Recipe
+from workbench.runs.checkpoint import MODEL, Checkpoints
 from workbench.runs.metrics import read_metrics
+from workbench.runs.weights import read_weights
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training import pretrain as runs
 from workbench.training.pretrain import pretrain
@@ -29,10 +31,11 @@ def losses(run: Path, name: str = "mlm/loss") -> list[float]:
 
 
 def shorter(recipe: Recipe, **changes: Any) -> Recipe:
+    """With other keys of `train`; the warm-up ends in time."""
     steps = changes.get("max_steps", recipe.train.max_steps)
-    return replace(
-        recipe, train=replace(recipe.train, warmup_steps=min(recipe.train.warmup_steps, steps - 1), **changes)
-    )
+    schedule = {**recipe.train.lr_schedule, **changes.pop("lr_schedule", {})}
+    schedule["warmup_steps"] = min(schedule["warmup_steps"], steps - 1)
+    return replace(recipe, train=replace(recipe.train, lr_schedule=schedule, **changes))
 
 
 def test_loss_falls_and_the_folder_is_complete(recipe: Recipe, tmp_path: Path) -> None:
@@ -96,6 +99,27 @@ def test_lines_beyond_the_checkpoint_are_taken_out(recipe: Recipe, tmp_path: Pat
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("optimizer", ["lamb", "adafactor"])
+def test_optimizers_groups_and_late_starts_go_on_exactly(recipe: Recipe, tmp_path: Path, optimizer: str) -> None:
+    groups = [GroupSpec("heads", lr_factor=2.0), GroupSpec("networks.main.embeddings", start_step=4)]
+    recipe = shorter(
+        recipe,
+        max_steps=8,
+        optimizer={"optimizer": optimizer},
+        groups=groups,
+        layer_decay=0.8,
+        save_every=1,
+        keep_last=9,
+    )
+    pretrain(recipe, tmp_path / "whole")
+    pretrain(recipe, tmp_path / "run", until=3)
+    pretrain(recipe, tmp_path / "run")
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+    name, steps = "networks.main.embeddings.text.token.weight", Checkpoints(tmp_path / "run")
+    tables = [read_weights(steps.path(step) / MODEL)[name] for step in steps.steps()]
+    assert [torch.equal(a, b) for a, b in itertools.pairwise(tables)] == [True] * 3 + [False] * 4
+
+
 def test_another_recipe_is_refused_with_the_keys(recipe: Recipe, tmp_path: Path) -> None:
     pretrain(recipe, tmp_path / "run", until=1)
     with pytest.raises(WorkbenchError, match=r"train\.lr: 0\.01 -> 0\.5") as refused:
@@ -104,9 +128,9 @@ def test_another_recipe_is_refused_with_the_keys(recipe: Recipe, tmp_path: Path)
     pretrain(shorter(recipe, save_every=7), tmp_path / "run", until=2)
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd"])
 def test_steps_that_decide_the_learning_rate_stay(recipe: Recipe, tmp_path: Path, schedule: str) -> None:
-    recipe = shorter(recipe, lr_schedule=schedule)
+    recipe = shorter(recipe, lr_schedule={"lr_schedule": schedule})
     run = pretrain(recipe, tmp_path / "run", until=2)
     before = (run / "recipe.yaml").read_text()
     with pytest.raises(WorkbenchError, match=r"train\.max_steps: 20 -> 30\n.*\n.*model\.init_from="):
@@ -114,8 +138,9 @@ def test_steps_that_decide_the_learning_rate_stay(recipe: Recipe, tmp_path: Path
     assert (run / "recipe.yaml").read_text() == before
 
 
-def test_steps_that_decide_nothing_may_change(recipe: Recipe, tmp_path: Path) -> None:
-    recipe = shorter(recipe, lr_schedule="constant")
+@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
+def test_steps_that_decide_nothing_may_change(recipe: Recipe, tmp_path: Path, schedule: str) -> None:
+    recipe = shorter(recipe, lr_schedule={"lr_schedule": schedule})
     run = pretrain(shorter(recipe, max_steps=4), tmp_path / "longer")
     pretrain(shorter(recipe, max_steps=8), run)
     pretrain(shorter(recipe, max_steps=8), tmp_path / "whole")
@@ -287,7 +312,7 @@ def test_held_out_losses_and_best(make_recipe: Any, world_folder: Path, tmp_path
 def test_a_limited_evaluation_says_how_much_it_reads(make_recipe: Any, world_folder: Path, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
         tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
-        tree["train"].update(max_steps=2, warmup_steps=0, evaluate_every=1, evaluate_steps=1)
+        tree["train"].update(max_steps=2, lr_schedule="linear", evaluate_every=1, evaluate_steps=1)
 
     run = pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")
     assert "tasks.text: held-out losses read 12 of 44 items" in (run / "log.txt").read_text()
@@ -296,7 +321,7 @@ def test_a_limited_evaluation_says_how_much_it_reads(make_recipe: Any, world_fol
 def test_held_out_corruption_is_the_same_every_time(make_recipe: Any, world_folder: Path, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
         tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
-        tree["train"].update(max_steps=4, evaluate_every=1, lr=1e-30, warmup_steps=0)
+        tree["train"].update(max_steps=4, evaluate_every=1, lr=1e-30, lr_schedule="linear")
 
     run = pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")
     values = losses(run, "held_out/mlm/loss")
@@ -307,7 +332,7 @@ def test_held_out_corruption_is_the_same_every_time(make_recipe: Any, world_fold
 def test_best_names_a_metric_that_exists(make_recipe: Any, world_folder: Path, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
         tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
-        tree["train"].update(max_steps=1, warmup_steps=0, evaluate_every=1, best="mlm/los")
+        tree["train"].update(max_steps=1, lr_schedule="linear", evaluate_every=1, best="mlm/los")
 
     with pytest.raises(WorkbenchError, match="Did you mean 'held_out/mlm/loss'"):
         pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 import torch
+from workbench.training.optimizer import make_optimizer
 
+from workbench.optimization.building import make_optimizer
 from workbench.processes.distributed import World
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.tasks.building import make_root
 from workbench.tasks.task import Task, build_tasks
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.optimizer import make_optimizer
 from workbench.training.step import StepResult, Updater, Work
 
 WORDS = ["old", "river", "small", "town", "bread"]

@@ -104,7 +104,7 @@ HELP = """Pretrain knowledge-enhanced and vision-language Transformers.
 
 Examples:
   workbench prepare text notes.txt --output corpora/notes
-  workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000 train.warmup_steps=100
+  workbench pretrain bert tasks.text.corpora=[corpora/notes] train.max_steps=1000 train.lr_schedule.warmup_steps=100
   workbench report runs/bert"""
 app = Commands(COMMANDS, HELP)
 

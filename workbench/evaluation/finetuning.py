@@ -119,7 +119,7 @@ class Tuning:
             global_batch_size=self.batch_size,
             micro_batch_size=self.batch_size,
             lr=self.lr,
-            warmup_steps=steps // 10,
+            lr_schedule={"lr_schedule": "linear", "warmup_steps": steps // 10},
             num_workers=base.train.num_workers,
             precision=base.train.precision,
             save_every=steps,

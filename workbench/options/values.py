@@ -39,6 +39,10 @@ def check(hint: Any, value: Any, where: str) -> Any:
     """
     if dataclasses.is_dataclass(hint):
         return _fields(hint, value, where)
+    if typing.get_origin(hint) is list and dataclasses.is_dataclass(typing.get_args(hint)[0]):
+        if not isinstance(value, list):
+            raise _refusal(described(hint), value, where, is_type=True)
+        return [_fields(typing.get_args(hint)[0], inner, f"{where}[{i}]") for i, inner in enumerate(value)]
     members = _members(hint)
     if value is None and type(None) in members:
         return None

@@ -35,6 +35,10 @@ KINDS = {
     "policy": Kind(
         "sequences.policies", "workbench.sequences.protocols:Policy", "__call__", ("sequence", "rate", "rng")
     ),
+    "optimizer": Kind("optimization.optimizers", "torch.optim:Optimizer", "step", ()),
+    "lr_schedule": Kind(
+        "optimization.lr_schedules", "workbench.optimization.lr_schedule:LearningRateSchedule", "__call__", ("step",)
+    ),
     "objective": Kind("objectives", "workbench.tasks.objective:Objective", "head", ("network",)),
 }
 """Whatever else a recipe names is refused."""

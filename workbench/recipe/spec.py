@@ -10,18 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
-from annotated_types import Len, MinLen
+from annotated_types import MinLen
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.options.bounds import (
     Count,
     CountOrZero,
-    Epsilon,
     FileName,
     LearningRate,
     Location,
     Means,
-    Momentum,
     Name,
     NotNegative,
     PartName,
@@ -119,6 +117,24 @@ class TaskSpec:
 
 
 @dataclass
+class GroupSpec:
+    """How the parameters are trained whose names match a pattern and that no group before it has.
+
+    `lr_factor` multiplies the rate, `weight_decay` replaces the optimizer's (what is not decayed stays so), and before
+    `start_step` the parameters don't move.
+    """
+
+    match: Name
+    lr_factor: Positive = 1.0
+    weight_decay: NotNegative | None = None
+    start_step: CountOrZero = 0
+
+
+DEFAULTS = {"optimizer": "adamw", "lr_schedule": "linear"}
+"""What is taken where a recipe names none, or options alone."""
+
+
+@dataclass
 class TrainSpec:
     """The loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimiser steps."""
 
@@ -126,11 +142,10 @@ class TrainSpec:
     global_batch_size: Count
     micro_batch_size: Count
     lr: LearningRate
-    warmup_steps: CountOrZero = 0
-    lr_schedule: Literal["linear", "cosine", "constant"] = "linear"
-    weight_decay: NotNegative = 0.01
-    betas: Annotated[list[Momentum], Len(2, 2)] = field(default_factory=lambda: [0.9, 0.999])
-    eps: Epsilon = 1e-8
+    optimizer: PartSpec = field(default_factory=lambda: {"optimizer": DEFAULTS["optimizer"]})
+    lr_schedule: PartSpec = field(default_factory=lambda: {"lr_schedule": DEFAULTS["lr_schedule"]})
+    groups: list[GroupSpec] = field(default_factory=list)
+    layer_decay: SomeShare = 1.0
     clip_norm: Positive | None = 1.0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
@@ -145,13 +160,22 @@ class TrainSpec:
     on_error: Literal["stop", "skip"] = "stop"
     verify: bool = True
     freeze: list[Name] = field(default_factory=list)
+    train_only: list[Name] = field(default_factory=list)
+
+    @staticmethod
+    def spelt_out(value: Any) -> Any:
+        """An optimizer or a schedule may be its name alone, or the options of the default one."""
+        if not isinstance(value, Mapping):
+            return value
+        full = dict(value)
+        for kind, name in DEFAULTS.items():
+            if isinstance(full.get(kind), str):
+                full[kind] = {kind: full[kind]}
+            elif isinstance(full.get(kind), Mapping):
+                full[kind] = {kind: name, **full[kind]}
+        return full
 
     def __post_init__(self) -> None:
-        if self.warmup_steps >= self.max_steps:
-            raise WorkbenchError(
-                f"train: warmup_steps = {self.warmup_steps} does not end before max_steps = {self.max_steps}; allowed: "
-                f"0 to {self.max_steps - 1}. For a short trial set both, for example train.warmup_steps=0"
-            )
         if self.global_batch_size % self.micro_batch_size:
             raise WorkbenchError(
                 f"train: global_batch_size = {self.global_batch_size} is not a multiple of micro_batch_size = "

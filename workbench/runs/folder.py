@@ -13,6 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_file, check_folder, is_draft, write_text
 from workbench.files.lock import LOCK
 from workbench.files.paths import real_path
+from workbench.parts.building import find, options_of
 from workbench.parts.trust import CODE, allow, import_paths, own_code
 from workbench.recipe import reading
 from workbench.recipe.spec import Recipe
@@ -54,7 +55,7 @@ MAY_CHANGE = (
 )
 """Keys of a recipe that a run may go on with other values of; all others decide the numbers.
 
-`train.max_steps` may change too where the learning rate does not fall towards it (`lr_schedule: constant`).
+`train.max_steps` may change too where the learning rate does not fall towards it: its schedule doesn't ask for it.
 """
 MAX_STEPS = "train.max_steps"
 
@@ -144,18 +145,23 @@ def check_same(old: Recipe, new: Recipe, run: Path) -> None:
     """
     before, after = dict(_flat(dataclasses.asdict(old))), dict(_flat(dataclasses.asdict(new)))
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    free = [*MAY_CHANGE, MAX_STEPS] if new.train.lr_schedule == "constant" else MAY_CHANGE
+    schedule = new.train.lr_schedule["lr_schedule"]
+    free = MAY_CHANGE if _asks_for_max_steps(schedule) else [*MAY_CHANGE, MAX_STEPS]
     fixed = [key for key in keys if not any(fnmatch.fnmatchcase(key, pattern) for pattern in free)]
     if fixed:
         listed = "\n".join(f"  {key}: {before.get(key, 'not there')} -> {after.get(key, 'not there')}" for key in fixed)
         longer = (
-            f"\nThe learning rate falls to 0 at {MAX_STEPS} (lr_schedule: {old.train.lr_schedule}), so another number "
+            f"\nThe learning rate falls towards {MAX_STEPS} (lr_schedule: {schedule}), so another number "
             f"would make it jump; to train longer, start a new run from these weights: model.init_from={run}"
         )
         raise WorkbenchError(
             f"{run} holds a run of another recipe; these keys differ:\n{listed}\nGo on with the old values, or choose "
             f"another run folder{longer if MAX_STEPS in fixed else ''}"
         )
+
+
+def _asks_for_max_steps(lr_schedule: str) -> bool:
+    return "max_steps" in options_of(find("lr_schedule", lr_schedule)).names
 
 
 def check_tokenizer(old: Recipe, new: Recipe, run: Path) -> None:

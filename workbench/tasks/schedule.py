@@ -1,4 +1,4 @@
-"""Which tasks share a step, and the learning rate of a step. Both are pure functions of the step."""
+"""Which tasks share a step: a pure function of the step."""
 
 from __future__ import annotations
 
@@ -89,15 +89,3 @@ def _block(weights: Mapping[str, float]) -> tuple[str, ...]:
         counts = {name: max(1, round(weight / total * BLOCK_LIMIT)) for name, weight in weights.items()}
     common = math.gcd(*counts.values())
     return tuple(name for name, count in counts.items() for _ in range(count // common))
-
-
-def learning_rate(
-    step: int, *, peak: float, warmup_steps: int, max_steps: int, kind: Literal["linear", "cosine", "constant"]
-) -> float:
-    """The learning rate of update `step` (from 0): linear warm-up to `peak`, then `kind` down to 0 at `max_steps`."""
-    if step < warmup_steps:
-        return peak * (step + 1) / warmup_steps
-    if kind == "constant":
-        return peak
-    progress = min(1.0, (step - warmup_steps) / max(1, max_steps - warmup_steps))
-    return peak * (1 - progress if kind == "linear" else 0.5 * (1 + math.cos(math.pi * progress)))

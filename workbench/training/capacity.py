@@ -12,22 +12,23 @@ import torch
 from torch import nn
 
 from workbench.errors import WorkbenchError
-from workbench.training.optimizer import freeze
+from workbench.optimization.building import moments
+from workbench.optimization.parameters import freeze
+from workbench.recipe.spec import TrainSpec
 
 logger = logging.getLogger(__name__)
-MOMENTS = 2  # AdamW keeps two numbers for every parameter
 GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 GIB = 2**30
 
 
-def check_memory(make: Callable[[], nn.Module], frozen: list[str], device: torch.device) -> None:
+def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.device) -> None:
     """Lay the model out without memory (on torch's meta device) and compare what training it takes with what is free.
 
-    Counted are the weights, and of what is trained the gradients and AdamW's moments; not the activations.
+    Counted are the weights, and of what is trained the gradients and the optimizer's moments; not the activations.
 
     Args:
         make: builds the model.
-        frozen: `train.freeze`.
+        spec: what is frozen, and which optimizer trains the rest.
 
     Raises:
         WorkbenchError: it does not fit; says its size, what it takes and what there is.
@@ -35,19 +36,19 @@ def check_memory(make: Callable[[], nn.Module], frozen: list[str], device: torch
     try:
         with torch.device("meta"):
             model = make()
-        freeze(model, frozen)
+        freeze(model, spec)
     except Exception as error:  # a part that needs real numbers to be made; what else is wrong is told when it is built
         logger.debug("the model's size is not known before it is built: %s", error)
         return
     parameters = list(model.parameters())
     held = sum(tensor.nbytes for tensor in (*parameters, *model.buffers()))
     trained = sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
-    needed, free = held + (1 + MOMENTS) * trained, free_memory(device)
+    needed, free = held + round((1 + moments(spec)) * trained), free_memory(device)
     if needed > free:
         raise WorkbenchError(
-            f"the model has {sum(p.numel() for p in parameters):,} parameters: weights, gradients and AdamW's moments "
-            f"take {needed / GIB:,.1f} GiB, and {free / GIB:,.1f} GiB are free on {device.type}. Make it smaller "
-            "(hidden_size, layers, vocab_size), freeze parts of it (train.freeze), or use a larger machine"
+            f"the model has {sum(p.numel() for p in parameters):,} parameters: weights, gradients and the optimizer's "
+            f"moments take {needed / GIB:,.1f} GiB, and {free / GIB:,.1f} GiB are free on {device.type}. Make it "
+            "smaller (hidden_size, layers, vocab_size), freeze parts of it (train.freeze), or use a larger machine"
         )
 
 

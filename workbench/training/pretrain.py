@@ -18,6 +18,7 @@ from workbench.files.identities import noted
 from workbench.files.lock import locked
 from workbench.interop.initial import initialise, sources_of
 from workbench.models.networks import copy_followed
+from workbench.optimization.building import make_lr_schedule
 from workbench.processes.distributed import World, distributed
 from workbench.processes.stop_request import StopRequest
 from workbench.recipe.spec import Recipe
@@ -94,13 +95,14 @@ def _opened(run: Path, recipe: Recipe, world: World) -> Iterator[None]:
 
 
 def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Trainer:
+    make_lr_schedule(recipe.train)  # what it refuses is told before anything is read
     with noted() as held_out:
         with noted() as read:
             tokenizer = _tokenizer(recipe, run, world)
             tasks = tasks_of(recipe, tokenizer)
             readers = {name: reader_of(recipe, task) for name, task in tasks.items()}
             check_links(tasks.values(), recipe.control)
-            check_memory(lambda: make_root(recipe, tasks, tokenizer), recipe.train.freeze, world.device)
+            check_memory(lambda: make_root(recipe, tasks, tokenizer), recipe.train, world.device)
             root = make_root(recipe, tasks, tokenizer)
         passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
     steps = Checkpoints(run).steps()

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import digest
+from workbench.optimization.groups import hold_back
 from workbench.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
@@ -139,6 +140,7 @@ class Updater:
                 sums.add(label, loss.output)
             for parameter, gradient in loss.of_head:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        hold_back(self.optimizer, step)
         norm = self._clip()
         losses, metrics, grad_norm = sums.read(self.world, norm)
         self._check_finite(step, losses, counts, grad_norm)
@@ -295,7 +297,8 @@ class Updater:
         if what:
             raise WorkbenchError(
                 f"step {step + 1}: {what}. Stopped before the update; the checkpoints are from earlier steps. "
-                "Try a lower train.lr, more train.warmup_steps, a smaller train.clip_norm or train.precision=float32"
+                "Try a lower train.lr, more train.lr_schedule.warmup_steps, a smaller train.clip_norm or "
+                "train.precision=float32"
             )
 
 

@@ -12,6 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.optimization.building import learning_rate, make_lr_schedule, make_optimizer
+from workbench.optimization.groups import set_learning_rate
+from workbench.optimization.parameters import freeze
 from workbench.processes.distributed import World
 from workbench.processes.stop_request import WATCHED, StopRequest
 from workbench.recipe.spec import Recipe
@@ -21,7 +24,7 @@ from workbench.runs.provenance import provenance
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.feed import MicroBatches, Place, SampleReader, feed, training_places
 from workbench.tasks.root import Root
-from workbench.tasks.schedule import TaskSchedule, learning_rate
+from workbench.tasks.schedule import TaskSchedule
 from workbench.tasks.task import Task, labels
 from workbench.terminal import Terminal
 from workbench.training.display import Display
@@ -29,7 +32,6 @@ from workbench.training.flops import flops_per_row, measured_peak
 from workbench.training.held_out import PREFIX, HeldOut, HeldOutPass, improves
 from workbench.training.meter import Meter
 from workbench.training.metrics import MetricsLog, Window
-from workbench.training.optimizer import freeze, make_optimizer, set_learning_rate
 from workbench.training.step import Updater, Work
 from workbench.training.watch import Built, FirstSteps
 
@@ -61,12 +63,13 @@ class Trainer:
         self.batches = MicroBatches(tasks, readers)
         self.root = root.to(world.device)
         self.built = Built(self.root)
-        frozen = freeze(self.root, self.spec.freeze)
+        frozen = freeze(self.root, self.spec)
         if frozen:
             logger.info("frozen: %d parameters (%s, ...)", len(frozen), frozen[0])
         self.schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
         self.lanes = world.lanes(self.spec.lanes)
         self.optimizer = make_optimizer(self.root, self.spec)
+        self.lr_schedule = make_lr_schedule(self.spec)
         self.held_out = HeldOut(self.root, tasks, passes, self.spec, world, recipe.seed)
         if self.spec.evaluate_every and not passes:
             raise WorkbenchError(
@@ -141,7 +144,7 @@ class Trainer:
         while self.step < end:
             turns = self.schedule.at(self.step)
             work = [Work(turn.task, lane, next(micros)) for turn in turns for lane in self.lanes]
-            lr = self._learning_rate()
+            lr = learning_rate(self.lr_schedule, self.spec, self.step)
             set_learning_rate(self.optimizer, lr)
             flags = [float(stop.signal == number) for number in WATCHED]
             self.root.progress = self.step / self.spec.max_steps
@@ -175,12 +178,6 @@ class Trainer:
 
     def _due(self, every: int, last: int) -> bool:
         return every > 0 and (self.step % every == 0 or self.step == last)
-
-    def _learning_rate(self) -> float:
-        spec = self.spec
-        return learning_rate(
-            self.step, peak=spec.lr, warmup_steps=spec.warmup_steps, max_steps=spec.max_steps, kind=spec.lr_schedule
-        )
 
     def _meter(self) -> Meter:
         """A meter that knows the model's operations per row, counted on the first micro-batches."""

@@ -132,7 +132,7 @@ def recipe_tree(world: Path, knowledge: str) -> dict[str, Any]:
             "global_batch_size": 24,
             "micro_batch_size": 24,
             "lr": 1e-2,
-            "warmup_steps": 6,
+            "lr_schedule": {"lr_schedule": "linear", "warmup_steps": 6},
             "num_workers": 0,
         },
     }

@@ -54,7 +54,7 @@ def test_they_differ_in_knowledge_alone() -> None:
     ],
 )
 def test_they_train(name: str, overrides: list[str], data: Path, tmp_path: Path) -> None:
-    quick = ["train.max_steps=4", "train.warmup_steps=1", "train.log_every=1", "train.global_batch_size=6"]
+    quick = ["train.max_steps=4", "train.lr_schedule.warmup_steps=1", "train.log_every=1", "train.global_batch_size=6"]
     recipe = load_recipe(name, [f"vars.data={data}", *quick, "train.micro_batch_size=6", *overrides])
     run = pretrain(recipe, tmp_path / "run")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -15,7 +15,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.runs.loading import load
 
-QUICK = ["train.num_workers=0", "train.weight_decay=0"]
+QUICK = ["train.num_workers=0", "train.optimizer.weight_decay=0"]
 
 
 @pytest.fixture(scope="session")

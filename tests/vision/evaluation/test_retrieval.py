@@ -167,7 +167,7 @@ def test_finetuning_goes_on_with_the_runs_objective(contrast: Path, matching: Pa
         retrieval.finetune(
             run=run,
             corpus=str(squares / "train"),
-            overrides=["train.max_steps=1", "train.warmup_steps=0"],
+            overrides=["train.max_steps=1", "train.lr_schedule.warmup_steps=0"],
             output=output,
             batch_size=8,
             lr=1e-4,

@@ -1,0 +1,82 @@
+"""A recipe's optimizer and learning-rate schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import nn
+
+from workbench.errors import WorkbenchError
+from workbench.optimization.groups import parameter_groups
+from workbench.optimization.lr_schedule import LearningRateSchedule
+from workbench.parts.building import build, find
+from workbench.parts.calls import Returns, call
+from workbench.recipe.spec import TrainSpec
+
+MOMENTS = 2.0
+
+
+def _is_share(found: Any, *_: Any) -> bool:
+    return isinstance(found, Real) and not isinstance(found, bool) and 0 <= float(found) < math.inf
+
+
+SHARE = Returns("the share of the peak rate, a finite number, 0 or more", _is_share)
+
+
+def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.Optimizer:
+    """The optimizer of `train.optimizer` over what a module trains.
+
+    Raises:
+        WorkbenchError: an option that does not fit, or a group that does not.
+    """
+    _refuse_given("optimizer", spec.optimizer, {"lr": "train.lr", "params": "train.groups"})
+    groups = parameter_groups(root, spec)
+    optimizer: torch.optim.Optimizer = build("optimizer", spec.optimizer, "train.optimizer", params=groups, lr=spec.lr)
+    if "weight_decay" not in optimizer.defaults and any(group.weight_decay is not None for group in spec.groups):
+        raise WorkbenchError(
+            f"train.groups: the optimizer {spec.optimizer['optimizer']!r} knows no weight_decay; leave it out"
+        )
+    return optimizer
+
+
+def moments(spec: TrainSpec) -> float:
+    """How many numbers the optimizer keeps for every parameter: what its class says, or else two."""
+    return float(getattr(find("optimizer", spec.optimizer["optimizer"]), "moments", MOMENTS))
+
+
+def make_lr_schedule(spec: TrainSpec) -> LearningRateSchedule:
+    """The schedule of `train.lr_schedule`.
+
+    Raises:
+        WorkbenchError: an option that does not fit, or a warm-up that does not end in time.
+    """
+    _refuse_given("lr_schedule", spec.lr_schedule, {"max_steps": "train.max_steps"})
+    schedule: LearningRateSchedule = build(
+        "lr_schedule", spec.lr_schedule, "train.lr_schedule", max_steps=spec.max_steps
+    )
+    if schedule.warmup_steps >= spec.max_steps:
+        raise WorkbenchError(
+            f"train.lr_schedule: warmup_steps = {schedule.warmup_steps} does not end before train.max_steps = "
+            f"{spec.max_steps}; allowed: 0 to {spec.max_steps - 1}. For a short trial set both, for example "
+            "train.lr_schedule.warmup_steps=0"
+        )
+    return schedule
+
+
+def _refuse_given(kind: str, options: Mapping[str, Any], instead: Mapping[str, str]) -> None:
+    """What the loop gives to a part has one place in a recipe."""
+    for name in instead.keys() & options.keys():
+        raise WorkbenchError(f"train.{kind}: {name} is given to it; state it in {instead[name]}")
+
+
+def learning_rate(schedule: LearningRateSchedule, spec: TrainSpec, step: int) -> float:
+    """The rate of update `step` (from 0).
+
+    Raises:
+        WorkbenchError: the schedule gave no share.
+    """
+    return spec.lr * float(call(schedule, "", SHARE, step))

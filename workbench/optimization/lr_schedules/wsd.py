@@ -1,0 +1,26 @@
+"""Warm-up, stable, decay (Hu et al. 2024, MiniCPM, arXiv:2404.06395, section 4)."""
+
+from __future__ import annotations
+
+from workbench.errors import WorkbenchError
+from workbench.optimization.lr_schedule import Falling
+from workbench.options.bounds import Count, CountOrZero, SomeShare
+
+
+class Wsd(Falling):
+    """Stays at the peak after `warmup_steps`, then falls in a straight line to 0 at `max_steps`.
+
+    Args:
+        decay: the share of `max_steps` in which it falls (the paper: a tenth is enough).
+    """
+
+    def __init__(self, max_steps: Count, warmup_steps: CountOrZero = 0, decay: SomeShare = 0.1) -> None:
+        super().__init__(max_steps, warmup_steps)
+        self.falling = max(1.0, max_steps * decay)
+        if max_steps - self.falling < warmup_steps:
+            raise WorkbenchError(
+                f"decay = {decay} of {max_steps} steps begins before the {warmup_steps} warmup_steps end; lower one"
+            )
+
+    def after_warmup(self, step: int) -> float:
+        return min(1.0, max(0, self.max_steps - step) / self.falling)
