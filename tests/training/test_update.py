@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from workbench.training.optimizer import make_optimizer
 
 from workbench.optimization.building import make_optimizer
 from workbench.processes.distributed import World

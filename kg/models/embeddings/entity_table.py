@@ -60,6 +60,10 @@ class EntityTable(nn.Module):
         else:
             self.register_buffer("vectors", vectors, persistent=False)
 
+    def no_weight_decay(self) -> set[str]:
+        """Entities that no batch names would fade away."""
+        return {"vectors"}
+
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """`entity_ids` [rows] -> float32 [rows, hidden_size]."""
         ids = fields["entity_ids"]

@@ -1,4 +1,4 @@
-"""The control shuffled-kg of a model that reads vectors: they are those of the shuffled graph, or it is refused."""
+"""The table of entity vectors: which control it heeds, and how it is trained."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from kg.models.embeddings.entity_table import EntityTable
 from kg.vectors.vectors import Vectors, save_vectors
 from workbench.errors import WorkbenchError
 from workbench.files.identities import noted
+from workbench.optimization.building import make_optimizer
+from workbench.recipe.spec import TrainSpec
 
 
 def saved(path: Path, value: float, seed: int | None, ids: tuple[str, ...] = ("a", "b")) -> str:
@@ -37,3 +39,14 @@ def test_vectors_that_would_be_no_control_are_refused(tmp_path: Path) -> None:
     others = saved(tmp_path / "o.safetensors", 2, 0, ("b", "a"))
     with pytest.raises(WorkbenchError, match="other entities than those of"):
         EntityTable(true, shuffled=others, control="shuffled-kg")
+
+
+def test_an_entity_that_no_batch_names_stays_as_it_is() -> None:
+    table = EntityTable(torch.randn(5, 4), trainable=True)
+    before = table.vectors.detach().clone()
+    spec = TrainSpec(9, 1, 1, lr=0.1, optimizer={"optimizer": "adamw", "weight_decay": 0.5})
+    optimizer = make_optimizer(table, spec)
+    table({"entity_ids": torch.tensor([0, 2])}).square().sum().backward()
+    optimizer.step()
+    moved = (table.vectors != before).any(1)
+    assert moved.tolist() == [False, True, False, False, False]
