@@ -17,6 +17,7 @@ from workbench.tasks.objective import LossOutput, StepHead
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
 from workbench.training.metrics import Window, add_sums
+from workbench.training.modes import evaluating
 from workbench.training.step import autocast_dtype, seed_device
 from workbench.training.stepwide import Embedded, gather_embedded, loss_of
 
@@ -53,13 +54,10 @@ class HeldOut:
 
     def run(self) -> dict[str, float]:
         """`held_out/<objective>/loss` and metrics, over all ranks; the same on every rank."""
-        training = self.root.training
-        self.root.eval()
         window = Window()
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(self.root):
             for task in self.passes:
                 self._pass(task, window)
-        self.root.train(training)
         total = Window()
         for losses, metrics in self.world.gather((window.losses, window.metrics)):
             add_sums(total.losses, losses)

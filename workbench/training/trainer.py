@@ -32,6 +32,7 @@ from workbench.training.flops import flops_per_row, measured_peak
 from workbench.training.held_out import PREFIX, HeldOut, HeldOutPass, improves
 from workbench.training.meter import Meter
 from workbench.training.metrics import MetricsLog, Window
+from workbench.training.modes import set_training
 from workbench.training.step import Updater, Work
 from workbench.training.watch import Built, FirstSteps
 
@@ -66,6 +67,7 @@ class Trainer:
         frozen = freeze(self.root, self.spec)
         if frozen:
             logger.info("frozen: %d parameters (%s, ...)", len(frozen), frozen[0])
+        set_training(self.root)
         self.schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
         self.lanes = world.lanes(self.spec.lanes)
         self.optimizer = make_optimizer(self.root, self.spec)
@@ -126,7 +128,6 @@ class Trainer:
         micros = feed(self.batches, places, num_workers=self.spec.num_workers, device=self.world.device)
         log = MetricsLog(self.run, self.step, self.step - self.window.steps) if self.world.is_main else None
         display = Display(self.console, self.world, start=self.step, total=end)
-        self.root.train()
         with closing(log) if log is not None else nullcontext(), display, micros as found:
             return self._loop(end, found, stop, display, log, meter)
 
