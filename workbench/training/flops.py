@@ -9,17 +9,18 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.root import Root
+from workbench.training.dry import dry
 
 
 def flops_per_row(root: Root, micros: list[MicroBatch], dtype: torch.dtype | None) -> float:
     """Operations of forward and backward per stream row, counted on these micro-batches (matrix products alone).
 
-    Weights and gradients stay as they are.
+    It is a step in training mode that leaves no trace: weights, gradients, buffers and generators stay as they are.
     """
     trained = [p for p in root.parameters() if p.requires_grad]
     device = trained[0].device
     rows = 0
-    with FlopCounterMode(display=False) as counter:
+    with dry(root), FlopCounterMode(display=False) as counter:
         for micro in micros:
             names = list(micro.counts)
             moved = micro.to(device)
