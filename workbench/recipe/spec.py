@@ -20,6 +20,7 @@ from workbench.options.bounds import (
     LearningRate,
     Location,
     Means,
+    Momentum,
     Name,
     NotNegative,
     PartName,
