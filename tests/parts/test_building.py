@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.models.layers.self import Self
 from workbench.parts.building import build, find
+from workbench.parts.listing import parts
 
 SPEC = {"layer": "self", "stream": "text", "num_heads": 2}
 
@@ -100,3 +102,34 @@ def test_an_annotation_that_cannot_be_looked_up_leaves_the_others(
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     with pytest.raises(WorkbenchError, match="typed = 'much' is of type str; allowed: a number"):
         build("layer", {"layer": "loose_for_test:Loose", "typed": "much"})
+
+
+ASKING = """
+from workbench.sequences.protocols import Policy
+
+class Asking(Policy):
+    def __init__(self, tokenizer, seed, of="nobody"):
+        self.asked = tokenizer, seed, of
+
+    def __call__(self, sequence, rate, rng):
+        return []
+"""
+
+
+def test_parts_within_parts_are_given_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "asking_policy.py").write_text(ASKING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    policy = {"policy": "asking_policy:Asking", "seed": 5}
+    vocabulary = SimpleNamespace(id=lambda role: 1, ordinary_ids=[2])
+    objective = build("objective", {"objective": "mlm", "policy": policy}, tokenizer=vocabulary, seed=3)
+    assert objective.policy.asked == (vocabulary, 5, "nobody")
+    with pytest.raises(WorkbenchError, match="missing tokenizer"):
+        build("policy", policy)
+
+
+def test_the_parts_are_listed_with_their_options() -> None:
+    listed = {part.name: part for part in parts("layer")}
+    assert "attends to itself" in listed["self"].line or "attention" in listed["self"].line
+    assert listed["kg.aggregator"].given == ["sizes"]
+    heads = next(option for option in listed["self"].options if option.name == "num_heads")
+    assert heads.allowed.startswith("a whole number from 1")

@@ -38,6 +38,7 @@ COMMANDS = {
     "verify": Entry("workbench.cli.corpora:verify", "Check a corpus: checksums, images, spans, boxes."),
     "show": Entry("workbench.cli.show:show", "Preview a corpus, or the first micro-batch of a recipe (--batch)."),
     "recipes": Entry("workbench.cli.show:recipes", "List the recipes: paper, kind, one line each."),
+    "parts": Entry("workbench.cli.parts:list_parts", "List the parts that recipes name, and their options."),
     "pretrain": Entry("workbench.cli.training:pretrain", "Pretrain a recipe; goes on where a run stopped."),
     "verify-resume": Entry(
         "workbench.cli.training:verify_resume", "Prove that a resumed run equals an uninterrupted one."

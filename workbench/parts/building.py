@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from workbench.errors import WorkbenchError, unknown
 from workbench.options.values import check_all, refuse_not_finite
 from workbench.parts.blame import Blame, mark
+from workbench.parts.given import offered, offering
 from workbench.parts.kinds import KINDS
 from workbench.parts.modules import is_module
 from workbench.parts.trust import import_named
@@ -86,8 +87,8 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     """Build the part that `spec` describes: a name, or a mapping with the name under `kind` and the options beside it.
 
     `where` is the place in the recipe, for messages; for a part that another one builds in its `__init__`, the option
-    that names it. `given` are things the caller has (tokenizer, max_length, ...); the part gets those its signature
-    asks for and that the recipe does not state itself.
+    that names it. `given` are things the caller has (`workbench.parts.given`); the part gets those its signature asks
+    for and that the recipe does not state itself, and so do the parts that it builds.
 
     Raises:
         WorkbenchError: unknown name or option, missing option, a value that the option's annotation does not allow, or
@@ -106,10 +107,11 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
             part = find(kind, name)
         except WorkbenchError as error:
             raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
+    given = offered(given)
     accepted = checked(part, options, place, given)
     outer = _building.set(where)
     try:
-        with Blame(place):
+        with Blame(place), offering(given):
             return mark(part(**accepted), place)
     finally:
         _building.reset(outer)

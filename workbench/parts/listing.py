@@ -1,0 +1,98 @@
+"""The parts that come with the workbench, in words: for `workbench parts` and docs/parts.md."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from workbench.options.values import described
+from workbench.parts.building import find, options_of, short_names
+from workbench.parts.given import ALL, GIVEN
+from workbench.parts.kinds import KINDS
+
+
+class Option(NamedTuple):
+    """An option of a part: what it may be, and what it is where the recipe says nothing ("" where it must)."""
+
+    name: str
+    allowed: str
+    default: str
+
+
+class Part(NamedTuple):
+    """A part: its first line, its options, and what it asks for of what is given."""
+
+    name: str
+    line: str
+    options: list[Option]
+    given: list[str]
+
+
+def parts(kind: str) -> list[Part]:
+    """The parts of a kind, the core's first."""
+    return [_part(kind, name, find(kind, name)) for name in short_names(kind)]
+
+
+def kind_line(kind: str) -> str:
+    """What a part of this kind is: how it is called, and the first line of its base class."""
+    module, _, name = KINDS[kind].base.partition(":")
+    base = getattr(importlib.import_module(module), name)
+    call = f"`{kind}{'' if KINDS[kind].method in ('__call__', 'forward') else f'.{KINDS[kind].method}'}"
+    call += f"({', '.join(KINDS[kind].arguments)})`"
+    own = module.partition(".")[0] == "workbench"
+    return f"`{module}.{name}`, called as {call}{f': {_first_line(base)}' if own else ''}"
+
+
+def _part(kind: str, name: str, part: Any) -> Part:
+    stated, given = [], []
+    parameters = inspect.signature(part).parameters
+    names, types, _ = options_of(part)
+    for option in names:
+        parameter = parameters.get(option)
+        default = parameter.default if parameter is not None else inspect.Parameter.empty
+        if option in GIVEN and kind in GIVEN[option].kinds:
+            given.append(option)
+        else:
+            stated.append(Option(option, described(types[option]) if option in types else "", _default(default)))
+    return Part(name, _first_line(part), stated, given)
+
+
+def _default(default: Any) -> str:
+    """As a recipe writes it."""
+    if default is inspect.Parameter.empty:
+        return ""
+    return json.dumps(default) if default is None or isinstance(default, bool) else str(default)
+
+
+def _first_line(part: Any) -> str:
+    return " ".join((inspect.getdoc(part) or "").partition("\n\n")[0].split())
+
+
+def markdown() -> Iterator[str]:
+    """The lines of docs/parts.md."""
+    yield from (
+        "# Parts",
+        "",
+        "All parts that come with the workbench, kind by kind, as `workbench parts --markdown` writes them. A recipe",
+        "names them ([recipes.md](recipes.md)); how to write one is told in [CONTRIBUTING.md](../CONTRIBUTING.md).",
+        "",
+        "An argument of one of these names is given to a part where the recipe does not state it:",
+        "",
+    )
+    for name, given in GIVEN.items():
+        yield f"- `{name}`: {given.meaning}" + ("" if given.kinds == ALL else f" (to each {', '.join(given.kinds)})")
+    for kind in sorted(KINDS):
+        yield from ("", f"## {kind}", "", kind_line(kind))
+        for part in parts(kind):
+            asks = f" Given: {', '.join(f'`{name}`' for name in part.given)}." if part.given else ""
+            yield from ("", f"### `{part.name}`", "", f"{part.line}{asks}")
+            if part.options:
+                yield from ("", "| option | allowed | default |", "|---|---|---|")
+                yield from (f"| `{o.name}` | {_cell(o.allowed)} | {_cell(o.default)} |" for o in part.options)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
