@@ -160,7 +160,8 @@ def to_hugging_face(
 def _config(network: Network) -> dict[str, Any]:
     embedding: Any = dict(network.embeddings.named_children()).get("text")
     layers = list(network.layers)
-    plain = isinstance(embedding, Token) and len(network.embeddings) == 1 and embedding.position is not None
+    plain = isinstance(embedding, Token) and len(network.embeddings) == 1
+    plain = plain and embedding.position is not None and embedding.project is None
     if not plain or not layers or not all(isinstance(layer, Self) for layer in layers):
         raise WorkbenchError("only a network of one text stream with learned positions and 'self' layers is a BERT")
     first: Any = layers[0]

@@ -15,7 +15,9 @@ class Token(nn.Module):
 
     Args:
         vocab_size: rows of the table (given: the tokenizer's size).
-        hidden_size: width.
+        hidden_size: width of the rows that come out.
+        embedding_size: width of the tables; where it is another one, a linear map to `hidden_size` follows (ALBERT,
+            arXiv:1909.11942, section 3.1; ELECTRA).
         max_positions: rows of the learned position table; null leaves it out (rotary positions).
         token_types: rows of the segment table; 0 leaves it out.
         embedding_norm: whether a norm follows (pre-norm stacks often have none).
@@ -31,15 +33,18 @@ class Token(nn.Module):
         embedding_norm: bool = True,
         norm: NormKind = "layer",
         norm_eps: Epsilon = 1e-12,
+        embedding_size: Size | None = None,
     ) -> None:
         super().__init__()
+        size = embedding_size or hidden_size
         self.hidden_size = hidden_size
         self.max_positions = max_positions
-        self.token = nn.Embedding(vocab_size, hidden_size)
-        self.position = nn.Embedding(max_positions, hidden_size) if max_positions else None
-        self.token_type = nn.Embedding(token_types, hidden_size) if token_types else None
-        self.norm = make_norm(norm, hidden_size, norm_eps) if embedding_norm else nn.Identity()
+        self.token = nn.Embedding(vocab_size, size)
+        self.position = nn.Embedding(max_positions, size) if max_positions else None
+        self.token_type = nn.Embedding(token_types, size) if token_types else None
+        self.norm = make_norm(norm, size, norm_eps) if embedding_norm else nn.Identity()
         self.dropout = dropout
+        self.project = nn.Linear(size, hidden_size) if size != hidden_size else None
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """Fields input_ids, position_ids, token_type_ids, each [rows] -> [rows, hidden_size]."""
@@ -54,4 +59,5 @@ class Token(nn.Module):
             states = states + self.position(positions)
         if self.token_type is not None:
             states = states + self.token_type(fields["token_type_ids"])
-        return dropout(self.norm(states), self.dropout, self.training)
+        states = dropout(self.norm(states), self.dropout, self.training)
+        return states if self.project is None else self.project(states)
