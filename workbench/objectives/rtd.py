@@ -1,0 +1,72 @@
+"""Replaced token detection (ELECTRA, arXiv:2003.10555, section 2).
+
+A generator learns to predict masked tokens; at each masked position a token is drawn from its distribution, and the
+network of this objective says of every token whether it is the original one:
+
+    L = - sum over tokens t of [ r_t log p_t + (1 - r_t) log (1 - p_t) ],   p_t = sigmoid(w gelu(W h_t + c) + b)
+
+where r_t = 1 for a token that differs from the original (a draw that hits it is no replacement). No gradient goes
+through the draw. The paper adds 50 times this loss to the generator's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workbench.options.bounds import Word
+from workbench.sequences.batch import Batch
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import Head, LossOutput, Objective
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class Rtd(Objective):
+    """Which tokens of the `text` stream a generator has replaced; every token counts.
+
+    Args:
+        of: the masked-language-modelling objective of the same task and view whose head is the generator's.
+    """
+
+    def __init__(self, of: Word = "mlm") -> None:
+        self.of = of
+        self.after = (of,)
+
+    def count(self, batch: Batch) -> float:
+        """The number of tokens."""
+        return float(batch.streams["text"].rows) if "text" in batch.streams else 0.0
+
+    def head(self, network: Network) -> Head:
+        return RtdHead(network.sizes["text"], self.of)
+
+
+class RtdHead(Head):
+    """Dense, gelu, and a logit for each token."""
+
+    def __init__(self, hidden_size: int, of: str) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden_size, hidden_size)
+        self.output = nn.Linear(hidden_size, 1)
+        self.of = of
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """States [rows, hidden_size] -> logits [rows] that a token was replaced."""
+        return self.output(F.gelu(self.dense(rows))).squeeze(-1)
+
+    def forward(self, seen: Seen) -> LossOutput:
+        """Metrics: `accuracy` over all tokens, `found` of the replaced ones."""
+        made = seen.made(self.of)
+        original = seen.batch.streams["text"].fields["input_ids"].index_copy(0, made["rows"], made["labels"])
+        drawn = torch.multinomial(made["logits"].detach().float().softmax(-1), 1).squeeze(-1)
+        tokens = original.index_copy(0, made["rows"], drawn)
+        replaced = tokens != original
+        logits = self.logits(seen.run(seen.batch.replace("text", input_ids=tokens)).states["text"]).float()
+        loss = F.binary_cross_entropy_with_logits(logits, replaced.float(), reduction="sum")
+        right = (logits > 0) == replaced
+        accuracy, found = (right.sum(), float(len(right))), ((right & replaced).sum(), replaced.sum())
+        return LossOutput(loss, {"accuracy": accuracy, "found": found})
