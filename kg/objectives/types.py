@@ -76,7 +76,7 @@ class TypesHead(Head):
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, types]."""
-        read = network.pool(states, batch) if self.pooled else network.first_rows(states, batch)
+        read = network.pool(states, batch) if self.pooled else network.summary_rows(states, batch)
         logits: Tensor = self.typing(self.dropout(read))
         return logits
 

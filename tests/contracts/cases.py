@@ -168,7 +168,6 @@ STEPS: dict[str, Case] = {
         {"graph": Graph(), "max_length": 8, "overflow": "cut"}, {"keeps": "the release's rule cuts the sentence's tail"}
     ),
     "kg.entity_stream": Case({"table": {"Q1": 0, "Q2": 5}}, adds=("entity",)),
-    "vision.causal_text": Case({}, {"dropped": "it drops nothing"}, adds=("text.rank",)),
 }
 
 STORED = {"seed": "stored features are not augmented"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives.clm import Clm
 from workbench.parts.building import build
@@ -14,8 +16,9 @@ from workbench.tasks.forward import Seen
 DRAWS = Draws(0, "task", "clm", number=(0,))
 
 
-def built(tokenizer, samples, builder="packed"):
-    sequences = build("builder", builder, "", tokenizer=tokenizer, max_length=64)(samples, DRAWS)
+def built(tokenizer, samples, builder="packed", visibility="causal"):
+    spec = {"builder": builder, "visibility": visibility}
+    sequences = build("builder", spec, "", tokenizer=tokenizer, max_length=64)(samples, DRAWS)
     Clm().corrupt(sequences, DRAWS)
     return sequences
 
@@ -29,6 +32,19 @@ def test_rank_and_labels_equal_the_plain_loop(tokenizer, make_samples):
         rows = [i for i in range(len(ids) - 1) if doc[i] == doc[i + 1]]
         assert sequence.targets["clm"]["rows"].index.tolist() == rows
         assert sequence.targets["clm"]["labels"].tolist() == [ids[i + 1] for i in rows]
+
+
+def test_of_a_prefix_nothing_is_predicted(tokenizer, make_samples):
+    for sequence in built(tokenizer, make_samples(4, 14), "sentence_pair", "prefix"):
+        ids, types = (sequence.streams["text"][name] for name in ("input_ids", "token_type_ids"))
+        first = int(types.argmax())
+        assert sequence.targets["clm"]["rows"].index.tolist() == list(range(first - 1, len(ids) - 1))
+        assert sequence.targets["clm"]["labels"].tolist() == ids[first:].tolist()
+
+
+def test_sequences_seen_in_both_directions_are_refused(tokenizer, make_samples):
+    with pytest.raises(WorkbenchError, match="visibility: causal"):
+        built(tokenizer, make_samples(2, 8), "document", "bidirectional")
 
 
 def test_states_do_not_depend_on_later_tokens(tokenizer, make_samples, make_network):

@@ -19,7 +19,7 @@ from workbench.tasks.forward import Seen
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "mlm": {"builder": "document", "labels": lambda row: row},
-    "clm": {"builder": "document", "labels": lambda row: row + 1},
+    "clm": {"builder": "document", "visibility": "causal", "labels": lambda row: row + 1},
     "nsp": {"builder": "sentence_pair", "labels": None},
     "sop": {"builder": "sentence_pair", "labels": None},
 }
@@ -79,8 +79,9 @@ def objective(name, tokenizer, **options):
 
 def prepared(made, tokenizer, samples, seed=0, max_length=512, builder=None):
     """Sequences as they are before `corrupt`, and after."""
-    name = builder or OBJECTIVES[made.name]["builder"]
-    build = parts.build("builder", name, "", tokenizer=tokenizer, max_length=max_length)
+    case = OBJECTIVES[made.name]
+    spec = {"builder": builder or case["builder"], "visibility": case.get("visibility", "bidirectional")}
+    build = parts.build("builder", spec, "", tokenizer=tokenizer, max_length=max_length)
     arranged = made.arrange(copy.deepcopy(samples), draws("arrange", seed))
     clean = build(arranged, draws("build", seed))
     return clean, corrupted(made, clean, seed)

@@ -42,9 +42,9 @@ def test_equal_texts_have_equal_vectors_whatever_the_batch(runs: dict[str, Path]
     assert not torch.allclose(together[0], together[1], atol=1e-3)
 
 
-def test_the_first_row_is_the_state_of_cls(runs: dict[str, Path]) -> None:
+def test_the_summary_is_the_state_of_cls(runs: dict[str, Path]) -> None:
     loaded = load(runs["tiny-text"])
-    encoder = Encoder(loaded, "text", "first")
+    encoder = Encoder(loaded, "text", "summary")
     keys, vectors = encoder(iter([[{"key": "a", "draw": (0, 0, 0), "text": LINES[0]}]]), built=False)
     sequences = encoder._texts([{"key": "a", "draw": (0, 0, 0), "text": LINES[0]}], ())
     from workbench.sequences.batch import collate

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from vision.sequences.steps.causal_text import CausalText
 from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.batch import MicroBatch
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import Sample
 from workbench.tasks.building import make_root
 from workbench.tasks.objective import StepHead
 from workbench.tasks.root import Root
@@ -163,9 +161,3 @@ def test_clip_can_be_embedded_apart(samples: list[Sample], tokenizer: Tokenizer)
     beside = head.vectors(network(batch), batch, "text")
     alone = dataclasses.replace(batch, streams={"text": batch.streams["text"]})
     torch.testing.assert_close(head.vectors(network(alone), alone, "text"), beside)
-
-
-def test_causal_text_counts_the_rows(sequences: list[Sequence]) -> None:
-    out = CausalText()(sequences, Draws(0, number=(0,)))
-    assert [s.streams["text"]["rank"].tolist() for s in out] == [list(range(3 + i % 3)) for i in range(8)]
-    assert all("rank" not in s.streams["image"] for s in out)

@@ -29,7 +29,7 @@ from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.task import Task
 from workbench.terminal import Terminal
 
-POOLS = ("mean", "first", "pooled")
+POOLS = ("mean", "summary", "pooled")
 
 
 @dataclass
@@ -39,8 +39,9 @@ class Encoder:
     Args:
         loaded: the run.
         stream: whose rows are pooled.
-        pool: `mean` of the rows, the `first` row, the `pooled` output, or the name of an objective whose head gives
-            vectors (itc: the space in which texts and images meet).
+        pool: `mean` of the rows, the `summary` row that stands for all (the first, [CLS]; the last of a text that is
+            read from left to right), the `pooled` output, or the name of an objective whose head gives vectors (itc:
+            the space in which texts and images meet).
 
     Raises:
         WorkbenchError: the run has no such stream, pooling or objective.
@@ -96,11 +97,9 @@ class Encoder:
         return sequences
 
     def _texts(self, samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
-        tokenizer = self.loaded.tokenizer
-        if tokenizer is None:
+        if self.loaded.tokenizer is None:
             raise WorkbenchError("this run has no tokenizer, so it cannot read text")
-        document = Document(tokenizer, self.task.builder.max_length)
-        return self.task.with_builder(document).sequences(samples, number)
+        return self.task.with_builder(Document.like(self.task.builder)).sequences(samples, number)
 
     def _vectors(self, forward: Forward) -> Tensor:
         """[sequences, size]."""
@@ -109,8 +108,8 @@ class Encoder:
             raise WorkbenchError(f"the input has no {self.stream!r} stream; encode a corpus that has it")
         if self.pool == "pooled":
             return self.network.pool(states, batch, self.stream)
-        if self.pool == "first":
-            return self.network.first_rows(states, batch, self.stream)
+        if self.pool == "summary":
+            return self.network.summary_rows(states, batch, self.stream)
         if self.pool == "mean":
             lengths = batch.streams[self.stream].lengths
             return torch.stack([rows.mean(0) for rows in states[self.stream].split(lengths)])
@@ -137,7 +136,9 @@ def encode(
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file (a line each) or a corpus.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="File, .safetensors.")],
     stream: Annotated[Word, typer.Option(help="Whose vectors: text or image.")] = "text",
-    pool: Annotated[Word, typer.Option(help="mean, first, pooled, or an objective with vectors (itc).")] = "mean",
+    pool: Annotated[
+        Word, typer.Option(help="mean, summary ([CLS]), pooled, or an objective with vectors (itc).")
+    ] = "mean",
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64,
     limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None,
     trust: Trust = False,

@@ -69,7 +69,7 @@ class Tuning:
         unit: str | None = None,
         poolers: tuple[str, ...] = (),
     ) -> Recipe:
-        """The recipe that fine-tunes the run's network.
+        """The recipe that fine-tunes the run's network, on texts read from left to right if it read all texts so.
 
         Args:
             unit: the field that the builder cuts items from, to count an epoch; by default the records are counted.
@@ -87,6 +87,8 @@ class Tuning:
             objectives=[objective],
             held_out=[self.held_out] if self.held_out else [],
         )
+        if all(task.sequence.visibility == "causal" for task in base.tasks.values()):
+            spec.sequence = sequence.with_visibility("causal")
         tokenizer = self.run / TOKENIZER
         recipe = dataclasses.replace(
             base,

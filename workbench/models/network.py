@@ -47,7 +47,7 @@ class Sizes(dict[str, int]):
 
 
 class Pooler(nn.Module):
-    """tanh(W h + b) of the first row of each sequence (BERT's pooled output)."""
+    """tanh(W h + b) of the row that stands for each sequence (BERT's pooled output)."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -138,6 +138,18 @@ class Network(nn.Module):
         """The state of the first row of each sequence [sequences, hidden_size]."""
         return states[stream][batch.streams[stream].offsets[:-1]]
 
+    def summary_rows(self, states: States, batch: Batch, stream: str = "text") -> Tensor:
+        """The state of the row that stands for each sequence [sequences, hidden_size].
+
+        That is the first ([CLS]), or, where a sequence is read from left to right (its `rank` rises), the last one, as
+        in GPT: the first has seen nothing there.
+        """
+        offsets, rank = batch.streams[stream].offsets, batch.streams[stream].fields.get("rank")
+        if rank is None:
+            return self.first_rows(states, batch, stream)
+        first, last = offsets[:-1], offsets[1:] - 1
+        return states[stream][torch.where(rank[last] > rank[first], last, first)]
+
     def pool(self, states: States, batch: Batch, stream: str = "text") -> Tensor:
         """The pooled output of each sequence [sequences, hidden_size].
 
@@ -149,7 +161,7 @@ class Network(nn.Module):
                 f"the pooled output of stream {stream!r} is needed; add it to model.poolers "
                 f"(found: {', '.join(self.poolers) or 'none'})"
             )
-        return self.poolers[stream](self.first_rows(states, batch, stream))
+        return self.poolers[stream](self.summary_rows(states, batch, stream))
 
 
 def _size(embedding: nn.Module, where: str) -> int:

@@ -1,6 +1,7 @@
 """Causal language modelling (GPT): L = - sum over i of log p(x_{i+1} | x_1..x_i), within each document.
 
-The worker half makes the text stream causal by `rank` = place in the document; the decoder is the tied token embedding.
+Who sees whom is the builder's (`visibility`): a token is predicted that the one before it does not see, so of a prefix
+language model what follows the prefix. The decoder is the tied token embedding.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives._vocabulary import TokenLoss, token_table
 from workbench.sequences.sequence import Rows, Sequence
@@ -25,6 +27,9 @@ class Clm(Objective):
     """Predicts every next token of the `text` stream, special ones included (the end is predicted too).
 
     Tokens that an earlier objective labelled, and injected ones, are read but not predicted.
+
+    Raises:
+        WorkbenchError: the builder's sequences are seen in both directions.
     """
 
     name = "clm"
@@ -33,22 +38,19 @@ class Clm(Objective):
         for sequence in sequences:
             text = sequence.streams["text"]
             ids = text["input_ids"]
-            doc = text.get("doc", np.zeros(len(ids), np.int64))
-            text["rank"] = _places(doc)
-            rows = np.flatnonzero((doc[1:] == doc[:-1]) & ~text["taken"][1:])
+            if "rank" not in text:
+                raise WorkbenchError(
+                    f"sequence {sequence.key!r} is seen in both directions, so every token sees the one that it is to "
+                    "predict; give the builder `visibility: causal` (or `prefix`, where it has it)"
+                )
+            doc, rank = text.get("doc", np.zeros(len(ids), np.int64)), text["rank"]
+            rows = np.flatnonzero((doc[1:] == doc[:-1]) & (rank[1:] > rank[:-1]) & ~text["taken"][1:])
             sequence.targets[self.name] = {"rows": Rows("text", rows), "labels": ids[rows + 1].copy()}
             text["taken"][rows + 1] = True
         return {}
 
     def head(self, network: Network) -> Head:
         return ClmHead(network)
-
-
-def _places(doc: np.ndarray) -> np.ndarray:
-    """0, 1, 2, ... from the first row of each document."""
-    rows = np.arange(len(doc))
-    begins = np.concatenate([[True], doc[1:] != doc[:-1]])[: len(doc)]
-    return rows - np.maximum.accumulate(np.where(begins, rows, 0)) if len(doc) else rows
 
 
 class ClmHead(Head):

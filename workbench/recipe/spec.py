@@ -7,7 +7,7 @@ mapping until `workbench.parts.building.build` checks it against the part's own 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import MinLen
@@ -93,6 +93,16 @@ class SequenceSpec:
         options = {k: v for k, v in value.items() if k not in ("builder", "steps")}
         builder = {"builder": value["builder"], **options} if options else value["builder"]
         return {"builder": builder, "steps": value.get("steps", [])}
+
+    @property
+    def visibility(self) -> str | None:
+        """Which rows of the text each one sees, where the recipe says so of the builder."""
+        return self.builder.get("visibility") if isinstance(self.builder, dict) else None
+
+    def with_visibility(self, visibility: str) -> SequenceSpec:
+        """The same with this visibility of the builder, unless it has its own."""
+        builder = {"builder": self.builder} if isinstance(self.builder, str) else self.builder
+        return replace(self, builder={**builder, "visibility": self.visibility or visibility})
 
 
 @dataclass

@@ -24,7 +24,7 @@ class Loaded:
     """A run in Python: the root module in evaluation mode, its tokenizer, its recipe.
 
     `transforms[task]` is the task's half in the loader: `transforms[task].micro_batch(samples, number)`, or
-    `.builder(samples, draws)` for sequences without objectives.
+    `.sequences(samples)` for sequences without objectives.
     """
 
     model: Root

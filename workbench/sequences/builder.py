@@ -15,7 +15,7 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Role
 from workbench.sequences.alignment import UNALIGNED, Partial, align
-from workbench.sequences.layout import Frame, shifted
+from workbench.sequences.layout import Frame, Visibility, shifted
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -35,6 +35,7 @@ class Builder:
         begin, end: roles of the special tokens around segments; None for none.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         segments: how many segments a sequence has at most.
+        visibility: which rows of the text each one sees; the same wherever the run reads text.
     """
 
     unit: str | None = None
@@ -48,10 +49,11 @@ class Builder:
         end: Role | None = "sep",
         partial: Partial = "cover",
         segments: int = 1,
+        visibility: Visibility = "bidirectional",
     ) -> None:
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self.frame = Frame(tokenizer, begin, end)
+        self.frame = Frame(tokenizer, begin, end, visibility)
         self.partial = partial
         self.capacity = max_length - self.frame.size(segments)
         self.dropped: Counter[str] = Counter()

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Listing
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from workbench.sequences.sequence import Fields, Span, text_fields
 from workbench.text.tokenizer import Encoded, Tokenizer
 
+Visibility = Literal["bidirectional", "causal", "prefix"]
+VisibilityAlone = Literal["bidirectional", "causal"]  # of a text of one segment: nothing before it could be a prefix
+
 
 class Frame:
-    """The special tokens around segments: one before the first, one after each.
+    """The special tokens around segments, one before the first, one after each; and which rows each row sees.
 
     Args:
         tokenizer: where their ids come from.
         begin, end: roles (cls, sep, bos, eos), or None for no token there.
+        visibility: `bidirectional`: all rows; `causal`: the row itself and those before it; `prefix`: the last of
+            several segments so, and the segments before it in both directions (UniLM's sequence-to-sequence).
 
     Raises:
         WorkbenchError: the tokenizer has no token of that role.
     """
 
-    def __init__(self, tokenizer: Tokenizer, begin: str | None = "cls", end: str | None = "sep") -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        begin: str | None = "cls",
+        end: str | None = "sep",
+        visibility: Visibility = "bidirectional",
+    ) -> None:
+        self.roles = (begin, end)
+        self.visibility = visibility
         self.begin = [] if begin is None else [tokenizer.id(begin)]
         self.end = [] if end is None else [tokenizer.id(end)]
 
@@ -55,7 +68,22 @@ class Frame:
             word += int(segment.words.max(initial=-1)) + 1
         columns = [np.concatenate(column) for column in (ids, kinds, words, special, starts, ends)]
         names = ("token_type_ids", "word_ids", "special", "char_start", "char_end")
-        return text_fields(columns[0].astype(np.int64), **dict(zip(names, columns[1:], strict=True))), rows
+        stream = text_fields(columns[0].astype(np.int64), **dict(zip(names, columns[1:], strict=True)))
+        if self.visibility != "bidirectional":
+            stream["rank"] = ranks(self.visibility, len(columns[0]), rows)
+        return stream, rows
+
+
+def ranks(visibility: Visibility, length: int, begins: Listing[int]) -> np.ndarray:
+    """The visibility integer `rank` [length] of rows whose segments begin at `begins`: a row sees those up to its own.
+
+    `causal` counts from 0; `prefix` is 0 up to the last of several segments, and counts from 1 there.
+    """
+    places = np.arange(length, dtype=np.int64)
+    if visibility == "causal":
+        return places
+    prefix = begins[-1] if visibility == "prefix" and len(begins) > 1 else length
+    return np.maximum(places - prefix + 1, 0)
 
 
 def shifted(spans: Listing[Span], rows: int, begin: int = 0, end: int | None = None) -> list[Span]:

@@ -83,8 +83,7 @@ class EntityStream(Step):
                 found.setdefault(start, NONE)
         tokens = np.array(sorted(found), np.int64)
         entity = {"entity_ids": np.array([found[t] for t in tokens.tolist()], np.int64), "token": tokens}
-        if "doc" in text:
-            entity["doc"] = text["doc"][tokens]
+        entity |= {name: text[name][tokens] for name in ("doc", "rank") if name in text}
         sequence.streams["entity"] = entity
 
 

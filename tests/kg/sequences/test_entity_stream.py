@@ -61,6 +61,13 @@ def test_packed_documents_keep_apart() -> None:
     assert source.streams["entity"]["doc"].tolist() == [1, 1, 2, 2]
 
 
+def test_an_entity_is_seen_from_its_token_on() -> None:
+    source = sequence(9, [(2, 3, "Q1"), (5, 7, "Q2")])
+    source.streams["text"]["rank"] = np.arange(9)
+    entity(EntityStream(ROWS, cls_row=False), source)
+    assert source.streams["entity"]["rank"].tolist() == [2, 5]
+
+
 def test_scores_must_be_above_the_threshold() -> None:
     source = sequence(9, [(2, 3, "Q1"), (5, 7, "Q2")])
     source.spans[0].score = 0.3

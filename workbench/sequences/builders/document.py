@@ -6,7 +6,7 @@ from workbench.keyed import Draws
 from workbench.options.bounds import Count, Positive, Role
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, sample_text, sequence_of
-from workbench.sequences.layout import cut_parts
+from workbench.sequences.layout import VisibilityAlone, cut_parts
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -18,6 +18,7 @@ class Document(Builder):
         begin, end: roles of the special tokens around the text (GPT: `begin: bos, end: eos`); null for none.
         chars_per_token: sets the window; by default estimated from the tokenizer's vocabulary.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
+        visibility: which tokens each one sees: all (`bidirectional`), or those up to itself (`causal`: GPT).
     """
 
     unit = "text"
@@ -30,9 +31,17 @@ class Document(Builder):
         end: Role | None = "sep",
         chars_per_token: Positive | None = None,
         partial: Partial = "cover",
+        visibility: VisibilityAlone = "bidirectional",
     ) -> None:
-        super().__init__(tokenizer, max_length, begin, end, partial)
+        super().__init__(tokenizer, max_length, begin, end, partial, visibility=visibility)
         self.window = self.characters(chars_per_token)
+
+    @classmethod
+    def like(cls, builder: Builder) -> Document:
+        """A builder of texts by themselves, in the frame and as visible as that builder's; a prefix is such a text."""
+        frame = builder.frame
+        alone: VisibilityAlone = "causal" if frame.visibility == "causal" else "bidirectional"
+        return cls(builder.tokenizer, builder.max_length, *frame.roles, visibility=alone)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         encoded = self.tokenizer.encode_batch([sample_text(sample) for sample in samples])

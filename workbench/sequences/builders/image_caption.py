@@ -12,6 +12,7 @@ from workbench.options.bounds import Count, Name, PartName, PartSpec
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, missing, sequence_of
 from workbench.sequences.image import NO_PARTNER, QUESTION_ONLY, SHUFFLED_CAPTIONS, ImageStream, shuffled_captions
+from workbench.sequences.layout import VisibilityAlone
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -25,6 +26,7 @@ class ImageCaption(Builder):
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
             of another one of the micro-batch.
+        visibility: which tokens of the text each one sees: all (`bidirectional`), or those up to itself (`causal`).
     """
 
     controls = (QUESTION_ONLY, SHUFFLED_CAPTIONS)
@@ -37,8 +39,9 @@ class ImageCaption(Builder):
         captions: Literal["each", "one"] = "each",
         partial: Partial = "cover",
         control: Name | None = None,
+        visibility: VisibilityAlone = "bidirectional",
     ) -> None:
-        super().__init__(tokenizer, max_length, partial=partial)
+        super().__init__(tokenizer, max_length, partial=partial, visibility=visibility)
         self.image = ImageStream(image, control)
         self.shuffled = control == SHUFFLED_CAPTIONS
         self.unit = "captions" if captions == "each" else None

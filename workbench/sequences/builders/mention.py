@@ -12,7 +12,7 @@ from workbench.keyed import Draws
 from workbench.options.bounds import Count, Name
 from workbench.sequences.alignment import Partial, align
 from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, missing, sample_text, sequence_of
-from workbench.sequences.layout import shifted
+from workbench.sequences.layout import VisibilityAlone, shifted
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -32,6 +32,7 @@ class Mention(Builder):
         marker: text on both sides of the mention; a single token of the vocabulary.
         types: the type inventory; a sample's types outside of it are counted.
         partial: linked entities that begin or end inside a token: `cover` or `drop`.
+        visibility: which tokens each one sees: all (`bidirectional`), or those up to itself (`causal`).
 
     Raises:
         WorkbenchError: the tokenizer does not know the marker.
@@ -44,8 +45,9 @@ class Mention(Builder):
         marker: Name = "。",
         types: list[Name] | None = None,
         partial: Partial = "cover",
+        visibility: VisibilityAlone = "bidirectional",
     ) -> None:
-        super().__init__(tokenizer, max_length, partial=partial)
+        super().__init__(tokenizer, max_length, partial=partial, visibility=visibility)
         self.marker = marker
         self.types = None if types is None else {name: i for i, name in enumerate(types)}
         known = tokenizer.encode(marker).ids

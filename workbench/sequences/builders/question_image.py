@@ -12,6 +12,7 @@ from workbench.keyed import Draws
 from workbench.options.bounds import Count, Name, PartName, PartSpec
 from workbench.sequences.builder import Builder, missing, sequence_of
 from workbench.sequences.image import QUESTION_ONLY, ImageStream
+from workbench.sequences.layout import VisibilityAlone
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -22,6 +23,7 @@ class QuestionImage(Builder):
     Args:
         image: the part that makes the image stream, by import path with its options; null asks without the image.
         control: the recipe's; `question-only` leaves the image out.
+        visibility: which tokens of the text each one sees: all (`bidirectional`), or those up to itself (`causal`).
     """
 
     unit = "questions"
@@ -33,8 +35,9 @@ class QuestionImage(Builder):
         max_length: Count,
         image: PartSpec | PartName | None,
         control: Name | None = None,
+        visibility: VisibilityAlone = "bidirectional",
     ) -> None:
-        super().__init__(tokenizer, max_length)
+        super().__init__(tokenizer, max_length, visibility=visibility)
         self.image = ImageStream(image, control)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:

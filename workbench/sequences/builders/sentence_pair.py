@@ -8,7 +8,7 @@ from workbench.keyed import Draws
 from workbench.options.bounds import Count, Positive
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import TRUNCATED, Builder, sample_text, sequence_of
-from workbench.sequences.layout import shifted
+from workbench.sequences.layout import Visibility, shifted
 from workbench.sequences.segments import in_two
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
@@ -24,6 +24,8 @@ class SentencePair(Builder):
     Args:
         chars_per_token: sets the window; by default estimated from the tokenizer's vocabulary.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
+        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), or in the second
+            segment those up to itself and in the first one that segment (`prefix`: UniLM, arXiv:1905.03197).
     """
 
     unit = "text"
@@ -34,8 +36,9 @@ class SentencePair(Builder):
         max_length: Count,
         chars_per_token: Positive | None = None,
         partial: Partial = "cover",
+        visibility: Visibility = "bidirectional",
     ) -> None:
-        super().__init__(tokenizer, max_length, partial=partial, segments=2)
+        super().__init__(tokenizer, max_length, partial=partial, segments=2, visibility=visibility)
         self.window = max(1, int(0.9 * self.characters(chars_per_token)))
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:

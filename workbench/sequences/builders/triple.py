@@ -12,6 +12,7 @@ import numpy as np
 from workbench.keyed import Draws
 from workbench.options.bounds import Count
 from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, missing, sequence_of
+from workbench.sequences.layout import Visibility
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -21,14 +22,20 @@ class Triple(Builder):
 
     Args:
         head: the head's text: its `label`, or its label and `description`.
+        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), or in the tail
+            those up to itself and in head and relation these two (`prefix`).
     """
 
     unit = "triples"
 
     def __init__(
-        self, tokenizer: Tokenizer, max_length: Count, head: Literal["label", "description"] = "label"
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        head: Literal["label", "description"] = "label",
+        visibility: Visibility = "bidirectional",
     ) -> None:
-        super().__init__(tokenizer, max_length, segments=3)
+        super().__init__(tokenizer, max_length, segments=3, visibility=visibility)
         self.head = head
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
