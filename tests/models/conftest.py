@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workbench.sequences.batch import Batch, Stream
+from workbench.sequences.batch import VISIBILITY, Batch, Stream
 
 
 def stream(lengths: list[int], **fields: Tensor) -> Stream:
@@ -17,18 +17,19 @@ def stream(lengths: list[int], **fields: Tensor) -> Stream:
 
 
 def sees(q: dict[str, int], k: dict[str, int]) -> bool:
-    """The predicate of the design, for one pair of tokens."""
+    """The predicate, for one pair of tokens."""
+    until = k["until"] == 0 or q["rank"] < k["until"]
     branch = q["branch"] == k["branch"] or (q["anchor"] == k["anchor"] and 0 in (q["branch"], k["branch"]))
-    return q["doc"] == k["doc"] and k["rank"] <= q["rank"] and branch
+    return q["doc"] == k["doc"] and k["rank"] <= q["rank"] and until and branch
 
 
 def integers_of(streams: list[Stream], sequence: int) -> list[dict[str, int]]:
-    """The four integers of each row of a sequence of joined streams."""
+    """The visibility integers of each row of a sequence of joined streams."""
     rows = []
     for s in streams:
         start = int(s.offsets[sequence])
         for row in range(start, start + s.lengths[sequence]):
-            rows.append({n: int(s.fields[n][row]) if n in s.fields else 0 for n in ("doc", "rank", "branch", "anchor")})
+            rows.append({n: int(s.fields[n][row]) if n in s.fields else 0 for n in VISIBILITY})
     return rows
 
 
@@ -70,6 +71,6 @@ def odd_batch() -> Batch:
     n = 18
     fields = {
         name: torch.randint(0, high, (n,), generator=g)
-        for name, high in (("doc", 2), ("rank", 3), ("branch", 3), ("anchor", 3))
+        for name, high in (("doc", 2), ("rank", 3), ("branch", 3), ("anchor", 3), ("until", 3))
     }
     return Batch({"text": stream([5, 1, 9, 3], **fields), "image": stream([4, 0, 4, 2])})

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, row_count
 
-VISIBILITY = ("doc", "rank", "branch", "anchor")
+VISIBILITY = ("doc", "rank", "until", "branch", "anchor")
 Targets = dict[str, Tensor]
 
 

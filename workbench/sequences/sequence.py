@@ -9,7 +9,7 @@ A stream of a sequence is a dict of parallel arrays, one row per token. Fields o
     special          bool    added by the builder ([CLS], [SEP], ...), never corrupted        (worker only)
     char_start, char_end  int64  half-open span in the sample's text, -1 where there is none  (worker only)
     taken            bool    already labelled by an objective, or an injected token           (worker only)
-    doc, rank, branch, anchor  int64  the visibility integers; a missing one is 0 everywhere
+    doc, rank, until, branch, anchor  int64  the visibility integers; a missing one is 0 everywhere
 
 The `entity` stream has `entity_ids` (row of the entity table, 0 = none) and `token` (the row of the text
 stream it hangs on). The `image` stream has one of `features`, `patches` or `pixels`, and `boxes`, `masked`.

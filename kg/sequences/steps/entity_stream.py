@@ -83,7 +83,7 @@ class EntityStream(Step):
                 found.setdefault(start, NONE)
         tokens = np.array(sorted(found), np.int64)
         entity = {"entity_ids": np.array([found[t] for t in tokens.tolist()], np.int64), "token": tokens}
-        entity |= {name: text[name][tokens] for name in ("doc", "rank") if name in text}
+        entity |= {name: text[name][tokens] for name in ("doc", "rank", "until") if name in text}
         sequence.streams["entity"] = entity
 
 

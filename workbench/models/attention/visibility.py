@@ -1,11 +1,12 @@
-"""Who may attend to whom: four integers per token and one predicate.
+"""Who may attend to whom: five integers per token and one predicate.
 
     visible(q, k) =  doc[q] == doc[k]
-                and  rank[k] <= rank[q]
+                and  rank[k] <= rank[q]  and  (until[k] == 0 or rank[q] < until[k])
                 and  (branch[q] == branch[k]  or  anchor[q] == anchor[k] and (branch[q] == 0 or branch[k] == 0))
 
 Bidirectional attention is rank 0 everywhere; causal is rank = position; a prefix language model has rank 0 in the
-prefix and 1..n after it; K-BERT's visible matrix (arXiv:1909.07606, eq. 3) is branch = number of the injected
+prefix and 1..n after it; until = r hides a key from rank r on (MPNet, arXiv:2004.09297: a mask stands for a token until
+that is predicted); K-BERT's visible matrix (arXiv:1909.07606, eq. 3) is branch = number of the injected
 triple, 0 on the trunk, and anchor = number of the mention that the branch hangs on. True means: may attend.
 """
 
@@ -29,6 +30,9 @@ def visible(queries: Integers, keys: Integers) -> Tensor | None:
         pair = _pair(name, queries, keys)
         if pair is not None:
             terms.append(compare(*pair))
+    if "until" in keys:
+        until, rank = keys["until"].unsqueeze(-2), queries.get("rank")
+        terms.append((until == 0) | ((0 if rank is None else rank.unsqueeze(-1)) < until))
     branches = _pair("branch", queries, keys)
     if branches is not None:
         q_branch, k_branch = branches
