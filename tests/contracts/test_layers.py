@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.parts import building as parts
 from workbench.parts.kinds import KINDS
@@ -52,10 +53,10 @@ def test_every_layer_lies_where_its_short_name_says() -> None:
     assert layers_of_rooms() <= {KINDS["layer"].path(name) for name in CASES}
 
 
-def build(name: str) -> nn.Module:
+def build(name: str, **options: Any) -> nn.Module:
     torch.manual_seed(0)
     quiet = {} if name in ("norm", "tap") else QUIET
-    layer: nn.Module = parts.build("layer", {"layer": name, **CASES[name], **quiet}, sizes=SIZES)
+    layer: nn.Module = parts.build("layer", {"layer": name, **CASES[name], **quiet, **options}, sizes=SIZES)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.3)
     return layer.eval()
@@ -103,6 +104,28 @@ def test_shapes_stay_and_gradients_are_finite(name: str) -> None:
         assert parameter.grad is not None, parameter_name
         assert torch.isfinite(parameter.grad).all()
         assert float(parameter.grad.abs().sum()) > 0, parameter_name
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"norm", "tap"}))
+def test_every_layer_takes_the_terms_of_attention(name: str) -> None:
+    """A relation, a window, a scale, and no bias anywhere: they change the states, and the packed ones are the same."""
+    batch, hidden = batch_of([0, 1, 2])
+    changes = [{"relation": "buckets"}, {"window": 1}, {"scale": 0.1}]
+    plain = build(name, bias=False)
+    assert not [path for path, _ in plain.named_parameters() if path.endswith("bias")]
+    for change in changes:
+        layer = build(name, bias=False, **change)
+        layer.load_state_dict(plain.state_dict(), strict=False)
+        together = layer(hidden, Context(batch))
+        assert not torch.allclose(together["text"], plain(hidden, Context(batch))["text"], atol=1e-3), change
+        one, its_hidden = batch_of([2])
+        alone = layer(its_hidden, Context(one))["text"]
+        torch.testing.assert_close(alone, together["text"].split(LENGTHS["text"])[2], atol=1e-5, rtol=1e-5)
+
+
+def test_cross_attention_alone_has_no_distances() -> None:
+    with pytest.raises(WorkbenchError, match="self_attention is false"):
+        build("cross", self_attention=False, window=2)
 
 
 @pytest.mark.parametrize("name", ["self", "joint", "co", "cross"])

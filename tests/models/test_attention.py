@@ -65,15 +65,14 @@ def test_gradients_equal_the_reference(kernel: str, pair: tuple, name: str, requ
 
 
 @pytest.mark.parametrize("kernel", ["dense", "padded", "flex"])
-def test_window_and_score(kernel: str, odd_batch: Batch) -> None:
+def test_window_and_scale(kernel: str, odd_batch: Batch) -> None:
     context = Context(odd_batch)
     q, k, v = (rows(context, ("text",), seed=i).detach() for i in range(3))
     layout = context.layout("text")
-    score = None if kernel == "flex" else (lambda i, j: (i[..., :, None] - j[..., None, :]).float().unsqueeze(-3) * 0.1)
     with use_kernel(kernel):
-        out, _ = attend(q, k, v, layout, layout, window=2, score=score)
+        out, _ = attend(q, k, v, layout, layout, window=2, scale=0.7)
     with use_kernel("dense"):
-        expected, weights = attend(q, k, v, layout, layout, window=2, score=score, need_weights=True)
+        expected, weights = attend(q * 0.7 * 4, k, v, layout, layout, window=2, need_weights=True)
     torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
     assert weights is not None
     far = (layout.index[:, None] - layout.index[None]).abs() > 2

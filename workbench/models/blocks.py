@@ -11,11 +11,14 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.attention.call import attend
+from workbench.models.attention.relation import Relation
 from workbench.models.context import Context, Layout
 from workbench.models.dropout import dropout
 from workbench.models.rotary import rotate
+from workbench.options.bounds import PartName, PartSpec
+from workbench.parts.building import build
 
-Activation = Literal["gelu", "gelu_tanh", "relu", "tanh", "swiglu"]
+Activation = Literal["gelu", "gelu_tanh", "relu", "tanh", "swiglu", "geglu", "geglu_tanh"]
 NormKind = Literal["layer", "rms", "unbiased"]
 NormPlace = Literal["post", "pre"]
 
@@ -25,29 +28,33 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "tanh": torch.tanh,
     "swiglu": F.silu,
+    "geglu": F.gelu,
+    "geglu_tanh": lambda x: F.gelu(x, approximate="tanh"),
 }
+GATED = ("swiglu", "geglu", "geglu_tanh")
 
 
 class UnbiasedNorm(nn.Module):
     """K-BERT's norm: gain * (x - mean) / (std + eps) + bias, with the unbiased standard deviation (divide by n - 1)."""
 
-    def __init__(self, size: int, eps: float = 1e-6) -> None:
+    def __init__(self, size: int, eps: float = 1e-6, bias: bool = True) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
-        self.bias = nn.Parameter(torch.zeros(size))
+        self.bias = nn.Parameter(torch.zeros(size)) if bias else None
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
         mean = x.mean(-1, keepdim=True)
-        return self.weight * (x - mean) / (x.std(-1, keepdim=True) + self.eps) + self.bias
+        scaled = self.weight * (x - mean) / (x.std(-1, keepdim=True) + self.eps)
+        return scaled if self.bias is None else scaled + self.bias
 
 
-NORMS: dict[NormKind, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "unbiased": UnbiasedNorm}
+NORMS: dict[NormKind, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "unbiased": UnbiasedNorm}
 
 
-def make_norm(kind: NormKind, size: int, eps: float) -> nn.Module:
-    """A norm over the last dimension: `layer`, `rms`, or `unbiased` (K-BERT's)."""
-    return NORMS[kind](size, eps=eps)
+def make_norm(kind: NormKind, size: int, eps: float, bias: bool = True) -> nn.Module:
+    """A norm over the last dimension: `layer`, `rms` (which never has a bias), or `unbiased` (K-BERT's)."""
+    return nn.RMSNorm(size, eps=eps) if kind == "rms" else NORMS[kind](size, eps=eps, bias=bias)
 
 
 def activation(name: Activation) -> Callable[[Tensor], Tensor]:
@@ -56,14 +63,16 @@ def activation(name: Activation) -> Callable[[Tensor], Tensor]:
 
 
 class FeedForward(nn.Module):
-    """outer(act(inner(x))); with `swiglu` outer(silu(gate) * inner), both from one matrix (arXiv:2002.05202)."""
+    """outer(act(inner(x))); if gated (arXiv:2002.05202) outer(act(gate) * inner), both from one matrix."""
 
-    def __init__(self, hidden_size: int, intermediate_size: int, activation_name: Activation = "gelu") -> None:
+    def __init__(
+        self, hidden_size: int, intermediate_size: int, activation_name: Activation = "gelu", bias: bool = True
+    ) -> None:
         super().__init__()
         self.activation = activation(activation_name)
-        self.gated = activation_name == "swiglu"
-        self.inner = nn.Linear(hidden_size, intermediate_size * (2 if self.gated else 1))
-        self.outer = nn.Linear(intermediate_size, hidden_size)
+        self.gated = activation_name in GATED
+        self.inner = nn.Linear(hidden_size, intermediate_size * (2 if self.gated else 1), bias=bias)
+        self.outer = nn.Linear(intermediate_size, hidden_size, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.gated:
@@ -80,7 +89,10 @@ class MultiHeadAttention(nn.Module):
         key_size: width of the keys' rows where they are another stream's; None shares one matrix `qkv`.
         inner_size: heads x head size, where it is not hidden_size.
         dropout: of the attention weights, as published.
-        rotary: base of rotary positions (arXiv:2104.09864), applied where the rows carry `position_ids`.
+        rotary: base of rotary positions (arXiv:2104.09864).
+        relation: a term of the scores, as the recipe names it.
+        window, scale: as in `workbench.models.attention.request.Request`.
+        bias: whether the linear maps have one.
     """
 
     def __init__(
@@ -92,6 +104,10 @@ class MultiHeadAttention(nn.Module):
         inner_size: int | None = None,
         dropout: float = 0.0,
         rotary: float | None = None,
+        relation: PartSpec | PartName | None = None,
+        window: int | None = None,
+        scale: float | None = None,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         inner = inner_size or hidden_size
@@ -103,12 +119,15 @@ class MultiHeadAttention(nn.Module):
         self.head_size = inner // num_heads
         self.dropout = dropout
         self.rotary = rotary
+        self.window, self.scale = window, scale
+        about = {"num_heads": num_heads, "head_size": self.head_size}
+        self.relation: Relation | None = None if relation is None else build("relation", relation, "relation", **about)
         if key_size is None:
-            self.qkv = nn.Linear(hidden_size, 3 * inner)
+            self.qkv = nn.Linear(hidden_size, 3 * inner, bias=bias)
         else:
-            self.query = nn.Linear(hidden_size, inner)
-            self.key_value = nn.Linear(key_size, 2 * inner)
-        self.output = nn.Linear(inner, hidden_size)
+            self.query = nn.Linear(hidden_size, inner, bias=bias)
+            self.key_value = nn.Linear(key_size, 2 * inner, bias=bias)
+        self.output = nn.Linear(inner, hidden_size, bias=bias)
 
     def forward(
         self,
@@ -122,14 +141,20 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Rows [rows_q, hidden_size] and [rows_k, key_size] (None: the same rows) -> [rows_q, hidden_size].
 
-        `names` are the streams of the queries and of the keys: for rotary positions and for kept attention weights.
+        `names` are the streams of the queries and of the keys, for kept attention weights.
         """
         q, k, v = self._heads(query_rows, key_rows)
         if self.rotary is not None:
-            q = rotate(q, _positions(context, names[0]), self.rotary)
-            k = rotate(k, _positions(context, names[1]), self.rotary)
-        dropout = self.dropout if self.training else 0.0
-        out, weights = attend(q, k, v, queries, keys, dropout=dropout, need_weights=context.keep_attention)
+            q = rotate(q, queries.positions, self.rotary)
+            k = rotate(k, keys.positions, self.rotary)
+        out, weights = attend(
+            *(q, k, v, queries, keys),
+            dropout=self.dropout if self.training else 0.0,
+            window=self.window,
+            relation=self.relation,
+            scale=self.scale,
+            need_weights=context.keep_attention,
+        )
         if weights is not None:
             context.attention.append((*names, weights))
         return self.output(out.flatten(1))
@@ -140,28 +165,21 @@ class MultiHeadAttention(nn.Module):
             if key_rows is None:
                 return [part.view(shape) for part in self.qkv(query_rows).chunk(3, dim=-1)]
             q_weight, kv_weight = self.qkv.weight.tensor_split([self.num_heads * self.head_size])
-            q_bias, kv_bias = self.qkv.bias.tensor_split([self.num_heads * self.head_size])
+            q_bias, kv_bias = None, None
+            if self.qkv.bias is not None:
+                q_bias, kv_bias = self.qkv.bias.tensor_split([self.num_heads * self.head_size])
             q, kv = F.linear(query_rows, q_weight, q_bias), F.linear(key_rows, kv_weight, kv_bias)
         else:
             q, kv = self.query(query_rows), self.key_value(query_rows if key_rows is None else key_rows)
         return [part.view(shape) for part in (q, *kv.chunk(2, dim=-1))]
 
 
-def _positions(context: Context, streams: tuple[str, ...]) -> Tensor:
-    """Positions of the rows of these streams, in `torch.cat` order; a stream without them counts its rows."""
-    parts = []
-    for name in streams:
-        fields = context.fields(name)
-        parts.append(fields["position_ids"] if "position_ids" in fields else context.layout(name).index)
-    return torch.cat(parts)
-
-
 class Sublayer(nn.Module):
     """Residual connection, dropout and norm around a function: post-norm as BERT, or pre-norm."""
 
-    def __init__(self, size: int, *, dropout: float, norm: NormKind, norm_place: NormPlace, norm_eps: float) -> None:
+    def __init__(self, norm: nn.Module, *, dropout: float, norm_place: NormPlace) -> None:
         super().__init__()
-        self.norm = make_norm(norm, size, norm_eps)
+        self.norm = norm
         self.dropout = dropout
         self.pre = norm_place == "pre"
 

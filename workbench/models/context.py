@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from workbench.errors import unknown
 from workbench.sequences.batch import VISIBILITY, Batch, Stream
 
 Made = TypeVar("Made")
@@ -25,15 +26,22 @@ class Layout:
         integers: the visibility integers that are not 0 everywhere, each [rows].
         order: for joined streams, the row (in the order of `torch.cat` over the streams) at each place of the
             order in which each sequence is contiguous [rows]; None where rows are in that order already.
+        streams: the streams that the rows are of; without any, rows have no fields.
     """
 
     def __init__(
-        self, lengths: list[int], offsets: Tensor, integers: dict[str, Tensor], order: Tensor | None = None
+        self,
+        lengths: list[int],
+        offsets: Tensor,
+        integers: dict[str, Tensor],
+        order: Tensor | None = None,
+        streams: Sequence[Stream] = (),
     ) -> None:
         self.lengths = lengths
         self.offsets = offsets
         self.integers = integers
         self.order = order
+        self.streams = streams
         self._kept: WeakKeyDictionary[Layout, dict[Hashable, Any]] = WeakKeyDictionary()
 
     @property
@@ -59,9 +67,42 @@ class Layout:
     @cached_property
     def contiguous_integers(self) -> dict[str, Tensor]:
         """The integers in the order in which each sequence is contiguous."""
-        if self.order is None:
-            return self.integers
-        return {name: values[self.order] for name, values in self.integers.items()}
+        return {name: self.contiguous(values) for name, values in self.integers.items()}
+
+    def contiguous(self, values: Tensor) -> Tensor:
+        """Values of the rows in the order in which each sequence is contiguous."""
+        return values if self.order is None else values[self.order]
+
+    def restored(self, values: Tensor) -> Tensor:
+        """Values in that order, back in the order of the rows."""
+        return values if self.order is None else values[torch.argsort(self.order)]
+
+    def field(self, name: str) -> Tensor:
+        """An integer field of the streams [rows]; 0 where a stream lacks it.
+
+        Raises:
+            WorkbenchError: no stream has it.
+        """
+        if not any(name in stream.fields for stream in self.streams):
+            raise unknown("field", name, {f for stream in self.streams for f in stream.fields}, "these streams")
+        return _concatenated(self.streams, name, self.device)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """The positions of the rows [rows]: `position_ids`; the rows of a stream without are counted."""
+        if not self.streams:
+            return self.restored(self.index)
+        return torch.cat(
+            [s.fields["position_ids"] if "position_ids" in s.fields else _single(s).index for s in self.streams]
+        )
+
+    @cached_property
+    def counted(self) -> bool:
+        """Whether the positions are known to be the places of the rows in their sequences.
+
+        Only a CPU is asked: another device would have to be waited for.
+        """
+        return self.device.type == "cpu" and torch.equal(self.contiguous(self.positions), self.index)
 
     @cached_property
     def sequence_ids(self) -> Tensor:
@@ -112,18 +153,20 @@ class Context:
 
 def _single(stream: Stream) -> Layout:
     integers = {name: stream.fields[name] for name in VISIBILITY if name in stream.fields}
-    return Layout(stream.lengths, stream.offsets, integers)
+    return Layout(stream.lengths, stream.offsets, integers, streams=(stream,))
 
 
 def _joined(streams: list[Stream]) -> Layout:
     lengths = [sum(parts) for parts in zip(*(s.lengths for s in streams), strict=True)]
     offsets = torch.stack([s.offsets for s in streams]).sum(0)
-    integers = {}
-    for name in VISIBILITY:
-        if any(name in s.fields for s in streams):
-            parts = [s.fields.get(name, torch.zeros(s.rows, dtype=torch.long, device=offsets.device)) for s in streams]
-            integers[name] = torch.cat(parts)
-    return Layout(lengths, offsets, integers, _interleave(streams).to(offsets.device, non_blocking=True))
+    present = [name for name in VISIBILITY if any(name in s.fields for s in streams)]
+    integers = {name: _concatenated(streams, name, offsets.device) for name in present}
+    return Layout(lengths, offsets, integers, _interleave(streams).to(offsets.device, non_blocking=True), streams)
+
+
+def _concatenated(streams: Sequence[Stream], name: str, device: torch.device) -> Tensor:
+    """A field of the rows of streams, in the order of `torch.cat`."""
+    return torch.cat([s.fields.get(name, torch.zeros(s.rows, dtype=torch.long, device=device)) for s in streams])
 
 
 def _interleave(streams: list[Stream]) -> Tensor:

@@ -29,7 +29,7 @@ class Repetition:
     """What a layer or a group of layers says of itself beside its options: how often, and what the copies share."""
 
     repeat: Repeats = 1
-    share: Literal["all", "attention", "feed_forward"] | None = None
+    share: Literal["all", "attention", "feed_forward", "relation"] | None = None
 
 
 @dataclass(frozen=True)
@@ -198,12 +198,18 @@ def _block(
         block = _layers(options["group"], f"{place}.group", given)
     else:
         block = [build("layer", options, place, **given)]
-    if share and first:
-        for layer, original in zip(block, first, strict=True):
-            for name, child in original.named_children():
-                if name.startswith(share) or name.endswith(share):
-                    setattr(layer, name, child)
+    if share and first and not sum([_share(*pair, share) for pair in zip(block, first, strict=True)]):
+        raise WorkbenchError(f"{place}: share = {share!r}, but no layer there has a part of that name; leave it out")
     return block
+
+
+def _share(layer: nn.Module, original: nn.Module, name: str) -> int:
+    """Give a layer the original's modules of this name (`attention`, `entity_attention`, ...); returns how many."""
+    named = [(path, path.rpartition(".")[2]) for path, _ in original.named_modules()]
+    found = [path for path, last in named if last.startswith(name) or last.endswith(name)]
+    for path in found:
+        layer.set_submodule(path, original.get_submodule(path))
+    return len(found)
 
 
 def initialise(module: nn.Module, scale: float) -> None:

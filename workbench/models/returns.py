@@ -25,6 +25,20 @@ def _fits(found: Any, hidden: Mapping[str, Tensor], *_: Any) -> bool:
 STREAMS = Returns("a dict of streams, each a tensor [rows, hidden_size] as the layer got it", _fits)
 
 
+def _is_term(found: Any, pair: Any, *_: Any) -> bool:
+    batch, heads, rows, _ = pair.q.shape
+    return (
+        isinstance(found, Tensor)
+        and found.is_floating_point()
+        and found.ndim == 4
+        and found.shape[0] in (1, batch)
+        and found.shape[1:] == (heads, rows, pair.k.shape[2])
+    )
+
+
+TERM = Returns("a tensor [batch or 1, heads, queries, keys] of numbers that are added to the scores", _is_term)
+
+
 def rows_of_width(size: int) -> Returns:
     """What an embedding of this hidden size returns."""
     return Returns(

@@ -17,14 +17,16 @@ from workbench.models.blocks import (
     make_norm,
 )
 from workbench.models.context import Context
-from workbench.options.bounds import Dropout, Epsilon, Positive, Size
+from workbench.options.bounds import CountOrZero, Dropout, Epsilon, PartName, PartSpec, Positive, Size
 
 
 class BlockOptions(TypedDict, total=False):
     """The options that every Transformer layer takes in a recipe; `Options` says what they are by default.
 
-    `intermediate_size` is 4 x the hidden size by default; `activation`: gelu, gelu_tanh, relu, tanh, swiglu; `norm`:
-    layer, rms, unbiased; `norm_place`: post (BERT) or pre; `rotary`: base of rotary positions.
+    `intermediate_size` is 4 x the hidden size by default; `activation`: gelu, gelu_tanh, relu, tanh, or gated: swiglu,
+    geglu, geglu_tanh; `norm`: layer, rms, unbiased; `norm_place`: post (BERT) or pre; `rotary`: base of rotary
+    positions; `relation`: a part that adds to the scores of attention (buckets, alibi); `window`: how many rows away a
+    row may be to be seen; `scale`: of the scores, by default 1 / sqrt(head size); `bias`: of linear maps and norms.
     """
 
     intermediate_size: Size | None
@@ -35,6 +37,10 @@ class BlockOptions(TypedDict, total=False):
     norm_place: NormPlace
     norm_eps: Epsilon
     rotary: Positive | None
+    relation: PartSpec | PartName | None
+    window: CountOrZero | None
+    scale: Positive | None
+    bias: bool
 
 
 @dataclass(frozen=True)
@@ -50,15 +56,32 @@ class Options:
     norm_place: NormPlace = "post"
     norm_eps: float = 1e-12
     rotary: float | None = None
+    relation: PartSpec | PartName | None = None
+    window: int | None = None
+    scale: float | None = None
+    bias: bool = True
+
+    def norm_of(self, size: int) -> nn.Module:
+        return make_norm(self.norm, size, self.norm_eps, self.bias)
 
     def sublayer(self, size: int) -> Sublayer:
-        return Sublayer(size, dropout=self.dropout, norm=self.norm, norm_place=self.norm_place, norm_eps=self.norm_eps)
+        return Sublayer(self.norm_of(size), dropout=self.dropout, norm_place=self.norm_place)
 
 
 class AttentionBlock(nn.Module):
-    """Attention from one set of rows to another (or itself) with residual and norm."""
+    """Attention from one set of rows to another (or itself) with residual and norm.
 
-    def __init__(self, size: int, options: Options, key_size: int | None = None, inner_size: int | None = None) -> None:
+    `key_norm`: in pre-norm layers, whether another stream's rows are normed before they are read.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        options: Options,
+        key_size: int | None = None,
+        inner_size: int | None = None,
+        key_norm: bool = True,
+    ) -> None:
         super().__init__()
         self.attention = MultiHeadAttention(
             size,
@@ -67,10 +90,14 @@ class AttentionBlock(nn.Module):
             inner_size=inner_size,
             dropout=options.attention_dropout,
             rotary=options.rotary,
+            relation=options.relation,
+            window=options.window,
+            scale=options.scale,
+            bias=options.bias,
         )
         self.residual = options.sublayer(size)
-        pre = key_size is not None and options.norm_place == "pre"
-        self.key_norm = make_norm(options.norm, key_size or size, options.norm_eps) if pre else None
+        pre = key_norm and key_size is not None and options.norm_place == "pre"
+        self.key_norm = options.norm_of(key_size or size) if pre else None
 
     def forward(
         self,
@@ -94,7 +121,7 @@ class FeedForwardBlock(nn.Module):
 
     def __init__(self, size: int, options: Options) -> None:
         super().__init__()
-        self.network = FeedForward(size, options.intermediate_size or 4 * size, options.activation)
+        self.network = FeedForward(size, options.intermediate_size or 4 * size, options.activation, options.bias)
         self.residual = options.sublayer(size)
 
     def forward(self, rows: Tensor) -> Tensor:

@@ -27,6 +27,8 @@ GIVEN = {
     "vocab_size": Given("the tokenizer's size"),
     "max_length": Given("tokens of the longest sequence of the task's builder", ("objective", "policy", "step")),
     "sizes": Given("hidden size by stream, `dict[str, int]`", ("layer",)),
+    "num_heads": Given("heads of the attention that a relation adds to", ("relation",)),
+    "head_size": Given("size of each of these heads", ("relation",)),
     "seed": Given("of the recipe"),
     "control": Given("what the recipe takes away (`control`), or None"),
 }

@@ -22,6 +22,7 @@ from annotated_types import Len
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
+from workbench.models.blocks import GATED
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 from workbench.options.bounds import Heads, Word
@@ -53,9 +54,10 @@ class Aggregator(nn.Module):
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
-        if options.get("activation") == "swiglu":
+        if options.get("activation") in GATED:
             raise WorkbenchError(
-                "Aggregator: activation = 'swiglu' has no fused form; allowed: gelu, gelu_tanh, relu, tanh"
+                f"Aggregator: activation = {options['activation']!r} has no fused form; allowed: gelu, gelu_tanh, "
+                "relu, tanh"
             )
         self.text, self.entity = streams
         text_size, entity_size = sizes[self.text], sizes[self.entity]
@@ -65,8 +67,8 @@ class Aggregator(nn.Module):
         self.attention = AttentionBlock(text_size, text)
         self.feed_forward = FeedForwardBlock(text_size, text)
         self.entity_attention = AttentionBlock(entity_size, entity) if entity_attention else None
-        self.entity_inner = nn.Linear(entity_size, inner)
-        self.entity_outer = nn.Linear(inner, entity_size) if entity_output else None
+        self.entity_inner = nn.Linear(entity_size, inner, bias=text.bias)
+        self.entity_outer = nn.Linear(inner, entity_size, bias=text.bias) if entity_output else None
         self.entity_residual = entity.sublayer(entity_size) if entity_output or text.norm_place == "pre" else None
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
@@ -97,7 +99,8 @@ class Aggregator(nn.Module):
     def _text_inner(self, text: Tensor) -> Tensor:
         """The text's part of the fused state, with both biases [tokens, intermediate_size]."""
         inner = self.feed_forward.network.inner
-        return F.linear(self.feed_forward.residual.enter(text), inner.weight, inner.bias + self.entity_inner.bias)
+        bias = None if inner.bias is None else inner.bias + self.entity_inner.bias
+        return F.linear(self.feed_forward.residual.enter(text), inner.weight, bias)
 
     def _text_outer(self, text: Tensor, fused: Tensor) -> Tensor:
         return self.feed_forward.residual.leave(text, self.feed_forward.network.outer(fused))

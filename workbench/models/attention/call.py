@@ -1,11 +1,12 @@
 """The one attention call: rows in, rows out, who sees whom from the layouts.
 
-Each kernel declares what it can do; the choice is automatic, logged once, and nothing asked for is left out.
+Each kernel declares what it cannot do; the choice is automatic, logged once, and nothing asked for is left out.
 
     dense    the reference: one mask over all rows, any request
     padded   sequences grouped by length and padded inside the call; any request; the CPU's path
     varlen   flash attention over offsets (CUDA, 16 bit, everything in a sequence visible)
-    flex     compiled block-sparse attention with the predicate as mask_mod (CUDA, any visibility)
+    flex     compiled block-sparse attention with the predicate as mask_mod (CUDA, any visibility, relations with a
+             score_mod)
 
 A query that sees no key yields zero.
 """
@@ -20,12 +21,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workbench.errors import unknown
+from workbench.errors import WorkbenchError, unknown
 from workbench.models.attention.dense import dense
-from workbench.models.attention.flex import can_flex, flex
+from workbench.models.attention.flex import flex, flex_lacks, flex_suits
 from workbench.models.attention.padded import padded
-from workbench.models.attention.request import Request, Score
-from workbench.models.attention.varlen import can_varlen, varlen
+from workbench.models.attention.relation import Relation
+from workbench.models.attention.request import Request
+from workbench.models.attention.varlen import varlen, varlen_lacks, varlen_suits
 from workbench.models.context import Layout
 
 log = logging.getLogger(__name__)
@@ -36,20 +38,33 @@ _logged: set[str] = set()
 
 @dataclass(frozen=True)
 class Kernel:
-    """A way to compute attention, and what it can do."""
+    """A way to compute attention: the machines and sizes it `suits`, and what of a request it `lacks`, in words."""
 
     name: str
     run: Callable[[Request], tuple[Tensor, Tensor | None]]
-    can: Callable[[Request], bool]
+    suits: Callable[[Request], bool]
+    lacks: Callable[[Request], str | None]
+
+
+def _anything(request: Request) -> bool:
+    return True
+
+
+def _nothing(request: Request) -> None:
+    return None
+
+
+def _weights(request: Request) -> str | None:
+    return "weights to look at" if request.need_weights else None
 
 
 KERNELS = {
     kernel.name: kernel
     for kernel in (
-        Kernel("varlen", varlen, can_varlen),
-        Kernel("flex", flex, can_flex),
-        Kernel("padded", padded, lambda request: not request.need_weights),
-        Kernel("dense", dense, lambda request: True),
+        Kernel("varlen", varlen, varlen_suits, varlen_lacks),
+        Kernel("flex", flex, flex_suits, flex_lacks),
+        Kernel("padded", padded, _anything, _weights),
+        Kernel("dense", dense, _anything, _nothing),
     )
 }
 
@@ -64,28 +79,50 @@ def attend(
     *,
     dropout: float = 0.0,
     window: int | None = None,
-    score: Score | None = None,
+    relation: Relation | None = None,
+    scale: float | None = None,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Scaled dot-product attention inside each sequence -> [rows_q, heads, size], weights [heads, rows_q, rows_k].
 
-    The weights (asked for with `need_weights`, before dropout) are over the rows of the whole batch.
+    The weights (asked for with `need_weights`, before dropout) are over the rows of the whole batch. See `Request`.
     """
-    request = Request(q, k, v, queries, keys, dropout, window, score, need_weights)
+    request = Request(q, k, v, queries, keys, dropout, window, relation, scale, need_weights)
     return choose(request).run(request)
 
 
 def choose(request: Request) -> Kernel:
-    """The first kernel that can do what is asked, or the forced one."""
+    """The first kernel that suits and lacks nothing, or the forced one.
+
+    Raises:
+        WorkbenchError: the forced kernel lacks something that is asked for.
+    """
     if _forced:
-        return KERNELS[_forced[-1]]
+        return _able(KERNELS[_forced[-1]], request)
+    passed_over = ""
     for kernel in KERNELS.values():
-        if kernel.can(request):
-            if kernel.name not in _logged:
-                _logged.add(kernel.name)
-                log.info("attention kernel: %s (%s, %s)", kernel.name, request.q.device.type, request.q.dtype)
+        if not kernel.suits(request):
+            continue
+        lack = kernel.lacks(request)
+        if lack is None:
+            _log(f"{kernel.name} ({request.q.device.type}, {request.q.dtype}{passed_over})")
             return kernel
+        passed_over += f"; {kernel.name} cannot do {lack}"
     raise AssertionError("the dense kernel takes any request")
+
+
+def _able(kernel: Kernel, request: Request) -> Kernel:
+    lack = kernel.lacks(request)
+    if lack is not None:
+        able = ", ".join(other.name for other in KERNELS.values() if other.lacks(request) is None)
+        raise WorkbenchError(f"the attention kernel {kernel.name!r} cannot do {lack}; allowed: {able}")
+    return kernel
+
+
+def _log(chosen: str) -> None:
+    if chosen not in _logged:
+        _logged.add(chosen)
+        log.info("attention kernel: %s", chosen)
 
 
 @contextmanager

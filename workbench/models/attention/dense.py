@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from workbench.models.attention.request import Request, Result, contiguous, restored
+from workbench.models.attention.relation import Pair
+from workbench.models.attention.request import Request, Result, contiguous, term
 from workbench.models.attention.visibility import visible
 from workbench.models.context import Layout
 from workbench.models.dropout import dropout
@@ -22,12 +21,27 @@ def dense(request: Request) -> Result:
     mask = mask if seen is None else mask & seen
     if request.window is not None:
         mask = mask & ((queries.index[:, None] - keys.index[None, :]).abs() <= request.window)
-    scores = torch.einsum("qhd,khd->hqk", q, k).float() / math.sqrt(q.shape[-1])
-    if request.score is not None:
-        scores = scores + request.score(queries.index, keys.index)
+    scores = torch.einsum("qhd,khd->hqk", q, k).float() * request.factor
+    if request.relation is not None:
+        scores = scores + term(request.relation, _pair(request, q, k)).squeeze(0)
     weights = _softmax(scores, mask).to(v.dtype)
     out = torch.einsum("hqk,khd->qhd", dropout(weights, request.dropout, True), v)
-    return restored(out, queries), _restored_weights(weights, queries, keys) if request.need_weights else None
+    return queries.restored(out), _restored_weights(weights, queries, keys) if request.need_weights else None
+
+
+def _pair(request: Request, q: Tensor, k: Tensor) -> Pair:
+    """All rows as one grid, with the rows of each sequence together."""
+    queries, keys = request.queries, request.keys
+    return Pair(
+        q.transpose(0, 1)[None],
+        k.transpose(0, 1)[None],
+        queries,
+        keys,
+        queries.contiguous(torch.arange(queries.rows, device=queries.device))[None],
+        keys.contiguous(torch.arange(keys.rows, device=keys.device))[None],
+        queries.index[None],
+        keys.index[None],
+    )
 
 
 def _softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -40,6 +54,4 @@ def _softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def _restored_weights(weights: Tensor, queries: Layout, keys: Layout) -> Tensor:
-    if queries.order is not None:
-        weights = weights[:, torch.argsort(queries.order)]
-    return weights if keys.order is None else weights[:, :, torch.argsort(keys.order)]
+    return keys.restored(queries.restored(weights.transpose(0, 1)).permute(2, 0, 1)).permute(2, 1, 0)

@@ -9,48 +9,55 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
-from workbench.models.attention.request import Request, Result, contiguous, restored
+from workbench.models.attention.relation import ScoreMod
+from workbench.models.attention.request import Request, Result, contiguous
 from workbench.models.attention.visibility import visible
 
 
-def can_flex(request: Request) -> bool:
-    """Block-sparse compiled attention: CUDA, any visibility."""
-    return (
-        request.q.is_cuda
-        and request.score is None
-        and not request.need_weights
-        and request.q.shape[-1] >= 16
-        and request.queries.rows > 0
-        and request.keys.rows > 0
-    )
+def flex_suits(request: Request) -> bool:
+    """CUDA, heads of at least 16, some rows."""
+    enough = request.q.shape[-1] >= 16 and request.queries.rows > 0 and request.keys.rows > 0
+    return request.q.is_cuda and enough
+
+
+def flex_lacks(request: Request) -> str | None:
+    """Weights are never whole, and a relation must say its term for single scores."""
+    if request.relation is not None and request.relation.score_mod is None:
+        return f"the relation {type(request.relation).__name__}, which has no score_mod"
+    return "weights to look at" if request.need_weights else None
 
 
 def flex(request: Request) -> Result:
-    """flex_attention over all rows as one sequence, with the predicate as mask_mod.
+    """flex_attention over all rows as one sequence, with the predicate as mask_mod and the relation as score_mod.
 
     Dropout of the weights is exact: with the dropped keys masked the kernel gives o' and log-sum l'; with all keys
     it gives l; the dropped-out result is o' exp(l' - l) / (1 - p). Which weights drop is a hash of (seed, head, q, k).
     """
     q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in contiguous(request))
-    block_mask = _block_mask(request)
+    block_mask, relation = _block_mask(request), request.relation
+    modified = relation.score_mod(request.queries, request.keys) if relation and relation.score_mod else None
     if request.dropout == 0.0:
-        out, log_sum = _flex_call(q, k, v, block_mask)
+        out, log_sum = _flex_call(q, k, v, block_mask, modified, request.scale)
         out = out.masked_fill((log_sum == float("-inf")).unsqueeze(-1), 0.0)
     else:
         keep = 1.0 - request.dropout
         seed = torch.randint(2**31 - 1, (), device=q.device, dtype=torch.int32)
-        kept, kept_sum = _flex_call(q, k, v, block_mask, _drop(seed, request.dropout))
-        _, full_sum = _flex_call(q, k, v, block_mask)
+        kept, kept_sum = _flex_call(q, k, v, block_mask, _drop(seed, request.dropout, modified), request.scale)
+        _, full_sum = _flex_call(q, k, v, block_mask, modified, request.scale)
         nothing = (kept_sum == float("-inf")) | (full_sum == float("-inf"))
         ratio = torch.exp((kept_sum - full_sum).masked_fill(nothing, float("-inf"))) / keep
         out = kept.masked_fill(nothing.unsqueeze(-1), 0.0) * ratio.unsqueeze(-1).to(kept.dtype)
-    return restored(out.squeeze(0).transpose(0, 1), request.queries), None
+    return request.queries.restored(out.squeeze(0).transpose(0, 1)), None
 
 
-def _flex_call(q: Tensor, k: Tensor, v: Tensor, block_mask: Any, score_mod: Any = None) -> tuple[Tensor, Tensor]:
+def _flex_call(
+    q: Tensor, k: Tensor, v: Tensor, block_mask: Any, score_mod: ScoreMod | None, scale: float | None
+) -> tuple[Tensor, Tensor]:
     """The result and the log-sum of the exponentiated scores."""
     function = _flex_function(q.is_cuda)
-    out, extra = function(q, k, v, score_mod=score_mod, block_mask=block_mask, return_aux=AuxRequest(lse=True))
+    out, extra = function(
+        q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale, return_aux=AuxRequest(lse=True)
+    )
     return out, extra.lse
 
 
@@ -95,7 +102,8 @@ def _visible_pair(q_integers: dict[str, Tensor], k_integers: dict[str, Tensor], 
     return None if seen is None else seen.squeeze(-1).squeeze(-1)
 
 
-def _drop(seed: Tensor, p: float) -> Any:
+def _drop(seed: Tensor, p: float, modified: ScoreMod | None) -> ScoreMod:
+    """The scores, as the relation has them, without those that drop."""
     threshold = int(p * 2**24)
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
@@ -103,6 +111,7 @@ def _drop(seed: Tensor, p: float) -> Any:
         for _ in range(2):
             x = (x ^ (x >> 15)) * 0x2C1B3C6D
             x = (x ^ (x >> 12)) * 0x297A2D39
-        return torch.where(((x ^ (x >> 15)) & 0xFFFFFF) < threshold, float("-inf"), score)
+        kept = score if modified is None else modified(score, b, h, q, k)
+        return torch.where(((x ^ (x >> 15)) & 0xFFFFFF) < threshold, float("-inf"), kept)
 
     return score_mod

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from workbench.models.attention.padding import Group, groups_of
-from workbench.models.attention.request import Request, Result
+from workbench.models.attention.relation import Pair
+from workbench.models.attention.request import Request, Result, term
 from workbench.models.attention.visibility import visible
 from workbench.models.dropout import dropout
 
@@ -27,8 +26,9 @@ def padded(request: Request) -> Result:
     outs = []
     for group, q, k, v in grids:
         mask, blind = _group_mask(request, group)
-        bias = mask if request.score is None else _score_bias(request, group, mask, q.dtype)
-        out = _grid_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), bias, request.dropout)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        bias = mask if request.relation is None else _bias(request, group, mask, q, k)
+        out = _grid_attention(q, k, v, bias, request)
         if blind is not None:
             out = out.masked_fill(blind, 0.0)
         outs.append(out.transpose(1, 2).flatten(0, 1))
@@ -37,11 +37,12 @@ def padded(request: Request) -> Result:
     return groups.queries.join(torch.cat(outs)), None
 
 
-def _grid_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, p: float) -> Tensor:
+def _grid_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, request: Request) -> Tensor:
     """Attention on one grid [batch, heads, length, size]; written out where torch has no fused kernel with dropout."""
+    p = request.dropout
     if p == 0.0 or q.is_cuda:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p)
-    scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=request.scale)
+    scores = (q * request.factor) @ k.transpose(-1, -2)
     if bias is not None:
         scores = scores + (_additive(bias, scores.dtype) if bias.dtype == torch.bool else bias)
     return dropout(torch.softmax(scores, -1), p, True) @ v
@@ -77,7 +78,11 @@ def _group_mask(request: Request, group: Group) -> tuple[Tensor | None, Tensor |
     return mask, blind
 
 
-def _score_bias(request: Request, group: Group, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-    assert request.score is not None
-    term = request.score(group.queries.places, group.keys.places).to(dtype)
-    return term if mask is None else term.masked_fill(~mask, float("-inf"))
+def _bias(request: Request, group: Group, mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
+    """What is added to a group's scores [batch or 1, heads, q, k]: the relation's term, -inf where the mask hides."""
+    assert request.relation is not None
+    queries, keys = group.queries, group.keys
+    places = queries.places[:1], keys.places[:1]
+    pair = Pair(q, k, request.queries, request.keys, queries.index, keys.index, *places)
+    added = term(request.relation, pair).to(q.dtype)
+    return added if mask is None else added + _additive(mask, q.dtype)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from workbench.models.attention.relation import Pair, Relation
 from workbench.models.context import Layout
+from workbench.models.returns import TERM
+from workbench.parts.calls import call
 
-Score = Callable[[Tensor, Tensor], Tensor]
 Result = tuple[Tensor, Tensor | None]
 
 
@@ -18,8 +19,8 @@ Result = tuple[Tensor, Tensor | None]
 class Request:
     """One call: q [rows_q, heads, size], k and v [rows_k, heads, size], in the layouts' row order.
 
-    `window`: a key further than this many places from its query is not seen. `score(q_index, k_index)` -> a term
-    [..., heads, q, k] added to the scaled scores, from the places [..., q], [..., k] of rows in their sequences.
+    `window`: a key further than this many places from its query is not seen. `relation`: a term that is added to the
+    scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size).
     """
 
     q: Tensor
@@ -29,23 +30,26 @@ class Request:
     keys: Layout
     dropout: float = 0.0
     window: int | None = None
-    score: Score | None = None
+    relation: Relation | None = None
+    scale: float | None = None
     need_weights: bool = False
+
+    @property
+    def factor(self) -> float:
+        """What the products of queries and keys are multiplied by."""
+        return 1.0 / math.sqrt(self.q.shape[-1]) if self.scale is None else self.scale
 
     @property
     def all_visible(self) -> bool:
         return not self.queries.integers and not self.keys.integers and self.window is None
 
 
+def term(relation: Relation, pair: Pair) -> Tensor:
+    """What a relation adds to the scores of a grid [batch or 1, heads, q, k]."""
+    added: Tensor = call(relation, "", TERM, pair)
+    return added
+
+
 def contiguous(request: Request) -> tuple[Tensor, Tensor, Tensor]:
     """q, k, v with the rows of each sequence together."""
-    q_order, k_order = request.queries.order, request.keys.order
-    q = request.q if q_order is None else request.q[q_order]
-    k = request.k if k_order is None else request.k[k_order]
-    v = request.v if k_order is None else request.v[k_order]
-    return q, k, v
-
-
-def restored(out: Tensor, layout: Layout) -> Tensor:
-    """Rows back in the order in which they came."""
-    return out if layout.order is None else out[torch.argsort(layout.order)]
+    return request.queries.contiguous(request.q), request.keys.contiguous(request.k), request.keys.contiguous(request.v)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
-from workbench.models.attention.request import Request, Result, contiguous, restored
+from workbench.models.attention.request import Request, Result, contiguous
 
 
-def can_varlen(request: Request) -> bool:
-    """Flash attention over offsets: CUDA, 16 bit, head size a multiple of 8, everything in a sequence visible."""
+def varlen_suits(request: Request) -> bool:
+    """CUDA, 16 bit, head size a multiple of 8, keys in every sequence."""
     return (
         request.q.is_cuda
         and request.q.dtype in (torch.float16, torch.bfloat16)
         and request.q.shape[-1] % 8 == 0
         and request.q.shape[-1] <= 256
-        and request.all_visible
-        and request.score is None
-        and not request.need_weights
         and min(request.keys.lengths, default=0) > 0
     )
+
+
+def varlen_lacks(request: Request) -> str | None:
+    """It knows offsets and nothing else."""
+    if not request.all_visible:
+        return "sequences in which not all is visible"
+    if request.relation is not None:
+        return "any relation"
+    return "weights to look at" if request.need_weights else None
 
 
 def varlen(request: Request) -> Result:
@@ -38,6 +42,6 @@ def varlen(request: Request) -> Result:
         request.dropout,
         False,
         False,
-        scale=1.0 / math.sqrt(q.shape[-1]),
+        scale=request.factor,
     )[0]
-    return restored(out, queries), None
+    return queries.restored(out), None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Unpack
 
 from torch import Tensor, nn
 
+from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
 from workbench.options.bounds import Heads, Word
@@ -14,7 +16,15 @@ from workbench.options.bounds import Heads, Word
 class Cross(nn.Module):
     """Self-attention on `stream`, then attention from it to `to`, then feed-forward; `to` is unchanged.
 
-    Options as for `Self`. `self_attention: false` leaves the first part out.
+    Options as for `Self`; `relation` and `window` are of the self-attention, since the places of two streams have
+    nothing to do with each other.
+
+    Args:
+        self_attention: whether there is the first part.
+        key_norm: in pre-norm layers, a norm before `to` is read; none where `to` ends with a `norm` layer (T5).
+
+    Raises:
+        WorkbenchError: a relation or window without self-attention.
     """
 
     def __init__(
@@ -24,13 +34,19 @@ class Cross(nn.Module):
         sizes: dict[str, int],
         num_heads: Heads,
         self_attention: bool = True,
+        key_norm: bool = True,
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
         block = Options(num_heads, **options)
+        across = replace(block, relation=None, window=None)
+        if not self_attention and block != across:
+            raise WorkbenchError(
+                "relation and window are of the self-attention, and self_attention is false; leave them out"
+            )
         self.stream, self.source = stream, to
         self.self_attention = AttentionBlock(sizes[stream], block) if self_attention else None
-        self.cross_attention = AttentionBlock(sizes[stream], block, sizes[to])
+        self.cross_attention = AttentionBlock(sizes[stream], across, sizes[to], key_norm=key_norm)
         self.feed_forward = FeedForwardBlock(sizes[stream], block)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
