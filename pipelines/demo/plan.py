@@ -109,6 +109,7 @@ def _texts() -> list[Job]:
     texts |= {f"typing-{part}": f"typing_{part}" for part in ("train", "dev", "test")}
     graphs = {"graph": "triples", "graph-typing": "triples_typing"}
     described = ["--entities", f"{WORLD}/entities.jsonl", "--relations", f"{WORLD}/relations.jsonl"]
+    described += ["--option", "described=false"]
     return [
         *(_prepare("triples", n, 1, f"{WORLD}/{raw}.tsv", *described, "--workers", "1") for n, raw in graphs.items()),
         *(_prepare("text", n, 1, f"{WORLD}/{raw}.jsonl", "--workers", "1") for n, raw in texts.items()),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from pipelines.readers.formats import make_reader
+from pipelines.readers.reader import Drop
 from pipelines.readers.triples.graph import distinct
 from pipelines.readers.triples.ntriples import unescape
 from workbench.errors import WorkbenchError
@@ -44,6 +47,40 @@ def test_tsv_with_texts(tmp_path, json_lines, read):
     assert one["meta"]["type_labels"] == ["number"]
     assert one["triples"] == [{"relation": "r", "relation_text": "before", "tail": "e2", "tail_text": "e2"}]
     assert two["label"] == "e2"
+
+
+def test_described_entities_of_no_triple_are_kept(tmp_path, json_lines, read):
+    (tmp_path / "g.tsv").write_text("e1\tr\te2\n")
+    rows = [{"id": "e9", "label": "Nine"}, {"id": "e2", "label": "Two"}, {"id": "e8", "gloss": "eight"}, {"id": "r"}]
+    entities = str(json_lines("entities.jsonl", [*rows, {"id": "e9", "aliases": ["IX"]}, {"id": "r", "label": "R"}]))
+    types = str(json_lines("types.jsonl", [{"id": "e7", "types": ["t"]}]))  # of another graph
+    samples = read("triples", tmp_path / "g.tsv", entities=[entities], types=[types])
+    assert [s["id"] for s in samples] == ["e1", "e2", "e9", "e8"]
+    assert (samples[2]["label"], samples[2]["aliases"], samples[2]["triples"]) == ("Nine", ["IX"], [])
+    assert samples[3]["description"] == "eight"
+    without = read("triples", tmp_path / "g.tsv", entities=[entities], described=False)
+    assert [s["id"] for s in without] == ["e1", "e2"]
+
+
+def test_described_entities_that_are_left_out_are_counted(tmp_path, json_lines):
+    (tmp_path / "g.tsv").write_text("e1\tr\te2\n")
+    entities = [str(json_lines("entities.jsonl", [{"id": f"e{i}", "label": f"E{i}"} for i in range(9)]))]
+    reader = make_reader("triples", "triples-tsv", [tmp_path / "g.tsv"], {"entities": entities, "described": False})
+    found = [reader.sample(record) for record in reader.records([tmp_path / "g.tsv"])]
+    assert [s.reason for s in found if isinstance(s, Drop)] == ["described, but in no triple"] * 7
+
+
+def test_texts_stay_out_of_memory(tmp_path, json_lines):
+    rows = [{"id": f"e{i}", "label": f"E{i}", "description": f"{i} " * 500} for i in range(2000)]
+    path = json_lines("entities.jsonl", rows)
+    (tmp_path / "g.tsv").write_text("".join(f"e{i}\tr\te{i + 1}\n" for i in range(1999)))
+    reader = make_reader("triples", "triples-tsv", [tmp_path / "g.tsv"], {"entities": [str(path)]})
+    tracemalloc.start()
+    try:
+        assert sum(len(record.data["description"]) > 500 for record in reader.records([tmp_path / "g.tsv"])) == 2000
+        assert tracemalloc.get_traced_memory()[1] < path.stat().st_size / 3
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("line", ["a\tb", "a\tb\tc\td", "a\t\tb"])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.readers.reader import Peek
-from pipelines.readers.triples.graph import GraphReader, Texts, Triple, read_texts
+from pipelines.readers.triples.graph import GraphReader, Triple
+from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
 from pipelines.readers.triples.triples_tsv import tab_separated
 from workbench.errors import WorkbenchError
 from workbench.files.paths import real_path
@@ -45,12 +46,9 @@ class Codex(GraphReader):
 
     def texts(self, paths: Sequence[Path]) -> Texts:
         """The named files' texts over those that lie beside the triples."""
-        own = super().texts(paths)
-        found = Texts(*(_rows(_beside(paths, patterns)) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES)))
-        for stored, named in zip(found, own, strict=True):
-            for identifier, row in named.items():
-                stored.setdefault(identifier, {}).update(row)
-        return found
+        beside = (_beside(paths, patterns) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES))
+        named = ([*self.entities, *self.types], self.relations, self.type_names)
+        return Texts(*(TextRows(rows_of_files([*a, *b])) for a, b in zip(beside, named, strict=True)))
 
     def _file(self, folder: Path) -> Path:
         path = folder / f"{self.part}.txt"
@@ -68,11 +66,3 @@ def _beside(paths: Sequence[Path], patterns: Sequence[str]) -> list[Path]:
             for pattern in patterns:
                 found.update(dict.fromkeys(sorted(place.glob(pattern))))
     return list(found)
-
-
-def _rows(paths: Sequence[Path]) -> dict[str, dict[str, object]]:
-    rows: dict[str, dict[str, object]] = {}
-    for path in paths:
-        for identifier, row in read_texts(path).items():
-            rows.setdefault(identifier, {}).update(row)
-    return rows

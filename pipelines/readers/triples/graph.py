@@ -1,23 +1,24 @@
 """What the triple formats share: triples gathered by their head, with the texts of entities and relations.
 
 A knowledge graph is read once and held as three integer arrays (12 bytes a triple) and the names; a record is an
-entity of the graph with the triples that it is the head of. An entity that is only a tail has an empty list.
+entity of the graph with the triples that it is the head of. An entity that is only a tail has an empty list, and so has
+one that no triple names but the texts describe: it may be asked for (the entities that only the test triples have).
 """
 
 from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pipelines.readers.reader import Reader, Record, parse_row
-from pipelines.sources.files import files, lines, plain_suffix, record_key
-from pipelines.sources.json_file import read_json
+from pipelines.readers.reader import Drop, Reader, Record
+from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
+from pipelines.sources.files import files, record_key
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.sequences.sequence import Sample
@@ -25,6 +26,8 @@ from workbench.sequences.sequence import Sample
 log = logging.getLogger(__name__)
 
 Triple = tuple[str, str, str]
+DESCRIPTIONS = ("extract", "description", "gloss")
+"""The fields of a row that describe an entity, the longest text first."""
 
 
 class Names:
@@ -37,20 +40,12 @@ class Names:
         return self.number.setdefault(name, len(self.number))
 
 
-class Texts(NamedTuple):
-    """What is known of entities, relations and types, by id; each row may have label, description, aliases, types."""
-
-    entities: dict[str, dict[str, Any]]
-    relations: dict[str, dict[str, Any]]
-    types: dict[str, dict[str, Any]]
-
-
 @dataclass(frozen=True)
 class GraphReader(Reader):
     """The options name files with texts: JSON lines with the field `id`, or one JSON object by id.
 
     `entities`: label, aliases, and description, extract or gloss. `types`: the list of types of each entity.
-    `relations` and `type_names`: labels.
+    `relations` and `type_names`: labels. `described: false` leaves out the entities that no triple names.
     """
 
     kind: ClassVar[str] = "triples"
@@ -59,6 +54,7 @@ class GraphReader(Reader):
     relations: list[Location] = field(default_factory=list)
     types: list[Location] = field(default_factory=list)
     type_names: list[Location] = field(default_factory=list)
+    described: bool = True
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Triple]:
         """All triples (head id, relation id, tail id), in the order of the input."""
@@ -66,8 +62,8 @@ class GraphReader(Reader):
 
     def texts(self, paths: Sequence[Path]) -> Texts:
         """The texts from the files that the options name."""
-        entities = _merged([*self.entities, *self.types])
-        return Texts(entities, _merged(self.relations), _merged(self.type_names))
+        named = ([*self.entities, *self.types], self.relations, self.type_names)
+        return Texts(*(TextRows(rows_of_files(paths)) for paths in named))
 
     def text_files(self, paths: Sequence[Path]) -> list[Path]:
         """The files that `texts` reads."""
@@ -98,9 +94,20 @@ class GraphReader(Reader):
             own = order[starts[number] : starts[number + 1]]
             facts = [(relation_ids[r[i]], ids[t[i]]) for i in own]
             yield _record(entity, facts, texts, paths)
+        yield from self._of_no_triple(names.number.keys() | relations.number.keys(), texts, paths)
 
-    def sample(self, record: Record) -> Sample:
-        return dict(record.data)
+    def sample(self, record: Record) -> Sample | Drop:
+        return record.data if isinstance(record.data, Drop) else dict(record.data)
+
+    def _of_no_triple(self, seen: set[str], texts: Texts, paths: Sequence[Path]) -> Iterator[Record]:
+        """The other entities that have a label or a description; types alone may be those of another graph's."""
+        for entity in texts.entities:
+            if entity in seen:
+                continue
+            seen.add(entity)
+            if any(texts.entities[entity].get(name) for name in ("label", *DESCRIPTIONS)):
+                record = _record(entity, (), texts, paths)
+                yield record if self.described else record._replace(data=Drop("described, but in no triple"))
 
 
 def distinct(h: np.ndarray, r: np.ndarray, t: np.ndarray) -> np.ndarray:
@@ -112,65 +119,27 @@ def distinct(h: np.ndarray, r: np.ndarray, t: np.ndarray) -> np.ndarray:
     return np.sort(order[first])
 
 
-def read_texts(path: Path) -> dict[str, dict[str, Any]]:
-    """Rows by id, from JSON lines with `id`, or from one JSON object `{id: row}`; a row may be a label or type list."""
-    if plain_suffix(path) == ".json":
-        rows = read_json(path)
-        return {name: _row(value, f"{path.name}:{name}") for name, value in rows.items()}
-    found: dict[str, dict[str, Any]] = {}
-    for number, line in lines(path):
-        if line.strip():
-            row = parse_row(line, f"{path.name}:{number}")
-            if "id" not in row:
-                raise WorkbenchError(f"{path}:{number}: a row needs the field 'id'; it has {', '.join(row)}")
-            found.setdefault(str(row["id"]), {}).update(row)
-    return found
-
-
-def _row(value: Any, where: str) -> dict[str, Any]:
-    if isinstance(value, str):
-        return {"label": value}
-    if isinstance(value, list):
-        return {"types": value}
-    if isinstance(value, dict):
-        return value
-    raise WorkbenchError(f"{where}: expected an object, a label or a list of types; found {type(value).__name__}")
-
-
-def _merged(names: Sequence[str | Path]) -> dict[str, dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = {}
-    for name in names:
-        for identifier, row in read_texts(Path(name)).items():
-            rows.setdefault(identifier, {}).update(row)
-    return rows
-
-
-def label_of(rows: Mapping[str, Mapping[str, Any]], identifier: str) -> str:
-    """The label of an id; the id itself where there is none."""
-    return str(rows.get(identifier, {}).get("label") or identifier)
-
-
 def _record(entity: str, facts: Sequence[tuple[str, str]], texts: Texts, paths: Sequence[Path]) -> Record:
-    row = texts.entities.get(entity, {})
+    row = texts.entities[entity]
     types = [str(name) for name in row.get("types", [])]
     meta: dict[str, Any] = {"source": ", ".join(path.name for path in paths)}
     if types and texts.types:
-        meta["type_labels"] = [label_of(texts.types, name) for name in types]
+        meta["type_labels"] = [texts.types.label(name) for name in types]
     triples = [
         {
             "relation": relation,
-            "relation_text": label_of(texts.relations, relation),
+            "relation_text": texts.relations.label(relation),
             "tail": tail,
-            "tail_text": label_of(texts.entities, tail),
+            "tail_text": texts.entities.label(tail),
         }
         for relation, tail in facts
     ]
     sample: Sample = {
         "key": record_key(entity),
         "id": entity,
-        "label": label_of(texts.entities, entity),
+        "label": str(row.get("label") or entity),
         "aliases": [str(alias) for alias in row.get("aliases", [])],
-        "description": str(row.get("extract") or row.get("description") or row.get("gloss") or ""),
+        "description": str(next(filter(None, map(row.get, DESCRIPTIONS)), "")),
         "types": types,
         "triples": triples,
         "meta": meta,

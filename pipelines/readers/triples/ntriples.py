@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.reader import MalformedError, Peek
-from pipelines.readers.triples.graph import GraphReader, Texts, Triple
+from pipelines.readers.triples.graph import GraphReader, Triple
+from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
 from pipelines.sources.files import decode, files, lines
 from workbench.options.bounds import Name
 
@@ -52,7 +54,6 @@ class Ntriples(GraphReader):
                 yield self._id(match["s"]), self._id(match["p"]), self._id(match["o"])
 
     def texts(self, paths: Sequence[Path]) -> Texts:
-        named = super().texts(paths)
         rows: dict[str, dict[str, Any]] = {}
         for match in self._statements(paths):
             predicate = match["p"][1:-1]
@@ -61,10 +62,8 @@ class Ntriples(GraphReader):
                     rows.setdefault(self._id(match["s"]), {}).setdefault("types", []).append(self._id(match["o"]))
             elif predicate in TEXTS and match["language"] in (None, self.language):
                 _add(rows.setdefault(self._id(match["s"]), {}), TEXTS[predicate], unescape(match["text"]))
-        for stored in named:
-            for identifier, row in rows.items():
-                stored[identifier] = row | stored.get(identifier, {})
-        return named
+        named = ([*self.entities, *self.types], self.relations, self.type_names)
+        return Texts(*(TextRows(chain(rows.items(), rows_of_files(paths))) for paths in named))
 
     def _statements(self, paths: Sequence[Path]) -> Iterator[re.Match[str]]:
         for path in files(paths, self.suffixes):

@@ -1,0 +1,120 @@
+"""What is known of the entities, relations and types of a graph, by id.
+
+The texts of entities may be many times larger than the graph. They lie in a temporary file (`$TMPDIR`), found by the
+hashes of their ids: 16 bytes of memory a row.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from kg.graph.strings import digest64
+from pipelines.readers.reader import parse_row
+from pipelines.sources.files import lines, plain_suffix
+from pipelines.sources.json_file import read_json
+from workbench.errors import WorkbenchError
+
+Row = Mapping[str, Any]
+KEPT = 1 << 16
+"""Labels that are remembered: a few entities are the tails of most triples."""
+
+
+class TextRows:
+    """Rows by id; of a repeated id a later row's fields replace those of the earlier ones. Filled once, then read."""
+
+    def __init__(self, rows: Iterable[tuple[str, Row]]) -> None:
+        hashes, ends = array("Q"), array("q", [0])
+        with tempfile.TemporaryFile() as file:
+            for identifier, row in rows:
+                hashes.append(digest64(identifier))
+                ends.append(ends[-1] + file.write(_packed(identifier, row)))
+            file.flush()
+            self._blob = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if hashes else b""
+        self._ends = ends
+        unsorted = np.frombuffer(hashes, np.uint64)
+        order = np.argsort(unsorted, kind="stable")
+        self._hashes, self._order = unsorted[order].data, order.astype(np.int64 if len(order) >= 2**31 else np.int32)
+        self.label = lru_cache(KEPT)(self._label)
+
+    def __getitem__(self, identifier: str) -> dict[str, Any]:
+        """The row of an id; empty where there is none."""
+        found: dict[str, Any] = {}
+        wanted = digest64(identifier)
+        place = bisect_left(self._hashes, wanted)
+        while place < len(self._hashes) and self._hashes[place] == wanted:
+            name, row = self._row(int(self._order[place]))
+            if name == identifier:
+                found.update(row)
+            place += 1
+        return found
+
+    def __len__(self) -> int:
+        """Number of rows, repeated ids included."""
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[str]:
+        """The ids in the order of their rows; a repeated one comes again."""
+        return (self._row(number)[0] for number in range(len(self)))
+
+    def _row(self, number: int) -> tuple[str, dict[str, Any]]:
+        identifier, row = orjson.loads(self._blob[self._ends[number] : self._ends[number + 1]])
+        return identifier, row
+
+    def _label(self, identifier: str) -> str:
+        """The label of an id; the id itself where there is none."""
+        return str(self[identifier].get("label") or identifier)
+
+
+class Texts(NamedTuple):
+    """Each row may have label, description, aliases, types."""
+
+    entities: TextRows
+    relations: TextRows
+    types: TextRows
+
+
+def rows_of_files(paths: Iterable[str | Path]) -> Iterator[tuple[str, Row]]:
+    """Rows with their ids, from JSON lines with `id`, or from one JSON object `{id: row}`.
+
+    In the latter a row may be just a label or a list of types.
+
+    Raises:
+        WorkbenchError: no JSON, or a row without `id`.
+    """
+    for path in map(Path, paths):
+        if plain_suffix(path) == ".json":
+            yield from ((name, _row(value, f"{path.name}:{name}")) for name, value in read_json(path).items())
+            continue
+        for number, line in lines(path):
+            if line.strip():
+                row = parse_row(line, f"{path.name}:{number}")
+                if "id" not in row:
+                    raise WorkbenchError(f"{path}:{number}: a row needs the field 'id'; it has {', '.join(row)}")
+                yield str(row["id"]), row
+
+
+def _packed(identifier: str, row: Row) -> bytes:
+    try:
+        return orjson.dumps([identifier, row])
+    except TypeError as error:
+        raise WorkbenchError(f"the texts of {identifier!r} cannot be stored ({error}); repair them") from error
+
+
+def _row(value: Any, where: str) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"label": value}
+    if isinstance(value, list):
+        return {"types": value}
+    if isinstance(value, dict):
+        return value
+    raise WorkbenchError(f"{where}: expected an object, a label or a list of types; found {type(value).__name__}")
