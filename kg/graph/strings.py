@@ -11,7 +11,7 @@ import hashlib
 import mmap
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import overload
 
@@ -34,7 +34,7 @@ class StringTable(Sequence[str]):
 
     def __init__(
         self,
-        blob: bytes | mmap.mmap,
+        blob: bytes | mmap.mmap | memoryview,
         spans: np.ndarray,
         hashes: np.ndarray | None = None,
         order: np.ndarray | None = None,
@@ -59,7 +59,7 @@ class StringTable(Sequence[str]):
     def __getitem__(self, row: int | slice) -> str | list[str]:
         if isinstance(row, slice):
             return [self[i] for i in range(*row.indices(len(self)))]
-        return self.blob[self._starts[row] : self._ends[row]].decode()
+        return str(self.blob[self._starts[row] : self._ends[row]], "utf-8")
 
     def find(self, text: str) -> int:
         """The row of a string, -1 where the table does not have it."""
@@ -79,6 +79,42 @@ class StringTable(Sequence[str]):
 
     def __reduce__(self) -> tuple[type[StringTable], tuple[object, ...]]:
         return StringTable, (bytes(self.blob[:]), self.spans, self.hashes, self.order)
+
+
+class RowsOf(Mapping[str, int]):
+    """The row of each string of a table with an index, as a mapping."""
+
+    def __init__(self, table: StringTable) -> None:
+        self.table = table
+
+    def __getitem__(self, text: str) -> int:
+        row = self.table.find(text)
+        if row < 0:
+            raise KeyError(text)
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+def string_arrays(strings: Iterable[str]) -> dict[str, np.ndarray]:
+    """Strings and their index as arrays, by the names of the arguments of `StringTable`; the blob as uint8."""
+    blob, ends, hashes = bytearray(), array("q", [0]), array("Q")
+    for text in strings:
+        blob += text.encode()
+        ends.append(len(blob))
+        hashes.append(digest64(text))
+    bounds, unsorted = np.frombuffer(ends, np.int64), np.frombuffer(hashes, np.uint64)
+    order = np.argsort(unsorted, kind="stable")
+    return {
+        "blob": np.frombuffer(bytes(blob), np.uint8),
+        "spans": np.stack([bounds[:-1], bounds[1:]]),
+        "hashes": unsorted[order],
+        "order": order,
+    }
 
 
 class StringWriter:

@@ -1,31 +1,37 @@
 """Vectors of entities and relations: kept in one safetensors file with the ids they belong to.
 
-The file holds `entity` [entities, size] and `relation` [relations, size] float32, `entity_ids` and `relation_ids`
-(lists of strings as JSON, in bytes), and in its metadata how the vectors were made and a checksum of all that. A model
-with complex vectors (RotatE, ComplEx) gives their real and imaginary parts in turn.
+The file holds `entity` [entities, size] and `relation` [relations, size] float32; the ids of both, which stay on disk
+like the vectors (`kg.graph.strings`): `entity_ids` (UTF-8, one after the other), `entity_ids.spans` [2, entities]
+(where each begins and ends) and their index `entity_ids.hashes`, `entity_ids.order`; and in its metadata how the
+vectors were made and a checksum of all that. A model with complex vectors (RotatE, ComplEx) gives their real and
+imaginary parts in turn.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from kg.graph.strings import RowsOf, StringTable, string_arrays
 from workbench.errors import WorkbenchError
 from workbench.files.checksums import matches
 from workbench.files.drafts import sha256_of
 from workbench.files.identities import note
 from workbench.runs.weights import save_tensors
 
-TENSORS = ("entity", "relation", "entity_ids", "relation_ids")
+PARTS = {"blob": "", "spans": ".spans", "hashes": ".hashes", "order": ".order"}
+IDS = {kind: {part: f"{kind}_ids{ending}" for part, ending in PARTS.items()} for kind in ("entity", "relation")}
+TENSORS = ("entity", "relation", *(name for names in IDS.values() for name in names.values()))
 CHECKSUM = "sha256"
 
 
@@ -33,15 +39,17 @@ CHECKSUM = "sha256"
 class Vectors:
     """`vectors` [entities, size] by row of `ids`, `relations` [relations, size] by row of `relation_ids`, float32."""
 
-    ids: list[str]
+    ids: Sequence[str]
     vectors: Tensor
-    relation_ids: list[str]
+    relation_ids: Sequence[str]
     relations: Tensor
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def rows(self) -> dict[str, int]:
+    def rows(self) -> Mapping[str, int]:
         """The row of each entity id."""
+        if isinstance(self.ids, StringTable):
+            return RowsOf(self.ids)
         return {entity: row for row, entity in enumerate(self.ids)}
 
     @property
@@ -56,15 +64,15 @@ def save_vectors(vectors: Vectors, path: str | Path) -> None:
     tensors = {
         "entity": vectors.vectors.contiguous(),
         "relation": vectors.relations.contiguous(),
-        "entity_ids": _packed(vectors.ids),
-        "relation_ids": _packed(vectors.relation_ids),
+        **_packed("entity", vectors.ids),
+        **_packed("relation", vectors.relation_ids),
     }
     provenance = json.dumps(vectors.provenance)
     save_tensors(path, tensors, {"format": "pt", "provenance": provenance, CHECKSUM: _checksum(tensors, provenance)})
 
 
 def load_vectors(path: str | Path) -> Vectors:
-    """The vectors of a file; the tensors stay memory-mapped until they are used.
+    """The vectors of a file; tensors and ids stay memory-mapped until they are used.
 
     Raises:
         WorkbenchError: there is no such file, it does not hold vectors with ids, or it was changed or damaged.
@@ -80,10 +88,10 @@ def load_vectors(path: str | Path) -> Vectors:
     if checksum is not None and not matches(path, checksum, lambda p: _checksum_of(*_read(p))):
         raise WorkbenchError(f"{path} was changed or damaged after it was written; train the vectors again")
     try:
-        ids, relation_ids = _unpacked(tensors["entity_ids"]), _unpacked(tensors["relation_ids"])
         provenance = json.loads(metadata.get("provenance", "{}"))
     except ValueError as error:
-        raise WorkbenchError(f"{path} is damaged: its ids are no JSON ({error}); train the vectors again") from error
+        raise WorkbenchError(f"{path} is damaged: its provenance is no JSON ({error}); train them again") from error
+    ids, relation_ids = _unpacked("entity", tensors), _unpacked("relation", tensors)
     found = Vectors(ids, tensors["entity"], relation_ids, tensors["relation"], provenance)
     if found.vectors.ndim != 2 or len(ids) != len(found.vectors):
         raise WorkbenchError(
@@ -123,13 +131,12 @@ def _checksum(tensors: Mapping[str, Tensor], provenance: str) -> str:
     return state.hexdigest()
 
 
-def _packed(ids: list[str]) -> Tensor:
-    return torch.frombuffer(bytearray(json.dumps(ids, ensure_ascii=False).encode()), dtype=torch.uint8)
+def _packed(kind: str, ids: Sequence[str]) -> dict[str, Tensor]:
+    arrays = string_arrays(ids)
+    arrays["hashes"] = arrays["hashes"].view(np.int64)  # safetensors knows no unsigned ones
+    return {name: torch.from_numpy(arrays[part].copy()) for part, name in IDS[kind].items()}
 
 
-def _unpacked(packed: Tensor) -> list[str]:
-    """Raises ValueError where it is no list of strings as JSON."""
-    names = json.loads(packed.numpy().tobytes())
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("not a list of strings")
-    return names
+def _unpacked(kind: str, tensors: Mapping[str, Tensor]) -> StringTable:
+    blob, spans, hashes, order = (tensors[name].numpy() for name in IDS[kind].values())
+    return StringTable(blob.data, spans, hashes.view(np.uint64), order)

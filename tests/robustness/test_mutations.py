@@ -131,7 +131,7 @@ def read_graph(folder: Path) -> Any:
 
 def read_vectors(folder: Path) -> Any:
     found = load_vectors(folder / "v.safetensors")
-    return [found.ids, found.vectors, found.relation_ids, found.relations, found.provenance]
+    return [list(found.ids), found.vectors, list(found.relation_ids), found.relations, found.provenance]
 
 
 def read_linker(folder: Path) -> Any:

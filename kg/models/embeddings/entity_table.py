@@ -6,6 +6,8 @@ TransE vectors, with a zero vector in front for "no entity".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -99,9 +101,13 @@ def _of_shuffled(path: str | Tensor, shuffled: str | None) -> Tensor:
         raise WorkbenchError(
             f"the vectors of {shuffled} are those of a graph as it is, not of a shuffled one; {advice}"
         )
-    if isinstance(path, str) and load_vectors(path).ids != found.ids:
+    if isinstance(path, str) and not _equal(load_vectors(path).ids, found.ids):
         raise WorkbenchError(
             f"the vectors of {shuffled} are of other entities than those of {path}, or in another order; train both on "
             "one graph"
         )
     return found.vectors
+
+
+def _equal(ids: Sequence[str], others: Sequence[str]) -> bool:
+    return len(ids) == len(others) and all(a == b for a, b in zip(ids, others, strict=True))

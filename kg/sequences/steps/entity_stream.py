@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -46,11 +47,19 @@ class EntityStream(Step):
         min_score: Share = 0.0,
         control: Name | None = None,
     ) -> None:
-        self.rows = _rows(table) if isinstance(table, str) else table
+        self.table = table
+        self.rows = _rows(table)
         self.cls_row = cls_row
         self.min_score = min_score
         self.linked = control != "no-kg"
         self.dropped: Counter[str] = Counter()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "rows"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.rows = _rows(self.table)
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The same sequences, each with an entity stream (possibly of no rows); nothing here is drawn."""
@@ -93,7 +102,10 @@ def _document_starts(doc: np.ndarray | None, length: int) -> list[int]:
     return np.flatnonzero(np.diff(doc, prepend=doc[:1] - 1)).tolist()
 
 
-def _rows(table: str) -> Mapping[str, int]:
+def _rows(table: str | Mapping[str, int]) -> Mapping[str, int]:
+    """The row of each entity; another process opens the file again instead of getting its ids sent."""
+    if not isinstance(table, str):
+        return table
     from kg.vectors.vectors import load_vectors
 
     return load_vectors(table).rows

@@ -90,7 +90,9 @@ def test_controls_take_the_vectors_away(tuned: Path, world: Path, control: str) 
 
 
 def test_a_control_that_changes_nothing_is_refused(tuned: Path, world: Path) -> None:
-    with pytest.raises(WorkbenchError, match="shuffled-kg would change nothing"):
+    with pytest.raises(WorkbenchError, match="question-only would change nothing"):
+        run_evaluate(tuned, world / "typing-test", control="question-only")
+    with pytest.raises(WorkbenchError, match="shuffled-kg needs vectors of the shuffled graph"):
         run_evaluate(tuned, world / "typing-test", control="shuffled-kg")
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from kg.sequences.steps.entity_stream import EntityStream
+from kg.vectors.vectors import Vectors, save_vectors
 from workbench.keyed import Draws
 from workbench.sequences.builders.mention import Mention
 from workbench.sequences.sequence import Sequence, Span, text_fields
@@ -32,6 +36,23 @@ def test_first_tokens_carry_table_rows_and_cls_a_zero_row() -> None:
     source = sequence(9, [(5, 6, "Q3"), (2, 4, "Q1")])
     assert entity(EntityStream(ROWS), source.copy()) == ([0, 2, 5], [0, 1, 6])
     assert entity(EntityStream(ROWS, cls_row=False), source.copy()) == ([2, 5], [1, 6])
+
+
+def test_a_million_ids_would_cost_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "v.safetensors"
+    ids = [f"Q{i}" for i in range(20_000)]
+    save_vectors(Vectors(ids, torch.zeros(len(ids), 2), ["r"], torch.zeros(1, 2)), path)
+    EntityStream(str(path))  # the checksum is computed once
+    tracemalloc.start()
+    try:
+        step = EntityStream(str(path))
+        assert tracemalloc.get_traced_memory()[1] < 300_000
+    finally:
+        tracemalloc.stop()
+    sent = pickle.dumps(step)
+    assert len(sent) < 1000
+    for opened in (step, pickle.loads(sent)):
+        assert entity(opened, sequence(9, [(5, 6, "Q19999"), (2, 4, "no")])) == ([0, 5], [0, 20_000])
 
 
 def test_what_cannot_be_had_is_counted() -> None:

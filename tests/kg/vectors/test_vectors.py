@@ -33,9 +33,10 @@ def test_the_file_gives_back_what_was_trained(store, tmp_path):
     assert torch.equal(loaded.vectors, trained.vectors)
     assert torch.equal(loaded.relations, trained.relations)
     assert (loaded.vectors.shape, loaded.relations.shape) == ((30, 8), (2, 8))
-    assert loaded.ids == list(store.ids)
-    assert loaded.relation_ids == ["next", "second"]
+    assert list(loaded.ids) == list(store.ids) == list(loaded.rows)
+    assert list(loaded.relation_ids) == ["next", "second"]
     assert loaded.rows["é2"] == store.row("é2")
+    assert loaded.rows.get("é77") is None
     assert loaded.provenance["model"] == "TransE"
     assert loaded.provenance["graph"]["triples"] == 60
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["v.safetensors"]
