@@ -13,6 +13,7 @@ from pipelines.commands.options import Writing
 from pipelines.preparing.chunks import Job
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.preparing.kg_extra import needs_kg
+from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Share
 from workbench.options.command import command
@@ -45,9 +46,11 @@ def link(
       workbench prepare link corpora/coco --linker linkers/wikidata --min-score 0.5 -o corpora/coco-linked
     """
     opened = open_corpus(str(corpus))
-    linkable = {"text": "text", "image-text": "captions"}.get(opened.kind)
-    if linkable not in opened.manifest.fields:
-        raise WorkbenchError(f"{corpus} (kind {opened.kind}) has neither texts nor captions to link")
+    linkable = [str(field.spans_of) for field in links_among(fields_of(opened.kind))]
+    if not any(text in opened.manifest.fields for text in linkable):
+        raise WorkbenchError(
+            f"{corpus} (kind {opened.kind}) has no text to link; allowed: a corpus of texts, or of images with captions"
+        )
     if graph is not None and linker is None:
         chosen = make_linker(graph, case=case, min_length=min_length, skip=skip, context=context)
     elif linker is not None and graph is None:

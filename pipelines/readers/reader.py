@@ -125,7 +125,7 @@ class Reader:
         raise NotImplementedError(f"{type(self).__name__} must define records")
 
     def sample(self, record: Record) -> Sample | Drop:
-        """A record as a sample (see docs/architecture.md).
+        """A record as a sample (see docs/samples.md).
 
         Raises:
             MalformedError: the record does not fit the format.

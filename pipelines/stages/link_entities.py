@@ -1,4 +1,4 @@
-"""Entity mentions in texts and captions, as a stage."""
+"""Entity mentions in the texts of a sample, as a stage."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kg.linking.linker import Linker
+from workbench.corpora.schema import FIELDS, links_among
 from workbench.options.bounds import Name, Share
 from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)
 class LinkEntities:
-    """Writes `spans` of the text and `caption_spans` of the captions, and into `meta.linker` who put them there.
+    """Writes `spans` of the text, `caption_spans` of the captions and so on, and into `meta.linker` who put them there.
 
     Spans that were there before are replaced. `name` and `version` are the linker's.
     """
@@ -34,10 +35,10 @@ class LinkEntities:
 
     def __call__(self, sample: Sample) -> Sample:
         linked: Sample = {**sample, "meta": {**sample.get("meta", {}), "linker": self.about}}
-        if "text" in sample:
-            linked["spans"] = self._spans(sample["text"])
-        if "captions" in sample:
-            linked["caption_spans"] = [self._spans(caption) for caption in sample["captions"]]
+        for links in links_among(FIELDS):
+            text = sample.get(links.spans_of or "")
+            if text is not None:
+                linked[links.name] = self._spans(text) if isinstance(text, str) else [self._spans(one) for one in text]
         return linked
 
     def _spans(self, text: str) -> list[list[Any]]:

@@ -1,4 +1,4 @@
-"""Unicode normalisation of texts and captions."""
+"""Unicode normalisation of texts, captions and what else people read."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
+from workbench.corpora.schema import FIELDS
+from workbench.corpora.values import TEXT, TEXTS
 from workbench.sequences.sequence import Sample
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 LINE_END = re.compile(r"\r\n?|\x85|\u2028")
 PARAGRAPH_END = re.compile("\u2029")
-LINKED = frozenset({"spans", "mask_spans", "mention", "caption_spans"})
 
 
 @dataclass(frozen=True)
 class NormaliseText:
     """One Unicode form, `\\n` line ends, no control characters, no spaces at line ends.
 
-    A text with character spans stays as it is, since its spans count its characters.
+    A sample with character spans stays as it is, since they count the characters of its texts.
     """
 
     form: Literal["NFC", "NFKC"] = "NFC"
 
     def __call__(self, sample: Sample) -> Sample:
-        if LINKED & sample.keys():
+        fields = [FIELDS[name] for name in sample if name in FIELDS]
+        if any(field.spans_of for field in fields):
             return sample
-        if "text" in sample:
-            sample["text"] = self.normalise(sample["text"]).strip("\n")
-        if "captions" in sample:
-            sample["captions"] = [self.normalise(caption) for caption in sample["captions"]]
+        for name in (field.name for field in fields if field.value is TEXT):
+            sample[name] = self.normalise(sample[name]).strip("\n")
+        for name in (field.name for field in fields if field.value is TEXTS):
+            sample[name] = [self.normalise(text) for text in sample[name]]
         return sample
 
     def normalise(self, text: str) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 from pipelines.readers.reader import Drop
 from vision.features import backbones
 from vision.features.regions import DETECTORS, Grid, RegionSource, load_detector
-from workbench.corpora.record import image_kind
+from workbench.corpora.members import image_kind
 from workbench.errors import BadValueError, WorkbenchError
 from workbench.options.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
 from workbench.sequences.sequence import Sample

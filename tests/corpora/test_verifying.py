@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from workbench.cli import corpora as commands
-from workbench.corpora import record, verify
+from workbench.corpora import members, record, verify
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.show import describe, marked, preview, previews
 from workbench.errors import WorkbenchError
@@ -37,8 +37,8 @@ def overwrite(corpus: Corpus, shard: int, number: int, member: str, data: bytes)
 @pytest.fixture
 def lax(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that checks nothing, to make corpora that are wrong inside."""
-    monkeypatch.setattr(record, "check_spans", lambda *_: None)
-    monkeypatch.setattr(record, "image_kind", lambda _: "jpg")
+    monkeypatch.setattr(record, "check_sample", lambda *_: None)
+    monkeypatch.setattr(members, "image_kind", lambda _: "jpg")
 
 
 def test_good_corpora_have_no_problems(write: Any, texts: Any, images: Any) -> None:

@@ -146,7 +146,7 @@ def test_bad_link_options(tmp_path, json_lines, graph):
         prepare("link", tmp_path / "c", "-o", tmp_path / "l")
     with pytest.raises(WorkbenchError, match="--min-score = 2"):
         prepare("link", tmp_path / "c", "-o", tmp_path / "l", "--graph", graph, "--min-score", 2)
-    with pytest.raises(WorkbenchError, match="has neither texts nor captions"):
+    with pytest.raises(WorkbenchError, match="has no text to link"):
         prepare("link", graph, "-o", tmp_path / "l", "--graph", graph)
     with pytest.raises(WorkbenchError, match="no linker"):
         prepare("link", tmp_path / "c", "-o", tmp_path / "l", "--linker", tmp_path / "gone")

@@ -8,9 +8,10 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+from workbench.corpora.foreign_record import decode_foreign
 from workbench.corpora.index import ShardIndex
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, parse_manifest
-from workbench.corpora.record import BadRecordError, decode, decode_foreign
+from workbench.corpora.record import BadRecordError, decode
 from workbench.errors import WorkbenchError
 from workbench.files.cache import copy_of, default_folder, fetch, fetch_bytes, is_url
 from workbench.files.checksums import matches

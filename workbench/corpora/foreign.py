@@ -9,20 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workbench.corpora.foreign_record import FOREIGN_MEMBERS, decode_foreign, foreign_fields
 from workbench.corpora.index import IndexBuilder, index_name
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, finish_corpus
-from workbench.corpora.record import (
-    FIELDS,
-    FOREIGN_IMAGES,
-    FOREIGN_MEMBERS,
-    FOREIGN_TEXTS,
-    UNITS,
-    BadRecordError,
-    check_places,
-    cuts_of,
-    decode_foreign,
-    lengths_of,
-)
+from workbench.corpora.members import IN_JSON, JSON_MEMBER
+from workbench.corpora.places import texts_in
+from workbench.corpora.record import BadRecordError, check_sample, cuts_of, lengths_of
+from workbench.corpora.schema import FIELDS, KINDS, Field, required_of, units_of
 from workbench.corpora.tars import Member, records
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.drafts import sha256_of
@@ -30,6 +23,8 @@ from workbench.files.paths import real_path
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
+TELLING = {"image-text": "image", "text": "text"}
+"""The field whose members tell the kind, where a set has any of them."""
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 
@@ -47,8 +42,8 @@ def index_foreign(
         WorkbenchError: no tars, compressed tars, members of a key not side by side, undecodable records, or an
             `output` that already holds a prepared corpus.
     """
-    if kind is not None and kind not in FIELDS:
-        raise unknown("kind of corpus", kind, FIELDS)
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind of corpus", kind, KINDS)
     _refuse_own(output)
     tars = find_tars(inputs)
     kind = kind or _guess_kind(tars)
@@ -100,11 +95,10 @@ def _guess_kind(tars: Sequence[Path]) -> str:
     for tar in tars:
         for key, members in records(tar):
             names = {member.name for member in members}
-            if names & FOREIGN_IMAGES:
-                return "image-text"
-            if names & FOREIGN_TEXTS:
-                return "text"
-            if "json" in names:
+            for kind, telling in TELLING.items():
+                if names & set(FIELDS[telling].foreign):
+                    return kind
+            if JSON_MEMBER in names:
                 return _kind_of_json(tar, key, members)
             raise WorkbenchError(
                 f"{tar}: cannot tell the kind from the members {sorted(names)}; known are {sorted(FOREIGN_MEMBERS)}."
@@ -114,7 +108,7 @@ def _guess_kind(tars: Sequence[Path]) -> str:
 
 
 def _kind_of_json(tar: Path, key: str, members: Sequence[Member]) -> str:
-    stored = _decoded(tar, key, _load(tar, members, {"json"}), "text")
+    stored = _decoded(tar, key, _load(tar, members, {JSON_MEMBER}), "text")
     keys = {*stored, *stored.get("meta", {})}
     if "text" in keys:
         return "text"
@@ -134,17 +128,17 @@ def _load(tar: Path, members: Sequence[Member], wanted: set[str] | frozenset[str
 
 
 def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo:
-    index = IndexBuilder(UNITS[kind])
+    index = IndexBuilder(units_of(kind))
     fields: Counter[str] = Counter()
     strange: Counter[str] = Counter()
-    decoded = FOREIGN_MEMBERS - FOREIGN_IMAGES - {"regions.npz"}
+    unread = {member: field for member, field in foreign_fields(kind).items() if field.codec is not IN_JSON}
     left_out: Counter[str] = Counter()
     for key, members in records(tar, left_out):
         names = {member.name for member in members}
-        sample = _decoded(tar, key, _load(tar, members, decoded), kind)
-        _complete(sample, names)
+        sample = _decoded(tar, key, _load(tar, members, FOREIGN_MEMBERS - unread.keys()), kind)
+        sample |= {field.name: _empty(field) for member, field in unread.items() if member in names}
         _require(sample, kind, tar, key, names)
-        _check_texts(sample, tar, key)
+        _check(sample, tar, key)
         index.add(key, members, lengths_of(sample, kind), cuts_of(sample))
         fields.update(list(sample))
         strange.update(names - FOREIGN_MEMBERS)
@@ -182,31 +176,25 @@ def _decoded(tar: Path, key: str, members: Mapping[str, bytes], kind: str) -> Sa
         raise BadRecordError(str(tar), key, str(error)) from error
 
 
-def _complete(sample: Sample, names: set[str]) -> None:
-    """Note the fields whose members were not read."""
-    if names & FOREIGN_IMAGES:
-        sample["image"] = b""
-    if "regions.npz" in names:
-        sample["regions"] = {}
+def _empty(field: Field) -> Any:
+    """What stands for a value whose member was not read."""
+    return field.value.type() if isinstance(field.value.type, type) else None
 
 
 def _require(sample: Sample, kind: str, tar: Path, key: str, names: set[str]) -> None:
-    needed = {"text": "text", "image-text": "image", "triples": "triples"}[kind]
-    if needed not in sample:
+    lacking = [name for name in required_of(kind) if name not in sample]
+    if lacking:
         raise BadRecordError(
-            str(tar), key, f"a record of kind {kind} without {needed}", f"members {sorted(names)}{_trap(names)}"
+            str(tar), key, f"a record of kind {kind} without {lacking[0]}", f"members {sorted(names)}{_trap(names)}"
         )
 
 
-def _check_texts(sample: Sample, tar: Path, key: str) -> None:
-    """Raises BadRecordError where a text cannot be encoded, or a span does not lie in it."""
-    captions = sample.get("captions", [])
-    texts = [sample.get("text", ""), *captions]
-    if not all(isinstance(text, str) for text in texts):
-        raise BadRecordError(str(tar), key, "a caption is no text", f"captions {str(captions)[:80]}")
+def _check(sample: Sample, tar: Path, key: str) -> None:
+    """Raises BadRecordError where a text cannot be encoded, or a stretch does not lie in it."""
     try:
-        "".join(texts).encode()
-        check_places(sample)
+        check_sample(sample)
+        for text in texts_in(sample):
+            text.encode()
     except UnicodeEncodeError as error:
         raise BadRecordError(str(tar), key, "a text is not valid Unicode", error.reason) from error
     except WorkbenchError as error:
@@ -215,7 +203,7 @@ def _check_texts(sample: Sample, tar: Path, key: str) -> None:
 
 def _trap(names: Mapping[str, int] | set[str]) -> str:
     """The hint for members such as `input.jpg`: the file was called `x.input.jpg`; the key ends at the first dot."""
-    dotted = [n for n in names if "." in n and n.rsplit(".", 1)[1] in FOREIGN_MEMBERS and n != "regions.npz"]
+    dotted = [n for n in names if "." in n and n.rsplit(".", 1)[1] in FOREIGN_MEMBERS and n not in FOREIGN_MEMBERS]
     if not dotted:
         return ""
     return (

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.record import UNITS, take
+from workbench.corpora.places import take
+from workbench.corpora.schema import units_of
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import atomic
 from workbench.keyed import digest
@@ -46,10 +47,10 @@ class Items:
     """
 
     def __init__(self, corpus: Corpus, unit: str | None = None, window: int | None = None) -> None:
-        if unit is not None and unit not in UNITS[corpus.kind]:
+        if unit is not None and unit not in units_of(corpus.kind):
             raise WorkbenchError(
                 f"corpus {corpus.name!r} is of kind {corpus.kind}, which is not cut by {unit!r}; "
-                f"allowed: {', '.join(UNITS[corpus.kind])}. Does the task's builder fit this corpus?"
+                f"allowed: {', '.join(units_of(corpus.kind))}. Does the task's builder fit this corpus?"
             )
         if window is not None and window < 1:
             raise WorkbenchError(f"a window has at least 1 character; found {window}")

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workbench.corpora.record import FIELDS
+from workbench.corpora.schema import KINDS
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.drafts import atomic
 
@@ -152,8 +152,8 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     stated = tree.pop(DIGEST, None)
     if stated is not None and stated != _digest(tree):  # corpora of earlier versions have none
         raise WorkbenchError(f"{where} was changed or damaged after it was written (its digest does not fit). {MEND}")
-    if str(tree["kind"]) not in FIELDS:
-        raise unknown("kind of corpus", str(tree["kind"]), FIELDS, where)
+    if str(tree["kind"]) not in KINDS:
+        raise unknown("kind of corpus", str(tree["kind"]), KINDS, where)
     try:
         shards = [parse_shard(shard) for shard in tree["shards"]]
         return Manifest(**_typed(Manifest, {**tree, "shards": shards}))

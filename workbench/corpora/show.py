@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from rich.text import Text
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.items import Items
+from workbench.corpora.members import AS_ARRAYS, AS_IMAGE
 from workbench.corpora.order import Order
+from workbench.corpora.places import marked_texts
+from workbench.corpora.schema import FIELDS, READING, Field, links_among
 from workbench.images import FAILURES, open_image
 from workbench.sequences.sequence import Sample
 
@@ -47,10 +51,10 @@ def preview(sample: Sample) -> RenderableType:
     table = Table(show_header=False, box=None)
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
+    links = links_among(sample)
     for name, value in sample.items():
-        if name in ("key", "corpus", "draw", "spans"):
-            continue
-        table.add_row(Text(name), _value(name, value, sample))
+        if name not in READING and FIELDS.get(name) not in links:
+            table.add_row(Text(name), _value(name, value, [field for field in links if field.spans_of == name], sample))
     return Panel(table, title=Text(f"{sample['corpus']}: {sample['key']}"), title_align="left")
 
 
@@ -77,21 +81,25 @@ def marked(text: str, spans: list[list[Any]]) -> Text:
     return shown
 
 
-def _value(name: str, value: Any, sample: Sample) -> RenderableType:
-    if name == "image":
+def _value(name: str, value: Any, links: Sequence[Field], sample: Sample) -> RenderableType:
+    """A field's value, with the entities that `links` have in it."""
+    codec = FIELDS[name].codec if name in FIELDS else None
+    if codec is AS_IMAGE:
         return _image(value)
-    if name == "regions":
+    if codec is AS_ARRAYS:
         return Text(", ".join(f"{field} {list(array.shape)} {array.dtype}" for field, array in value.items()))
-    if name == "text":
-        end = LONGEST if len(value) > LONGEST else len(value)
-        inside = [span for span in sample.get("spans", []) if span[1] <= end]
-        return marked(value[:end], inside) + Text(f" ... ({len(value):,} characters)" if end < len(value) else "")
-    if name == "captions" and "caption_spans" in sample:
-        return Group(*(marked(c, s) for c, s in zip(value, sample["caption_spans"], strict=True)))
+    if links:
+        return Group(*(_linked(text, spans) for field in links for text, spans in marked_texts(sample, field)))
     if isinstance(value, list):
         listed = [Text(_short(element)) for element in value[:5]]
         return Group(*listed, *([Text(f"... ({len(value)} in all)")] if len(value) > 5 else []))
     return Text(_short(value))
+
+
+def _linked(text: str, spans: list[list[Any]]) -> Text:
+    end = min(len(text), LONGEST)
+    rest = Text(f" ... ({len(text):,} characters)" if end < len(text) else "")
+    return marked(text[:end], [span for span in spans if span[1] <= end]) + rest
 
 
 def _image(data: bytes) -> Text:

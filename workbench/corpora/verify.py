@@ -10,7 +10,10 @@ import numpy as np
 
 from workbench.corpora.corpus import Corpus, Shard
 from workbench.corpora.manifest import ShardInfo
-from workbench.corpora.record import check_spans, cuts_of, lengths_of
+from workbench.corpora.members import AS_ARRAYS, AS_IMAGE
+from workbench.corpora.places import marked_texts
+from workbench.corpora.record import check_sample, cuts_of, lengths_of
+from workbench.corpora.schema import FIELDS, links_among
 from workbench.corpora.tars import records
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
@@ -116,11 +119,12 @@ def _record(
     except WorkbenchError as error:
         yield str(error).split(": ", 1)[-1]
         return
-    yield from _texts(sample)
-    if "image" in sample and (problem := check_image(sample["image"])):
-        yield problem
-    if "regions" in sample:
-        yield from _regions(sample["regions"])
+    yield from _stored(sample)
+    try:
+        check_sample(sample)
+    except WorkbenchError as error:
+        yield str(error)
+        return
     lengths = {unit: int(length[record]) for unit, length in shard.index.lengths.items()}
     if lengths != lengths_of(sample, corpus.kind):
         yield f"the index has the lengths {lengths}, the record {lengths_of(sample, corpus.kind)}"
@@ -133,17 +137,14 @@ def _record(
             yield f"entities that are not in the graph: {', '.join(lost[:5])}{' ...' if len(lost) > 5 else ''}"
 
 
-def _texts(sample: Sample) -> Iterator[str]:
-    captions, linked = sample.get("captions", []), sample.get("caption_spans", [])
-    if linked and len(linked) != len(captions):
-        yield f"{len(linked)} lists in caption_spans for {len(captions)} captions"
-        return
-    texts = [(sample["text"], sample.get("spans", []))] if "text" in sample else []
-    for text, spans in [*texts, *zip(captions, linked, strict=False)]:
-        try:
-            check_spans(text, spans)
-        except WorkbenchError as error:
-            yield str(error)
+def _stored(sample: Sample) -> Iterator[str]:
+    """What is wrong with images and arrays."""
+    for name, value in sample.items():
+        codec = FIELDS[name].codec if name in FIELDS else None
+        if codec is AS_IMAGE and (problem := check_image(value)):
+            yield problem
+        if codec is AS_ARRAYS:
+            yield from _regions(value)
 
 
 def _regions(regions: dict[str, np.ndarray]) -> Iterator[str]:
@@ -165,8 +166,8 @@ def _regions(regions: dict[str, np.ndarray]) -> Iterator[str]:
 
 
 def _entities(sample: Sample) -> Iterator[str]:
-    yield from (str(span[2]) for span in sample.get("spans", []))
-    yield from (str(span[2]) for spans in sample.get("caption_spans", []) for span in spans)
+    for field in links_among(sample):
+        yield from (str(link[2]) for _, links in marked_texts(sample, field) for link in links)
     if "triples" in sample:
         yield str(sample["id"])
         yield from (str(triple["tail"]) for triple in sample["triples"])

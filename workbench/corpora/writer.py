@@ -15,7 +15,8 @@ from typing import Any, BinaryIO
 
 from workbench.corpora.index import IndexBuilder, ShardIndex, index_name
 from workbench.corpora.manifest import ShardInfo, parse_shard
-from workbench.corpora.record import FIELDS, READING, UNITS, encode
+from workbench.corpora.record import encode
+from workbench.corpora.schema import KINDS, READING, units_of
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.drafts import atomic, explained, sha256_of
 from workbench.sequences.sequence import Sample
@@ -58,12 +59,12 @@ class ShardWriter:
     def __init__(self, path: Path, *, kind: str) -> None:
         if path.suffix != ".tar" or "." in path.stem:
             raise WorkbenchError(f"{path}: a shard is called NAME.tar, with no other dot in its name")
-        if kind not in FIELDS:
-            raise unknown("kind of corpus", kind, FIELDS)
+        if kind not in KINDS:
+            raise unknown("kind of corpus", kind, KINDS)
         self.path, self.kind = path, kind
         self.info: ShardInfo | None = None
         self._keys: set[str] = set()
-        self._index = IndexBuilder(UNITS[kind])
+        self._index = IndexBuilder(units_of(kind))
         self._fields: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._stack = contextlib.ExitStack()

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from torch import nn
 
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.tasks.root import Root
 from workbench.tasks.task import DEFAULT_NETWORK, Task
 
 logger = logging.getLogger(__name__)
-SPANS = {"text": "spans", "image-text": "caption_spans"}  # the field that holds linked entities, by kind of corpus
-OWN_SPANS = ("triples", "questions")  # units of builders that don't read that field
+OWN_SPANS = ("triples", "questions")  # units of builders that don't read the fields of linked entities
 
 
 def check_fit(tasks: Iterable[Task], root: Root) -> None:
@@ -96,4 +96,4 @@ def check_linked(task: Task, places: Sequence[str], control: str | None) -> None
 
 
 def _is_linked(corpus: Corpus) -> bool:
-    return corpus.manifest.fields.get(SPANS.get(corpus.kind, "spans"), 0) > 0
+    return any(corpus.manifest.fields.get(field.name) for field in links_among(fields_of(corpus.kind)))

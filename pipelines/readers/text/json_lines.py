@@ -10,18 +10,19 @@ from typing import Any, ClassVar
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row, require
 from pipelines.sources.files import record_key
+from workbench.corpora.schema import fields_of
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
-SCHEMA_FIELDS = ("spans", "mask_spans", "mention", "types", "labels")
+SCHEMA_FIELDS = tuple(name for name in fields_of("text") if name not in ("text", "meta"))
 
 
 @dataclass(frozen=True)
 class JsonLines(Reader):
     """`text_field` holds the text (a string), `id_field` (or `key`) the document's name where there is one.
 
-    The fields of the sample schema `spans`, `mask_spans`, `mention`, `types` and `labels` are taken over; of the others
-    those in `meta_fields` go to the sample's `meta`, by default all.
+    The other fields of text samples (docs/samples.md: `spans`, `mention`, `types`, `labels`, ...) are taken over; of
+    what is left the fields in `meta_fields` go to the sample's `meta`, by default all.
     """
 
     kind: ClassVar[str] = "text"

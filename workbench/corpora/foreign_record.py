@@ -1,0 +1,76 @@
+"""A record of somebody else's WebDataset as a sample: members by the schema's `foreign` names, and fields of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from workbench.corpora.members import JSON_MEMBER
+from workbench.corpora.record import parse_object
+from workbench.corpora.schema import SCHEMA, Field, fields_of
+from workbench.corpora.values import LABELS, TEXT, TEXTS
+from workbench.sequences.sequence import Sample
+
+FOREIGN_MEMBERS = frozenset({JSON_MEMBER, *(member for field in SCHEMA for member in field.foreign)})
+
+
+@cache
+def foreign_fields(kind: str) -> dict[str, Field]:
+    """The fields of a kind by the members that other people have them in."""
+    return {member: field for field in fields_of(kind).values() for member in field.foreign}
+
+
+def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
+    """The sample of a record of somebody else's WebDataset.
+
+    `txt` is the text, or the caption of an image; `json` fields that fit the schema are taken, the rest goes to `meta`;
+    `cls` becomes `labels["cls"]`; image members become `image`. Other members are left out.
+
+    Raises:
+        ValueError: a member is damaged; the message names it.
+    """
+    stored = parse_object(members[JSON_MEMBER]) if JSON_MEMBER in members else {}
+    known = fields_of(kind)
+    sample: Sample = {f: v for f, v in stored.items() if f in known and _fits(known[f], v)}
+    rest = {f: v for f, v in stored.items() if f not in sample}
+    if "captions" in known and "captions" not in sample and isinstance(stored.get("caption"), str):
+        sample["captions"] = [stored["caption"]]
+    for member, data in members.items():
+        field = foreign_fields(kind).get(member)
+        if field is not None:
+            sample[field.name] = _value(field, sample.get(field.name), member, data)
+    if rest:
+        sample["meta"] = {**sample.get("meta", {}), **rest}
+    return sample
+
+
+def _fits(field: Field, value: Any) -> bool:
+    """Whether it is meant as this field. Texts and their stretches are by their type alone, and must then be right."""
+    spoken = field.value in (TEXT, TEXTS) or field.spans_of is not None
+    return isinstance(value, field.value.type) and (spoken or not field.value.wrong(value))
+
+
+def _value(field: Field, before: Any, member: str, data: bytes) -> Any:
+    """A field's value with this member: what other people write where we write JSON."""
+    if field.value is TEXT:
+        return _text(member, data)
+    if field.value is TEXTS:
+        return [_text(member, data).strip()]
+    if field.value is LABELS:
+        return {**(before or {}), member: _integer(member, data)}
+    return field.codec.read(before, member, data)
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"member {name} is not UTF-8: {error}") from error
+
+
+def _integer(name: str, data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError as error:
+        raise ValueError(f"member {name} is not an integer: {error}") from error

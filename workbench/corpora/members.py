@@ -1,0 +1,88 @@
+"""Codecs: which members of a shard hold a field's value, and how it is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.files import arrays
+
+JSON_MEMBER = "json"
+IMAGES = ("jpg", "png", "webp")
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Where a value is stored. This one: under its name in the member `json`, together with all such fields."""
+
+    where: str = "`json`"
+
+    def write(self, value: Any) -> dict[str, bytes]:
+        """The members of a value; none where it goes into `json`."""
+        return {}
+
+    def reads(self, member: str) -> bool:
+        """Whether this member is (a part of) the value."""
+        return False
+
+    def read(self, before: Any, member: str, data: bytes) -> Any:
+        """The value with this member; `before` is what other members gave, or None.
+
+        Raises:
+            ValueError: the member is damaged.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no members of its own")
+
+
+@dataclass(frozen=True)
+class ImageCodec(Codec):
+    """An image as it is encoded, in a member that is named for the format."""
+
+    where: str = "`jpg`, `png` or `webp`"
+
+    def write(self, value: bytes) -> dict[str, bytes]:
+        return {image_kind(value): value}
+
+    def reads(self, member: str) -> bool:
+        return member in IMAGES
+
+    def read(self, before: Any, member: str, data: bytes) -> bytes:
+        return data
+
+
+@dataclass(frozen=True)
+class ArraysCodec(Codec):
+    """Arrays in one npz file, read without pickle; each keeps the type that it was stored with."""
+
+    where: str = "`regions.npz`"
+    member: str = "regions.npz"
+
+    def write(self, value: Mapping[str, Any]) -> dict[str, bytes]:
+        return {self.member: arrays.pack(value)}
+
+    def reads(self, member: str) -> bool:
+        return member == self.member
+
+    def read(self, before: Any, member: str, data: bytes) -> dict[str, Any]:
+        return arrays.unpack(data)
+
+
+def image_kind(data: bytes) -> str:
+    """The member that an image is stored as, one of `IMAGES`, read off its first bytes."""
+    if data.startswith(b"\xff\xd8\xff"):
+        return "jpg"
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "webp"
+    raise WorkbenchError(
+        f"the image starts with {bytes(data[:12])!r}: neither JPEG nor PNG nor WebP; convert it, or look whether the "
+        "download saved an error page"
+    )
+
+
+IN_JSON = Codec()
+AS_IMAGE = ImageCodec()
+AS_ARRAYS = ArraysCodec()

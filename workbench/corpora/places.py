@@ -1,0 +1,113 @@
+"""Stretches in the texts of a sample: whether they lie inside them, and what of them lies in a part.
+
+One rule for all fields with `spans_of`: of a text the value is a stretch or a list of them, of a list of texts there is
+one list for each text. Stretches are half-open and count characters of the stored text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from workbench.corpora.schema import FIELDS, Field, marks_of
+from workbench.corpora.values import TEXT, TEXTS, Stretches
+from workbench.errors import WorkbenchError
+from workbench.sequences.sequence import Sample
+
+
+def marked_texts(sample: Sample, field: Field) -> list[tuple[str, list[Any]]]:
+    """The texts that a field of the sample marks, each with its stretches.
+
+    Raises:
+        WorkbenchError: there is no such text, or not a list of stretches for each.
+    """
+    assert field.spans_of is not None
+    found, text = sample[field.name], sample.get(field.spans_of)
+    if text is None:
+        raise WorkbenchError(f"there are {field.name}, but no {field.spans_of} that they lie in")
+    if isinstance(text, str):
+        return [(text, [found] if _stretches(field).single else found)]
+    if len(text) != len(found):
+        raise WorkbenchError(f"{len(found)} lists in {field.name} for {len(text)} {field.spans_of}; give one for each")
+    if not all(isinstance(one, str) for one in text) or not all(isinstance(listed, list) for listed in found):
+        raise WorkbenchError(f"{field.spans_of} must be strings, and {field.name} a list of stretches for each")
+    return list(zip(text, found, strict=True))
+
+
+def texts_in(sample: Sample) -> Iterator[str]:
+    """Every text of a sample that people read."""
+    for name, value in sample.items():
+        field = FIELDS.get(name)
+        if field is None or field.spans_of:
+            continue
+        if field.value is TEXT:
+            yield value
+        elif field.value is TEXTS:
+            yield from value
+
+
+def check_places(sample: Sample) -> None:
+    """Raises WorkbenchError where a stretch does not lie inside its text. The values are of the schema's types."""
+    for name in sample:
+        field = FIELDS.get(name)
+        if field is not None and field.spans_of:
+            for text, stretches in marked_texts(sample, field):
+                _check(field, text, stretches)
+
+
+def stretches_in(sample: Sample, text: str) -> Iterator[Any]:
+    """All stretches that fields of the sample mark in one of its texts (a string), whatever they mean."""
+    for field in marks_of(text):
+        if field.name in sample:
+            yield from [sample[field.name]] if _stretches(field).single else sample[field.name]
+
+
+def take(sample: Sample, unit: str, start: int, end: int) -> Sample:
+    """The part [start, end) of a sample: characters of a text with the stretches inside, or elements of a list.
+
+    A sample without the unit is whole.
+    """
+    part = dict(sample)
+    if unit not in sample:
+        return part
+    part[unit] = sample[unit][start:end]
+    for field in marks_of(unit):
+        if field.name not in sample:
+            continue
+        if not isinstance(part[unit], str):
+            part[field.name] = sample[field.name][start:end]
+        elif _stretches(field).single:
+            part.pop(field.name)
+            for moved in _inside([sample[field.name]], start, end):
+                part[field.name] = moved
+        else:
+            part[field.name] = _inside(sample[field.name], start, end)
+    return part
+
+
+def _inside(stretches: Sequence[Any], start: int, end: int) -> list[list[Any]]:
+    return [[s[0] - start, s[1] - start, *s[2:]] for s in stretches if s[0] >= start and s[1] <= end]
+
+
+def _check(field: Field, text: str, stretches: Sequence[Any]) -> None:
+    value, previous = _stretches(field), (0, 0)
+    for stretch in stretches:
+        wrong = value.wrong(stretch)
+        if wrong:
+            raise WorkbenchError(f"{field.name}: {wrong}")
+        start, end = stretch[0], stretch[1]
+        if not 0 <= start < end <= len(text):
+            of = f" of entity {stretch[2]!r}" if value.entities else ""
+            raise WorkbenchError(
+                f"{field.name}: [{start}, {end}){of} lies outside its text of {len(text)} characters; stretches are "
+                "half-open and count characters (not bytes) of the stored text"
+            )
+        if value.ordered and (start, end) < previous:
+            raise WorkbenchError(
+                f"{field.name}: [{start}, {end}) comes after [{previous[0]}, {previous[1]}); sort them"
+            )
+        previous = (start, end)
+
+
+def _stretches(field: Field) -> Stretches:
+    return cast(Stretches, field.value)

@@ -1,0 +1,142 @@
+"""The schema of samples: one table, read by all that writes, reads, checks, shows or documents records.
+
+A new kind of annotation is a row here. What it may hold is a `Value`, where it is stored a `Codec`; a field that marks
+stretches of a text says so (`spans_of`), and is then checked against that text and moved with its windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, IN_JSON, Codec
+from workbench.corpora.values import (
+    ARRAYS,
+    IMAGE,
+    LABELS,
+    LINKS,
+    MARK,
+    MARKS,
+    NAME,
+    NAMES,
+    OBJECT,
+    QUESTIONS,
+    TEXT,
+    TEXTS,
+    TRIPLES,
+    Value,
+)
+
+KINDS = ("text", "image-text", "triples")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of samples.
+
+    `content` is for the reader of the docs. `spans_of` names the field of texts whose characters the values count: of a
+    list of texts there is a list of stretches for each. A record of the field's kinds must have it where `required`.
+    Items may be cut from it where it is a `unit`: windows of a text, elements of a list. `foreign` are the members in
+    which other people's WebDatasets have it.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    value: Value
+    content: str
+    codec: Codec = IN_JSON
+    required: bool = False
+    unit: bool = False
+    spans_of: str | None = None
+    foreign: tuple[str, ...] = ()
+
+
+_TEXT, _IMAGE, _TRIPLES = ("text",), ("image-text",), ("triples",)
+SCHEMA = (
+    Field("text", _TEXT, TEXT, "the text, or a window of it", required=True, unit=True, foreign=("txt", "text")),
+    Field("spans", _TEXT, LINKS, "linked mentions of entities, sorted", spans_of="text"),
+    Field(
+        "mask_spans",
+        _TEXT,
+        MARKS,
+        "what the policy `field` masks as a whole (a fact's object)",
+        spans_of="text",
+    ),
+    Field("mention", _TEXT, MARK, "the mention to be typed", spans_of="text"),
+    Field("types", (*_TEXT, *_TRIPLES), NAMES, "types of the mention, or of the head entity"),
+    Field("image", _IMAGE, IMAGE, "JPEG, PNG or WebP", AS_IMAGE, required=True, foreign=("jpg", "jpeg", "png", "webp")),
+    Field("captions", _IMAGE, TEXTS, "captions of the image", unit=True, foreign=("txt", "text")),
+    Field("caption_spans", _IMAGE, LINKS, "linked mentions of entities, for each caption", spans_of="captions"),
+    Field(
+        "questions",
+        _IMAGE,
+        QUESTIONS,
+        "`{question_id, question, answers: [str], answer_type?, question_type?, answer?}`",
+        unit=True,
+    ),
+    Field(
+        "regions",
+        _IMAGE,
+        ARRAYS,
+        "`features [n, d]`, `boxes [n, 4]` (x1, y1, x2, y2 in 0..1), optional `classes`, `confidence [n]`",
+        AS_ARRAYS,
+        foreign=("regions.npz",),
+    ),
+    Field("id", _TRIPLES, NAME, "the head entity", required=True),
+    Field("label", _TRIPLES, TEXT, "its name"),
+    Field("aliases", _TRIPLES, TEXTS, "its other names"),
+    Field("description", _TRIPLES, TEXT, "what it is"),
+    Field(
+        "triples",
+        _TRIPLES,
+        TRIPLES,
+        "`{relation, tail, relation_text?, tail_text?}`, all of the head entity",
+        required=True,
+        unit=True,
+    ),
+    Field("labels", KINDS, LABELS, "classes and scores; carried to `Sequence.labels`", foreign=("cls",)),
+    Field("meta", KINDS, OBJECT, "provenance: source, licence, url, sha256, linker, backbone, ..."),
+)
+FIELDS = {field.name: field for field in SCHEMA}
+READING = {
+    "key": "the record's key",
+    "corpus": "name of the corpus",
+    "draw": "tuple of integers that identifies this sample in this epoch; keys every generator",
+}
+"""What the reader adds to a sample; it is not stored."""
+
+
+@cache
+def fields_of(kind: str) -> dict[str, Field]:
+    """The fields that a sample of the kind may have, by name."""
+    return {field.name: field for field in SCHEMA if kind in field.kinds}
+
+
+@cache
+def required_of(kind: str) -> tuple[str, ...]:
+    """The fields that a sample of the kind must have."""
+    return tuple(field.name for field in fields_of(kind).values() if field.required)
+
+
+@cache
+def units_of(kind: str) -> tuple[str, ...]:
+    """The fields that items of the kind may be cut from."""
+    return tuple(field.name for field in fields_of(kind).values() if field.unit)
+
+
+@cache
+def field_of_member(member: str) -> Field | None:
+    """The field that a member of a shard holds, or holds a part of; None for `json` and for what no field is in."""
+    return next((field for field in SCHEMA if field.codec.reads(member)), None)
+
+
+@cache
+def marks_of(text: str) -> tuple[Field, ...]:
+    """The fields that mark stretches of a field of texts."""
+    return tuple(field for field in SCHEMA if field.spans_of == text)
+
+
+def links_among(fields: Iterable[str]) -> list[Field]:
+    """Those of the fields that hold linked entities."""
+    return [FIELDS[name] for name in fields if name in FIELDS and getattr(FIELDS[name].value, "entities", False)]

@@ -1,0 +1,132 @@
+"""What the value of a field may be, whatever the field: its form in words, its type, and what may be wrong inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+def _anything(value: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Value:
+    """A form of values.
+
+    `type` is the outermost type, which alone decides whether a field of somebody else's record is taken over; `wrong`
+    says what is wrong inside a value of that type, in words, or None.
+    """
+
+    form: str
+    type: type | tuple[type, ...]
+    wrong: Callable[[Any], str | None] = _anything
+
+
+@dataclass(frozen=True)
+class Stretches(Value):
+    """Stretches of a text: lists that begin with [start, end), in characters.
+
+    `wrong` is asked of one stretch. `single` means that the value is a stretch, not a list of them; `ordered` that they
+    are sorted; `entities` that the third element is an entity's id.
+    """
+
+    single: bool = False
+    ordered: bool = False
+    entities: bool = False
+
+
+def is_place(stretch: Any) -> bool:
+    """Whether it begins with two integers."""
+    return (
+        isinstance(stretch, list | tuple) and len(stretch) >= 2 and type(stretch[0]) is int and type(stretch[1]) is int
+    )
+
+
+def stretch(form: str, *more: type | tuple[type, ...]) -> Callable[[Any], str | None]:
+    """The check of a stretch: [start, end] and then elements of these types, no others."""
+
+    def wrong(found: Any) -> str | None:
+        right = is_place(found) and len(found) == 2 + len(more) and all(map(isinstance, found[2:], more))
+        return None if right else f"{found!r} is not {form}"
+
+    return wrong
+
+
+def marked(found: Any) -> str | None:
+    """The check of a stretch with anything behind [start, end]."""
+    return None if is_place(found) else f"{found!r} is not [start, end, ...]"
+
+
+def strings(values: Iterable[Any]) -> str | None:
+    """What is wrong with values that must be strings."""
+    for value in values:
+        if not isinstance(value, str):
+            return f"{str(value)[:80]!r} is of type {type(value).__name__}, not a string"
+    return None
+
+
+def strings_by_name(values: Mapping[Any, Any]) -> str | None:
+    """What is wrong with an object that must hold strings."""
+    return strings([*values, *values.values()])
+
+
+def labels(values: Mapping[Any, Any]) -> str | None:
+    """What is wrong with labels: each is a number or the name of a class."""
+    for name, label in values.items():
+        if isinstance(label, bool) or not isinstance(label, int | float | str):
+            return f"label {name!r} = {str(label)[:80]} is neither a number nor the name of a class"
+    return None
+
+
+def number(value: Any) -> str | None:
+    """What is wrong with a number from 0."""
+    return f"{value!r} is not a number from 0" if isinstance(value, bool) or value < 0 else None
+
+
+def rows(found: Sequence[Any], required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> str | None:
+    """What is wrong with a list of objects that have keys of these types, and any others."""
+    for row in found:
+        if not isinstance(row, dict):
+            return f"{str(row)[:80]!r} is no object"
+        lacking = [name for name in required if name not in row]
+        if lacking:
+            return f"{str(row)[:80]} has no {lacking[0]!r}"
+        for name, kind in {**required, **(optional or {})}.items():
+            if name in row and not isinstance(row[name], kind):
+                return f"{name!r} of {str(row)[:80]} is of type {type(row[name]).__name__}"
+    return None
+
+
+def questions(found: Sequence[Any]) -> str | None:
+    """What is wrong with questions on an image."""
+    return rows(found, {"question": str, "answers": list})
+
+
+def triples(found: Sequence[Any]) -> str | None:
+    """What is wrong with the triples of a head entity."""
+    return rows(found, {"relation": str, "tail": str}, {"relation_text": str, "tail_text": str})
+
+
+TEXT = Value("text", str)
+TEXTS = Value("list of texts", list, strings)
+TEXTS_BY_NAME = Value("texts by name", dict, strings_by_name)
+NAME = Value("string", str)
+NAMES = Value("list of strings", list, strings)
+NUMBER = Value("number from 0", int, number)
+LABELS = Value("by name a number, or the name of a class", dict, labels)
+OBJECT = Value("object", dict)
+IMAGE = Value("encoded bytes", bytes)
+ARRAYS = Value("arrays by name", dict)
+QUESTIONS = Value("list of objects", list, questions)
+TRIPLES = Value("list of objects", list, triples)
+LINKS = Stretches(
+    "[start, end, entity id, score]",
+    list,
+    stretch("[start, end, entity id, score]", str, (int, float)),
+    ordered=True,
+    entities=True,
+)
+MARKS = Stretches("[start, end, ...]", list, marked)
+MARK = Stretches("[start, end]", list, stretch("[start, end]"), single=True)
