@@ -10,7 +10,7 @@ from workbench.keyed import Draws, generator
 from workbench.objectives._pair import PairHead
 from workbench.objectives.nsp import Nsp
 from workbench.objectives.sop import Sop
-from workbench.sequences.segments import in_two, swapped
+from workbench.sequences.segments import in_two, segments_of, swapped
 
 
 def draws(number=0):
@@ -25,17 +25,16 @@ def test_splitting_keeps_the_text_and_the_mentions(make_samples):
     cuts = set()
     for seed, sample in enumerate(make_samples(40)):
         pair = in_two(sample, generator(seed))
-        first, second = pair["text"], pair["second"]["text"]
+        first, second = pair["text"], pair["second"]
         assert first + second == sample["text"]
-        assert pair["second"]["follows"]
+        assert pair["follows"]
         assert first.rstrip().endswith(".")
-        everything = [*pair["spans"], *moved(pair["second"]["spans"], len(first))]
+        everything = [*pair["spans"], *moved(pair["second_spans"], len(first))]
         assert everything == sample["spans"]
-        assert [*pair["mask_spans"], *moved(pair["second"]["mask_spans"], len(first))] == sample["mask_spans"]
+        assert [*pair["mask_spans"], *moved(pair["second_mask_spans"], len(first))] == sample["mask_spans"]
         cuts.add(len(first))
         assert in_two(pair, generator(seed, 2)) is pair
-        twice = swapped({**swapped(pair), "second": {**swapped(pair)["second"], "follows": True}})
-        assert {k: v for k, v in twice.items() if k != "second"} == {k: v for k, v in pair.items() if k != "second"}
+        assert swapped(swapped(pair)) == {**pair, "follows": False}
     assert len(cuts) > 10
 
 
@@ -45,7 +44,7 @@ def test_no_cut_inside_a_mention():
         assert in_two(sample, generator(seed))["text"] == "St. Paul. "
     assert "second" not in in_two({"text": "Paris", "spans": []}, generator(0))
     assert "second" not in in_two({"text": "New York", "spans": [[0, 8, "Q60", 1.0]]}, generator(0))
-    assert in_two({"text": "small boats"}, generator(0))["second"]["text"] == "boats"
+    assert in_two({"text": "small boats"}, generator(0))["second"] == "boats"
 
 
 def test_half_of_the_seconds_are_another_records(make_samples):
@@ -58,10 +57,10 @@ def test_half_of_the_seconds_are_another_records(make_samples):
         for sample in arranged:
             label = sample["labels"]["nsp"]
             labels.append(label)
-            together = sample["text"] + sample["second"]["text"]
+            together = sample["text"] + sample["second"]
             assert (together == own[sample["key"]]) == (label == 0)
-            assert sample["second"]["follows"] == (label == 0)
-            seconds.append(sample["second"]["text"])
+            assert sample["follows"] == (label == 0)
+            seconds.append(sample["second"])
         # They are exchanged, so every second is still read once.
         assert sorted(seconds) == sorted(own[s["key"]][len(s["text"]) :] for s in arranged)
     assert set(labels) == {0, 1}
@@ -86,9 +85,9 @@ def test_sop_swaps_half(make_samples):
     swaps = 0
     for original, sample in zip(samples, Sop().arrange(samples, draws()), strict=True):
         swap = sample["labels"]["sop"]
-        first, second = sample["text"], sample["second"]["text"]
+        first, second = sample["text"], sample["second"]
         assert original["text"] == (second + first if swap else first + second)
-        for side in (sample, sample["second"]):
+        for side in segments_of(sample):
             for start, end, entity, _ in side["spans"]:
                 assert side["text"][start:end] == entity.removeprefix("Q-")
         swaps += swap

@@ -174,21 +174,22 @@ def test_sentence_pair_splits_at_a_sentence(tokenizer):
 
 
 def test_sentence_pair_takes_what_was_prepared_and_cuts_the_longer(tokenizer):
-    second = {"text": "songs questions", "spans": [[0, 5, "Q2", 1.0]], "follows": False}
+    second = "songs questions"
     sample = text_sample(
         "the river flows past old harbours and rivers flow",
         spans=[[0, 9, "Q1", 1.0]],
         second=second,
+        second_spans=[[0, 5, "Q2", 1.0]],
         labels={"nsp": 1},
     )
     builder = build("sentence_pair", tokenizer, 11)
     [sequence] = builder([sample], DRAWS)
     stream = sequence.streams["text"]
     assert len(stream["input_ids"]) == 11
-    total = len(tokenizer.encode(sample["text"])) + len(tokenizer.encode(second["text"]))
+    total = len(tokenizer.encode(sample["text"])) + len(tokenizer.encode(second))
     assert builder.take_dropped() == {"truncated tokens": total - 8, "span cut off": 1}
     kept = stream["input_ids"][stream["token_type_ids"] == 1][:-1]
-    assert kept.tolist() == tokenizer.encode(second["text"]).ids.tolist()
+    assert kept.tolist() == tokenizer.encode(second).ids.tolist()
     first = stream["input_ids"][1 : stream["token_type_ids"].tolist().index(1) - 1]
     assert first.tolist() == tokenizer.encode(sample["text"]).ids.tolist()[-len(first) :]
     assert [s.entity for s in sequence.spans] == ["Q2"]

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective
 from workbench.options.bounds import Share
-from workbench.sequences.segments import in_two, labelled
+from workbench.sequences.segments import in_two, labelled, segments_of, with_second
 from workbench.sequences.sequence import Sample
 
 
@@ -35,15 +33,14 @@ class Nsp(PairObjective):
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         generators = [draws.of(tuple(sample.get("draw", ()))) for sample in samples]
         pairs = [in_two(sample, rng) for sample, rng in zip(samples, generators, strict=True)]
-        usable = [i for i, pair in enumerate(pairs) if pair.get("second", {}).get("follows")]
+        usable = [i for i, pair in enumerate(pairs) if pair.get("follows")]
         chosen = [i for i in usable if generators[i].random() < self.random]
         donors = _donors(pairs, chosen, usable, draws.batch)
         arranged = []
         for i, pair in enumerate(pairs):
             donor = donors.get(i)
             if donor is not None:
-                second: dict[str, Any] = {**pairs[donor]["second"], "follows": False}
-                arranged.append(labelled({**pair, "second": second}, self.name, 1))
+                arranged.append(labelled(with_second(pair, segments_of(pairs[donor])[1]), self.name, 1))
             else:
                 arranged.append(labelled(pair, self.name, 0 if i in usable and i not in donors else -100))
         return arranged

@@ -32,7 +32,7 @@ class Sop(PairObjective):
     def _arrange(self, sample: Sample, draws: Draws) -> Sample:
         rng = draws.of(tuple(sample.get("draw", ())))
         pair = in_two(sample, rng)
-        if not pair.get("second", {}).get("follows"):
+        if not pair.get("follows"):
             return labelled(pair, self.name, -100)
         if rng.random() < self.swap:
             return labelled(swapped(pair), self.name, 1)

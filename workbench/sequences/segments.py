@@ -1,7 +1,8 @@
 """Splitting a sample's text in two segments that follow each other, for sentence pairs (nsp, sop).
 
-A prepared sample has its first segment in `text`, `spans`, `mask_spans` and its second in `sample["second"]`, a dict
-with the same keys and `follows`: whether it is what came after the first in the text.
+A pair has its first segment in `text`, `spans`, `mask_spans` and its second in `second`, `second_spans`,
+`second_mask_spans`, as in stored pairs; in one that was split here `follows` says whether the second is what came after
+the first in the text.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from workbench.sequences.sequence import Sample
 _SENTENCE = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？；]+[”’」』）]*\s*|\s*\n\s*")
 _SPACE = re.compile(r"\s+")
 _FIELDS = ("spans", "mask_spans")
+_SECOND = {"text": "second", **{field: f"second_{field}" for field in _FIELDS}}
 
 
 def in_two(sample: Sample, rng: np.random.Generator) -> Sample:
     """The sample split at a random sentence end, else at a random space, never inside a mention.
 
-    The same sample comes back where it is split already; without `second` where it cannot be split.
+    The same sample comes back where it is a pair already; without `second` where it cannot be split.
     """
     if "second" in sample:
         return sample
@@ -30,22 +32,31 @@ def in_two(sample: Sample, rng: np.random.Generator) -> Sample:
     if not points:
         return sample
     cut = points[int(rng.integers(len(points)))]
-    first, second = dict(sample), {"text": text[cut:], "follows": True}
-    first["text"] = text[:cut]
+    pair = {**sample, "text": text[:cut], "second": text[cut:], "follows": True}
     for field in _FIELDS:
         if field in sample:
-            first[field] = [m for m in sample[field] if m[1] <= cut]
-            second[field] = [[m[0] - cut, m[1] - cut, *m[2:]] for m in sample[field] if m[0] >= cut]
-    return {**first, "second": second}
+            pair[field] = [m for m in sample[field] if m[1] <= cut]
+            pair[_SECOND[field]] = [[m[0] - cut, m[1] - cut, *m[2:]] for m in sample[field] if m[0] >= cut]
+    return pair
+
+
+def segments_of(sample: Sample) -> list[dict[str, Any]]:
+    """The segments of a sample, one or two, each with `text`, `spans` and `mask_spans`, as far as it has them."""
+    first = {field: sample[field] for field in _SECOND if field in sample}
+    second = {field: sample[name] for field, name in _SECOND.items() if name in sample}
+    return [first, second] if "second" in sample else [first]
+
+
+def with_second(sample: Sample, second: dict[str, Any]) -> Sample:
+    """The pair with another second segment (as `segments_of` gives them), which does not follow the first."""
+    kept = {k: v for k, v in sample.items() if k not in _SECOND.values()}
+    return {**kept, **{_SECOND[field]: value for field, value in second.items()}, "follows": False}
 
 
 def swapped(sample: Sample) -> Sample:
-    """The prepared sample with its segments in the other order."""
-    second: dict[str, Any] = sample["second"]
-    result = {k: v for k, v in sample.items() if k not in _FIELDS}
-    moved = {"text": sample["text"], "follows": False, **{f: sample[f] for f in _FIELDS if f in sample}}
-    result |= {"text": second["text"], "second": moved} | {f: second[f] for f in _FIELDS if f in second}
-    return result
+    """The pair with its segments in the other order."""
+    first, second = segments_of(sample)
+    return with_second({k: v for k, v in sample.items() if k not in _SECOND} | second, first)
 
 
 def labelled(sample: Sample, name: str, label: int) -> Sample:

@@ -9,13 +9,13 @@ from workbench.options.bounds import Count, Positive
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import TRUNCATED, Builder, sample_text, sequence_of
 from workbench.sequences.layout import Visibility, shifted
-from workbench.sequences.segments import in_two
+from workbench.sequences.segments import in_two, segments_of
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
 
 
 class SentencePair(Builder):
-    """A window of a document split in two, or the pair that nsp or sop prepared (`workbench.sequences.segments`).
+    """A window of a document split in two, or a pair: a stored one, or one that nsp or sop arranged.
 
     A text that cannot be split gives a single segment. Where a pair is too long, the longer segment is cut, the first
     at its beginning and the second at its end, so that what meets at the [SEP] stays; the tokens lost are counted.
@@ -43,9 +43,13 @@ class SentencePair(Builder):
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         pairs = [in_two(s, draws.of(tuple(s.get("draw", ())))) if "second" not in s else s for s in samples]
-        segments: list[dict[str, Any]] = [s for pair in pairs for s in _segments(pair)]
-        encoded = iter(self.tokenizer.encode_batch([sample_text(segment) for segment in segments]))
-        return [self._sequence(pair, [(s, next(encoded)) for s in _segments(pair)]) for pair in pairs]
+        parted = [segments_of(pair) for pair in pairs]
+        texts = [sample_text({**pair, **part}) for pair, parts in zip(pairs, parted, strict=True) for part in parts]
+        encoded = iter(self.tokenizer.encode_batch(texts))
+        return [
+            self._sequence(pair, [(part, next(encoded)) for part in parts])
+            for pair, parts in zip(pairs, parted, strict=True)
+        ]
 
     def _sequence(self, sample: Sample, segments: list[tuple[dict[str, Any], Encoded]]) -> Sequence:
         ranges = self._ranges([len(encoded) for _, encoded in segments])
@@ -74,7 +78,3 @@ class SentencePair(Builder):
         cut_first = (longer if first > second else 0) + (both + 1) // 2
         cut_second = excess - cut_first
         return [(cut_first, first), (0, second - cut_second)]
-
-
-def _segments(sample: Sample) -> list[dict[str, Any]]:
-    return [sample, sample["second"]] if "second" in sample else [sample]
