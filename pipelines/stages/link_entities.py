@@ -38,8 +38,14 @@ class LinkEntities:
         for links in links_among(FIELDS):
             text = sample.get(links.spans_of or "")
             if text is not None:
-                linked[links.name] = self._spans(text) if isinstance(text, str) else [self._spans(one) for one in text]
+                linked[links.name] = self._of(text)
         return linked
+
+    def _of(self, text: Any) -> Any:
+        """Of a text its spans, of several texts as many lists or names with theirs."""
+        if isinstance(text, dict):
+            return {name: self._spans(one) for name, one in text.items()}
+        return self._spans(text) if isinstance(text, str) else [self._spans(one) for one in text]
 
     def _spans(self, text: str) -> list[list[Any]]:
         return [

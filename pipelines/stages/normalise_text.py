@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workbench.corpora.schema import FIELDS
-from workbench.corpora.values import TEXT, TEXTS
+from workbench.corpora.values import TEXT, TEXTS, TEXTS_BY_NAME
 from workbench.sequences.sequence import Sample
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
@@ -33,6 +33,8 @@ class NormaliseText:
             sample[name] = self.normalise(sample[name]).strip("\n")
         for name in (field.name for field in fields if field.value is TEXTS):
             sample[name] = [self.normalise(text) for text in sample[name]]
+        for name in (field.name for field in fields if field.value is TEXTS_BY_NAME):
+            sample[name] = {language: self.normalise(text).strip("\n") for language, text in sample[name].items()}
         return sample
 
     def normalise(self, text: str) -> str:

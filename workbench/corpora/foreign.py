@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.corpora.foreign_record import FOREIGN_MEMBERS, decode_foreign, foreign_fields
+from workbench.corpora.foreign_record import FOREIGN_MEMBERS, decode_foreign, foreign_fields, several_media
 from workbench.corpora.index import IndexBuilder, index_name
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, finish_corpus
 from workbench.corpora.members import IN_JSON, JSON_MEMBER
 from workbench.corpora.places import texts_in
 from workbench.corpora.record import BadRecordError, check_sample, cuts_of, lengths_of
-from workbench.corpora.schema import FIELDS, KINDS, Field, required_of, units_of
+from workbench.corpora.schema import FIELDS, KINDS, Field, lacking, units_of
 from workbench.corpora.tars import Member, records
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.drafts import sha256_of
@@ -96,7 +96,7 @@ def _guess_kind(tars: Sequence[Path]) -> str:
         for key, members in records(tar):
             names = {member.name for member in members}
             for kind, telling in TELLING.items():
-                if names & set(FIELDS[telling].foreign):
+                if names & set(FIELDS[telling].foreign) or several_media(names, kind):
                     return kind
             if JSON_MEMBER in names:
                 return _kind_of_json(tar, key, members)
@@ -137,11 +137,14 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo
         names = {member.name for member in members}
         sample = _decoded(tar, key, _load(tar, members, FOREIGN_MEMBERS - unread.keys()), kind)
         sample |= {field.name: _empty(field) for member, field in unread.items() if member in names}
+        media = several_media(names, kind)
+        if media:
+            sample["media"] = {}
         _require(sample, kind, tar, key, names)
         _check(sample, tar, key)
         index.add(key, members, lengths_of(sample, kind), cuts_of(sample))
         fields.update(list(sample))
-        strange.update(names - FOREIGN_MEMBERS)
+        strange.update(names - FOREIGN_MEMBERS - set(media))
     if strange:
         logger.warning(
             "%s: members that no field comes from: %s.%s",
@@ -178,14 +181,14 @@ def _decoded(tar: Path, key: str, members: Mapping[str, bytes], kind: str) -> Sa
 
 def _empty(field: Field) -> Any:
     """What stands for a value whose member was not read."""
-    return field.value.type() if isinstance(field.value.type, type) else None
+    return field.type() if isinstance(field.type, type) else None
 
 
 def _require(sample: Sample, kind: str, tar: Path, key: str, names: set[str]) -> None:
-    lacking = [name for name in required_of(kind) if name not in sample]
-    if lacking:
+    missing = lacking(kind, sample)
+    if missing:
         raise BadRecordError(
-            str(tar), key, f"a record of kind {kind} without {lacking[0]}", f"members {sorted(names)}{_trap(names)}"
+            str(tar), key, f"a record of kind {kind} without {missing[0]}", f"members {sorted(names)}{_trap(names)}"
         )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from workbench.corpora.members import JSON_MEMBER
+from workbench.corpora.members import AS_MEDIA, JSON_MEMBER
 from workbench.corpora.record import parse_object
-from workbench.corpora.schema import SCHEMA, Field, fields_of
-from workbench.corpora.values import LABELS, TEXT, TEXTS
+from workbench.corpora.schema import FIELDS, SCHEMA, Field, fields_of
+from workbench.corpora.values import LABELS, TEXT, TEXTS, TEXTS_BY_NAME
 from workbench.sequences.sequence import Sample
 
 FOREIGN_MEMBERS = frozenset({JSON_MEMBER, *(member for field in SCHEMA for member in field.foreign)})
@@ -25,7 +25,7 @@ def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
     """The sample of a record of somebody else's WebDataset.
 
     `txt` is the text, or the caption of an image; `json` fields that fit the schema are taken, the rest goes to `meta`;
-    `cls` becomes `labels["cls"]`; image members become `image`. Other members are left out.
+    `cls` becomes `labels["cls"]`; image members become `image`, several named ones `media`. Other members are left out.
 
     Raises:
         ValueError: a member is damaged; the message names it.
@@ -40,15 +40,29 @@ def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
         field = foreign_fields(kind).get(member)
         if field is not None:
             sample[field.name] = _value(field, sample.get(field.name), member, data)
+    for member in several_media(members, kind):
+        sample["media"] = AS_MEDIA.read(sample.get("media"), member, members[member])
     if rest:
         sample["meta"] = {**sample.get("meta", {}), **rest}
     return sample
 
 
+def several_media(members: Iterable[str], kind: str) -> list[str]:
+    """The members NAME.FORMAT that are `media`: there are several, and no image.
+
+    A single one, as a rule, is an image whose file was called x.NAME.FORMAT, which nobody meant.
+    """
+    names = list(members)
+    if "media" not in fields_of(kind) or any(name in FIELDS["image"].foreign for name in names):
+        return []
+    named = [name for name in names if AS_MEDIA.reads(name)]
+    return named if len(named) > 1 else []
+
+
 def _fits(field: Field, value: Any) -> bool:
     """Whether it is meant as this field. Texts and their stretches are by their type alone, and must then be right."""
-    spoken = field.value in (TEXT, TEXTS) or field.spans_of is not None
-    return isinstance(value, field.value.type) and (spoken or not field.value.wrong(value))
+    spoken = field.value in (TEXT, TEXTS, TEXTS_BY_NAME) or field.spans_of is not None
+    return isinstance(value, field.type) and (spoken or not field.value.wrong(value))
 
 
 def _value(field: Field, before: Any, member: str, data: bytes) -> Any:

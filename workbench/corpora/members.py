@@ -83,6 +83,51 @@ def image_kind(data: bytes) -> str:
     )
 
 
+_STARTS = {b"fLaC": "flac", b"OggS": "ogg", b"ID3": "mp3", b"\x1aE\xdf\xa3": "webm"}
+_INSIDE = ((0, b"RIFF", 8, b"WAVE", "wav"), (0, b"RIFF", 8, b"AVI ", "avi"), (4, b"ftyp", 0, b"", "mp4"))
+MEDIA = (*IMAGES, *_STARTS.values(), *(kind for *_, kind in _INSIDE))
+"""The formats of media, as members are named for them."""
+
+
+@dataclass(frozen=True)
+class MediaCodec(Codec):
+    """Media by name, each in a member NAME.FORMAT: `left.jpg`."""
+
+    where: str = "`NAME.FORMAT` each, FORMAT one of " + ", ".join(MEDIA)
+
+    def write(self, value: Mapping[str, bytes]) -> dict[str, bytes]:
+        if not value:
+            raise WorkbenchError("media names no medium; leave the field out, or name at least one")
+        return {f"{name}.{medium_kind(name, data)}": data for name, data in value.items()}
+
+    def reads(self, member: str) -> bool:
+        name, dot, kind = member.partition(".")
+        return bool(name and dot) and kind in MEDIA
+
+    def read(self, before: Any, member: str, data: bytes) -> dict[str, bytes]:
+        return {**(before or {}), member.partition(".")[0]: data}
+
+
+def medium_kind(name: str, data: bytes) -> str:
+    """The format of a medium, one of `MEDIA`, read off its first bytes."""
+    for start, kind in _STARTS.items():
+        if data.startswith(start):
+            return kind
+    for first, start, then, inner, kind in _INSIDE:
+        if data.startswith(start, first) and data.startswith(inner, then):
+            return kind
+    if data[:1] == b"\xff" and data[1:2] in (b"\xfb", b"\xf3", b"\xf2"):  # a frame without ID3
+        return "mp3"
+    try:
+        return image_kind(data)
+    except WorkbenchError:
+        raise WorkbenchError(
+            f"the medium {name!r} starts with {bytes(data[:12])!r}, which is none of {', '.join(MEDIA)}; convert it, "
+            "or look whether the download saved an error page"
+        ) from None
+
+
 IN_JSON = Codec()
+AS_MEDIA = MediaCodec()
 AS_IMAGE = ImageCodec()
 AS_ARRAYS = ArraysCodec()

@@ -1,7 +1,7 @@
 """Stretches in the texts of a sample: whether they lie inside them, and what of them lies in a part.
 
-One rule for all fields with `spans_of`: of a text the value is a stretch or a list of them, of a list of texts there is
-one list for each text. Stretches are half-open and count characters of the stored text.
+One rule for all fields with `spans_of`: of a text the value is a stretch or a list of them, of several texts there is a
+list for each. Stretches are half-open and count characters of the stored text.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from workbench.corpora.schema import FIELDS, Field, marks_of
-from workbench.corpora.values import TEXT, TEXTS, Stretches
+from workbench.corpora.values import TEXT, TEXTS, TEXTS_BY_NAME, Stretches
 from workbench.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
 
 
 def marked_texts(sample: Sample, field: Field) -> list[tuple[str, list[Any]]]:
-    """The texts that a field of the sample marks, each with its stretches.
+    """The texts that a field of the sample marks, each with its stretches, in the order of the texts.
 
     Raises:
         WorkbenchError: there is no such text, or not a list of stretches for each.
@@ -27,6 +27,12 @@ def marked_texts(sample: Sample, field: Field) -> list[tuple[str, list[Any]]]:
         raise WorkbenchError(f"there are {field.name}, but no {field.spans_of} that they lie in")
     if isinstance(text, str):
         return [(text, [found] if _stretches(field).single else found)]
+    if isinstance(text, dict):
+        if text.keys() != found.keys():
+            raise WorkbenchError(
+                f"{field.name} has {', '.join(found)} for the {field.spans_of} {', '.join(text)}; give one for each"
+            )
+        text, found = list(text.values()), [found[name] for name in text]
     if len(text) != len(found):
         raise WorkbenchError(f"{len(found)} lists in {field.name} for {len(text)} {field.spans_of}; give one for each")
     if not all(isinstance(one, str) for one in text) or not all(isinstance(listed, list) for listed in found):
@@ -44,6 +50,8 @@ def texts_in(sample: Sample) -> Iterator[str]:
             yield value
         elif field.value is TEXTS:
             yield from value
+        elif field.value is TEXTS_BY_NAME:
+            yield from value.values()
 
 
 def check_places(sample: Sample) -> None:

@@ -14,7 +14,7 @@ import orjson
 from workbench.corpora.cuts import cut_points
 from workbench.corpora.members import IN_JSON, JSON_MEMBER
 from workbench.corpora.places import check_places, stretches_in
-from workbench.corpora.schema import FIELDS, KINDS, READING, field_of_member, fields_of, required_of, units_of
+from workbench.corpora.schema import FIELDS, KINDS, READING, field_of_member, fields_of, lacking, units_of
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.json_values import parse_json
 from workbench.sequences.sequence import Sample
@@ -72,6 +72,8 @@ def check_sample(sample: Sample) -> None:
             wrong = field.value.wrong(value)
             if wrong:
                 raise WorkbenchError(f"{name}: {wrong}")
+            if field.index_of and value >= len(sample.get(field.index_of, ())):
+                raise WorkbenchError(f"{name}: {value} is no place in {field.index_of}; they count from 0")
     check_places(sample)
 
 
@@ -134,10 +136,10 @@ def _check_fields(sample: Sample, kind: str) -> None:
             continue
         if name not in known:
             raise unknown("field", name, known, f"a sample of kind {kind} (anything else belongs into 'meta')")
-        if not isinstance(value, known[name].value.type):
+        if not isinstance(value, known[name].type):
             raise WorkbenchError(
                 f"field {name!r} is of type {type(value).__name__}; the schema says {known[name].value.form}"
             )
-    missing = [name for name in required_of(kind) if name not in sample]
+    missing = lacking(kind, sample)
     if missing:
         raise WorkbenchError(f"a sample of kind {kind} lacks {', '.join(missing)}; found {sorted(sample)}")

@@ -6,11 +6,11 @@ stretches of a text says so (`spans_of`), and is then checked against that text 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, IN_JSON, Codec
+from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IN_JSON, Codec
 from workbench.corpora.values import (
     ARRAYS,
     IMAGE,
@@ -18,12 +18,17 @@ from workbench.corpora.values import (
     LINKS,
     MARK,
     MARKS,
+    MEDIA,
     NAME,
+    NAMED,
     NAMES,
+    NUMBER,
     OBJECT,
+    PLACES,
     QUESTIONS,
     TEXT,
     TEXTS,
+    TEXTS_BY_NAME,
     TRIPLES,
     Value,
 )
@@ -35,10 +40,11 @@ KINDS = ("text", "image-text", "triples")
 class Field:
     """A field of samples.
 
-    `content` is for the reader of the docs. `spans_of` names the field of texts whose characters the values count: of a
-    list of texts there is a list of stretches for each. A record of the field's kinds must have it where `required`.
-    Items may be cut from it where it is a `unit`: windows of a text, elements of a list. `foreign` are the members in
-    which other people's WebDatasets have it.
+    `content` is for the reader of the docs. `spans_of` names the field of texts whose characters the values count; of
+    several texts there is a list of stretches for each. `index_of` names the list that its value is a place in. A
+    record of the field's kinds must have it where `required`, unless it has one that says `instead_of`. Items may be
+    cut from it where it is a `unit`: windows of a text, elements of a list. `foreign` are the members in which other
+    people's WebDatasets have it.
     """
 
     name: str
@@ -47,12 +53,21 @@ class Field:
     content: str
     codec: Codec = IN_JSON
     required: bool = False
+    instead_of: str | None = None
     unit: bool = False
     spans_of: str | None = None
+    index_of: str | None = None
     foreign: tuple[str, ...] = ()
+
+    @property
+    def type(self) -> type | tuple[type, ...]:
+        """The outermost type of its values: of texts by name there are stretches by name."""
+        by_name = self.spans_of is not None and FIELDS[self.spans_of].value is TEXTS_BY_NAME
+        return dict if by_name else self.value.type
 
 
 _TEXT, _IMAGE, _TRIPLES = ("text",), ("image-text",), ("triples",)
+_WRITTEN = (*_TEXT, *_IMAGE)
 SCHEMA = (
     Field("text", _TEXT, TEXT, "the text, or a window of it", required=True, unit=True, foreign=("txt", "text")),
     Field("spans", _TEXT, LINKS, "linked mentions of entities, sorted", spans_of="text"),
@@ -65,7 +80,29 @@ SCHEMA = (
     ),
     Field("mention", _TEXT, MARK, "the mention to be typed", spans_of="text"),
     Field("types", (*_TEXT, *_TRIPLES), NAMES, "types of the mention, or of the head entity"),
+    Field(
+        "tags", _TEXT, NAMED, "labels of words or of spans (part of speech, named entities), sorted", spans_of="text"
+    ),
+    Field("marks", _TEXT, NAMED, "stretches with a part to play (head, tail, pronoun, ...), sorted", spans_of="text"),
+    Field("second", _TEXT, TEXT, "a second text: of a pair, or the question on the text"),
+    Field("second_spans", _TEXT, LINKS, "linked mentions of entities in it, sorted", spans_of="second"),
+    Field("second_mask_spans", _TEXT, MARKS, "as `mask_spans`", spans_of="second"),
+    Field("answers", _TEXT, TEXTS, "right answers, each of them right; none where there is none"),
+    Field("answer_spans", _TEXT, PLACES, "where answers stand in the text", spans_of="text"),
+    Field("choices", _WRITTEN, TEXTS, "texts to choose from"),
+    Field("choice_spans", _WRITTEN, LINKS, "linked mentions of entities in them", spans_of="choices"),
+    Field("answer", _WRITTEN, NUMBER, "the right choice", index_of="choices"),
+    Field("translations", _TEXT, TEXTS_BY_NAME, "the same text in several languages, by language", instead_of="text"),
+    Field("translation_spans", _TEXT, LINKS, "linked mentions of entities in them", spans_of="translations"),
     Field("image", _IMAGE, IMAGE, "JPEG, PNG or WebP", AS_IMAGE, required=True, foreign=("jpg", "jpeg", "png", "webp")),
+    Field(
+        "media",
+        _IMAGE,
+        MEDIA,
+        "images, sounds and films with a part to play (left, right)",
+        AS_MEDIA,
+        instead_of="image",
+    ),
     Field("captions", _IMAGE, TEXTS, "captions of the image", unit=True, foreign=("txt", "text")),
     Field("caption_spans", _IMAGE, LINKS, "linked mentions of entities, for each caption", spans_of="captions"),
     Field(
@@ -91,7 +128,8 @@ SCHEMA = (
         "triples",
         _TRIPLES,
         TRIPLES,
-        "`{relation, tail, relation_text?, tail_text?}`, all of the head entity",
+        "`{relation, tail, relation_text?, tail_text?, qualifiers?}`, all of the head entity; "
+        "qualifiers are a list of the same, without qualifiers",
         required=True,
         unit=True,
     ),
@@ -113,10 +151,13 @@ def fields_of(kind: str) -> dict[str, Field]:
     return {field.name: field for field in SCHEMA if kind in field.kinds}
 
 
-@cache
-def required_of(kind: str) -> tuple[str, ...]:
-    """The fields that a sample of the kind must have."""
-    return tuple(field.name for field in fields_of(kind).values() if field.required)
+def lacking(kind: str, names: Container[str]) -> list[str]:
+    """What a sample of the kind with these fields lacks, each with what may stand in its place: "image or media"."""
+    fields = fields_of(kind).values()
+    wanted = [
+        [field.name, *(f.name for f in fields if f.instead_of == field.name)] for field in fields if field.required
+    ]
+    return [" or ".join(either) for either in wanted if not any(name in names for name in either)]
 
 
 @cache

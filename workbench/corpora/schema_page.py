@@ -44,12 +44,14 @@ def _form(field: Field) -> str:
     if not isinstance(value, Stretches):
         return value.form
     form = value.form if value.single else f"list of {value.form}"
-    return form if FIELDS[str(field.spans_of)].value.type is str else f"for each a {form}"
+    return {str: form, list: f"for each a {form}", dict: f"by name a {form}"}[FIELDS[str(field.spans_of)].value.type]  # type: ignore[index]
 
 
 def _content(field: Field) -> str:
     notes = [
         *(["required"] if field.required else []),
+        *([f"may stand in place of `{field.instead_of}`"] if field.instead_of else []),
+        *([f"its number in `{field.index_of}`, from 0"] if field.index_of else []),
         *(["items may be cut from it"] if field.unit else []),
         *([f"in characters of `{field.spans_of}`"] if field.spans_of else []),
         *([f"in member {field.codec.where}"] if field.codec is not IN_JSON else []),

@@ -14,10 +14,11 @@ from rich.text import Text
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.items import Items
-from workbench.corpora.members import AS_ARRAYS, AS_IMAGE
+from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, medium_kind
 from workbench.corpora.order import Order
 from workbench.corpora.places import marked_texts
-from workbench.corpora.schema import FIELDS, READING, Field, links_among
+from workbench.corpora.schema import FIELDS, READING, Field
+from workbench.corpora.values import LINKS, NAMED
 from workbench.images import FAILURES, open_image
 from workbench.sequences.sequence import Sample
 
@@ -51,10 +52,10 @@ def preview(sample: Sample) -> RenderableType:
     table = Table(show_header=False, box=None)
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
-    links = links_among(sample)
+    shown = [FIELDS[name] for name in sample if name in FIELDS and FIELDS[name].value in (LINKS, NAMED)]
     for name, value in sample.items():
-        if name not in READING and FIELDS.get(name) not in links:
-            table.add_row(Text(name), _value(name, value, [field for field in links if field.spans_of == name], sample))
+        if name not in READING and FIELDS.get(name) not in shown:
+            table.add_row(Text(name), _value(name, value, [field for field in shown if field.spans_of == name], sample))
     return Panel(table, title=Text(f"{sample['corpus']}: {sample['key']}"), title_align="left")
 
 
@@ -81,19 +82,26 @@ def marked(text: str, spans: list[list[Any]]) -> Text:
     return shown
 
 
-def _value(name: str, value: Any, links: Sequence[Field], sample: Sample) -> RenderableType:
-    """A field's value, with the entities that `links` have in it."""
+def _value(name: str, value: Any, marks: Sequence[Field], sample: Sample) -> RenderableType:
+    """A field's value; texts with the entities and names that `marks` give their stretches, once for each of these."""
     codec = FIELDS[name].codec if name in FIELDS else None
     if codec is AS_IMAGE:
         return _image(value)
     if codec is AS_ARRAYS:
         return Text(", ".join(f"{field} {list(array.shape)} {array.dtype}" for field, array in value.items()))
-    if links:
-        return Group(*(_linked(text, spans) for field in links for text, spans in marked_texts(sample, field)))
+    if codec is AS_MEDIA:
+        return Group(*(Text(f"{medium}: ") + _medium(medium, data) for medium, data in value.items()))
+    if marks:
+        return Group(*(_linked(text, spans) for field in marks for text, spans in marked_texts(sample, field)))
     if isinstance(value, list):
         listed = [Text(_short(element)) for element in value[:5]]
         return Group(*listed, *([Text(f"... ({len(value)} in all)")] if len(value) > 5 else []))
     return Text(_short(value))
+
+
+def _medium(name: str, data: bytes) -> Text:
+    kind = medium_kind(name, data)
+    return _image(data) if kind in IMAGES else Text(f"{kind}, {_bytes(len(data))}")
 
 
 def _linked(text: str, spans: list[list[Any]]) -> Text:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+_MEDIUM = re.compile(r"[a-z0-9_]+")
 
 
 def _anything(value: Any) -> None:
@@ -105,8 +108,23 @@ def questions(found: Sequence[Any]) -> str | None:
 
 
 def triples(found: Sequence[Any]) -> str | None:
-    """What is wrong with the triples of a head entity."""
-    return rows(found, {"relation": str, "tail": str}, {"relation_text": str, "tail_text": str})
+    """What is wrong with the triples of a head entity, or with the qualifiers of one of them."""
+    fact: dict[str, Any] = {"relation": str, "tail": str}
+    texts = {"relation_text": str, "tail_text": str}
+    wrong = rows(found, fact, {**texts, "qualifiers": list})
+    for row in () if wrong else found:
+        wrong = wrong or rows(row.get("qualifiers", ()), fact, texts)
+    return wrong
+
+
+def media(found: Mapping[Any, Any]) -> str | None:
+    """What is wrong with media by name; a name becomes a part of a member's name."""
+    for name, data in found.items():
+        if not (isinstance(name, str) and _MEDIUM.fullmatch(name)):
+            return f"{name!r} cannot name a medium; allowed: lower-case letters, digits and _"
+        if not isinstance(data, bytes):
+            return f"the medium {name!r} is of type {type(data).__name__}, not bytes"
+    return None
 
 
 TEXT = Value("text", str)
@@ -118,6 +136,7 @@ NUMBER = Value("number from 0", int, number)
 LABELS = Value("by name a number, or the name of a class", dict, labels)
 OBJECT = Value("object", dict)
 IMAGE = Value("encoded bytes", bytes)
+MEDIA = Value("encoded bytes by name", dict, media)
 ARRAYS = Value("arrays by name", dict)
 QUESTIONS = Value("list of objects", list, questions)
 TRIPLES = Value("list of objects", list, triples)
@@ -128,5 +147,7 @@ LINKS = Stretches(
     ordered=True,
     entities=True,
 )
+NAMED = Stretches("[start, end, name]", list, stretch("[start, end, name]", str), ordered=True)
+PLACES = Stretches("[start, end]", list, stretch("[start, end]"))
 MARKS = Stretches("[start, end, ...]", list, marked)
 MARK = Stretches("[start, end]", list, stretch("[start, end]"), single=True)

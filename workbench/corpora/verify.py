@@ -10,7 +10,7 @@ import numpy as np
 
 from workbench.corpora.corpus import Corpus, Shard
 from workbench.corpora.manifest import ShardInfo
-from workbench.corpora.members import AS_ARRAYS, AS_IMAGE
+from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, medium_kind
 from workbench.corpora.places import marked_texts
 from workbench.corpora.record import check_sample, cuts_of, lengths_of
 from workbench.corpora.schema import FIELDS, links_among
@@ -68,6 +68,15 @@ def check_image(data: bytes) -> str | None:
         page = " (it is a web page)" if start.lstrip().lower().startswith((b"<!doc", b"<html", b"<?xml")) else ""
         return f"the image cannot be decoded: {str(error).split(' <')[0]}{page}"
     return None
+
+
+def check_medium(name: str, data: bytes) -> str | None:
+    """What is wrong with a medium; sounds and films are known by their first bytes alone."""
+    try:
+        kind = medium_kind(name, data)
+    except WorkbenchError as error:
+        return str(error)
+    return check_image(data) if kind in IMAGES else None
 
 
 def _records(
@@ -145,6 +154,10 @@ def _stored(sample: Sample) -> Iterator[str]:
             yield problem
         if codec is AS_ARRAYS:
             yield from _regions(value)
+        if codec is AS_MEDIA:
+            yield from (
+                f"{medium}: {problem}" for medium, data in value.items() if (problem := check_medium(medium, data))
+            )
 
 
 def _regions(regions: dict[str, np.ndarray]) -> Iterator[str]:
@@ -170,4 +183,6 @@ def _entities(sample: Sample) -> Iterator[str]:
         yield from (str(link[2]) for _, links in marked_texts(sample, field) for link in links)
     if "triples" in sample:
         yield str(sample["id"])
-        yield from (str(triple["tail"]) for triple in sample["triples"])
+        yield from (
+            str(fact["tail"]) for triple in sample["triples"] for fact in (triple, *triple.get("qualifiers", ()))
+        )

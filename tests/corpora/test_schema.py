@@ -1,0 +1,170 @@
+"""Every field of the schema is written, read back exactly, checked, shown, and moved with the windows of its text."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.corpora.conftest import image_bytes
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.foreign import index_foreign
+from workbench.corpora.places import take
+from workbench.corpora.record import encode
+from workbench.corpora.schema import KINDS, SCHEMA
+from workbench.corpora.show import preview
+from workbench.corpora.verify import verify
+from workbench.errors import WorkbenchError
+
+WAV, FILM = b"RIFF\x04\x00\x00\x00WAVEfmt ", b"\x00\x00\x00\x18ftypmp42"
+LEFT, RIGHT = image_bytes(), image_bytes(kind="PNG", colour=7)
+QUALIFIER = {"relation": "P580", "relation_text": "start", "tail": "Q3", "tail_text": "1900"}
+TEXT: dict[str, Any] = {
+    "text": "Ann met Bob. He left.",
+    "spans": [[0, 3, "Q1", 0.5], [8, 11, "Q2", 1]],
+    "mask_spans": [[8, 11, "Q2"]],
+    "mention": [0, 3],
+    "types": ["person"],
+    "tags": [[0, 3, "B-PER"], [4, 7, "O"], [8, 11, "B-PER"]],
+    "marks": [[8, 11, "head"], [13, 15, "pronoun"]],
+    "second": "Whom did Ann meet?",
+    "second_spans": [[9, 12, "Q1", 1.0]],
+    "second_mask_spans": [[0, 4]],
+    "answers": ["Bob", "He"],
+    "answer_spans": [[8, 11], [13, 15]],
+    "choices": ["Ann", "Bob"],
+    "choice_spans": [[[0, 3, "Q1", 1.0]], []],
+    "answer": 1,
+    "translations": {"de": "Anna traf Bob.", "fr": "Anne a rencontré Bob."},
+    "translation_spans": {"fr": [], "de": [[0, 4, "Q1", 1.0]]},
+    "labels": {"relation": "knows", "entailment": 2, "score": 0.5},
+    "meta": {"source": "made"},
+}
+IMAGE = {
+    "image": LEFT,
+    "media": {"left": LEFT, "right": RIGHT, "sound": WAV, "film": FILM},
+    "captions": ["the same house twice"],
+    "caption_spans": [[[9, 14, "Q2", 1.0]]],
+    "questions": [{"question_id": 1, "question": "Red?", "answers": ["no"]}],
+    "regions": {"features": np.ones((1, 2), np.float32), "boxes": np.array([[0, 0, 1, 1]], np.float32)},
+    "choices": ["a", "b"],
+    "choice_spans": [[], []],
+    "answer": 0,
+    "labels": {"true": 1},
+    "meta": {},
+}
+TRIPLES = {
+    "id": "Q1",
+    "label": "Ann",
+    "aliases": ["Anna"],
+    "description": "a person",
+    "types": ["Q5"],
+    "triples": [{"relation": "P26", "relation_text": "spouse", "tail": "Q2", "qualifiers": [QUALIFIER]}],
+    "labels": {},
+    "meta": {},
+}
+SAMPLES = {"text": TEXT, "image-text": IMAGE, "triples": TRIPLES}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_comes_back_exactly_and_is_shown(write: Any, kind: str) -> None:
+    assert {field.name for field in SCHEMA if kind in field.kinds} == SAMPLES[kind].keys(), "a field without an example"
+    corpus = write([SAMPLES[kind]], kind=kind)
+    read = corpus.read(0, 0)
+    for name, value in SAMPLES[kind].items():
+        if name == "regions":
+            assert all(np.array_equal(read[name][array], value[array]) for array in value)
+        else:
+            assert read[name] == value, name
+            assert str(list(read[name])) == str(list(value)) if isinstance(value, dict) else True, name
+    assert list(verify(corpus, {"Q1", "Q2", "Q3"})) == []
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(preview(read))
+    shown = console.export_text()
+    for words in {
+        "text": [
+            "Ann [Q1] met Bob [Q2]",
+            "Ann [B-PER] met [O]",
+            "He [pronoun]",
+            "Whom did Ann [Q1] meet?",
+            "Anna [Q1] traf",
+        ],
+        "image-text": ["left: JPEG 8 x 6", "right: PNG 8 x 6", "sound: wav, 16 B", "film: mp4", "house [Q2]"],
+        "triples": ["P580", "a person"],
+    }[kind]:
+        assert words in shown, words
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "message"),
+    [
+        ("text", {"tags": [[0, 3, 1]]}, r"tags: \[0, 3, 1\] is not \[start, end, name\]"),
+        ("text", {"tags": [[4, 7, "O"], [0, 3, "O"]]}, "sort them"),
+        ("text", {"marks": [[0, 99, "head"]]}, "marks: .* lies outside its text of 21 characters"),
+        ("text", {"second_spans": [[0, 99, "Q1", 1.0]]}, "second_spans: .* lies outside its text of 18"),
+        ("text", {"second": None}, "'second' is of type NoneType"),
+        ("text", {"answer_spans": [[3, 3]]}, "answer_spans: .* lies outside"),
+        ("text", {"answer": 2}, "answer: 2 is no place in choices"),
+        ("text", {"answer": -1}, "answer: -1 is not a number from 0"),
+        ("text", {"choices": ["a", 3]}, "choices: '3' is of type int, not a string"),
+        ("text", {"choice_spans": [[]]}, "1 lists in choice_spans for 2 choices"),
+        ("text", {"translations": {"de": 1}}, "translations: '1' is of type int"),
+        ("text", {"translation_spans": {"de": []}}, "translation_spans has de for the translations de, fr"),
+        ("text", {"translation_spans": []}, "'translation_spans' is of type list"),
+        ("text", {"labels": {"x": [1]}}, "label 'x' = .* is neither a number nor the name of a class"),
+        ("image-text", {"media": {"a.b": LEFT}}, "'a.b' cannot name a medium"),
+        ("image-text", {"media": {"left": "left.jpg"}}, "the medium 'left' is of type str"),
+        ("image-text", {"media": {"left": b"<html>"}}, "the medium 'left' starts with b'<html>'"),
+        ("image-text", {"media": {}}, "media names no medium"),
+        ("image-text", {"questions": [{"question": "Red?"}]}, "has no 'answers'"),
+        ("triples", {"triples": [{"relation": "P1"}]}, "has no 'tail'"),
+        ("triples", {"triples": [{"relation": "P1", "tail": "Q1", "qualifiers": [{}]}]}, "has no 'relation'"),
+    ],
+)
+def test_what_the_schema_does_not_allow_is_refused(kind: str, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(WorkbenchError, match=message):
+        encode({**SAMPLES[kind], **changed}, kind)
+
+
+def test_one_required_field_may_stand_for_another() -> None:
+    encode({"translations": {"en": "a", "de": "b"}}, "text")
+    encode({"media": {"left": LEFT, "right": RIGHT}, "captions": ["x"]}, "image-text")
+    with pytest.raises(WorkbenchError, match="lacks text or translations"):
+        encode({"second": "x"}, "text")
+    with pytest.raises(WorkbenchError, match="lacks image or media"):
+        encode({"captions": ["x"]}, "image-text")
+
+
+def test_a_window_has_the_stretches_inside_it_and_none_is_cut() -> None:
+    window = take(TEXT, "text", 8, 21)
+    assert (window["text"], window["tags"]) == ("Bob. He left.", [[0, 3, "B-PER"]])
+    assert (window["marks"], window["answer_spans"]) == ([[0, 3, "head"], [5, 7, "pronoun"]], [[0, 3], [5, 7]])
+    assert "mention" not in window
+    assert window["second_spans"] == TEXT["second_spans"]
+    long = {"text": "x " * 300, "tags": [[99, 470, "name"]]}
+    cuts = [point >> 1 for point in encode(long, "text").cuts or ()]
+    assert cuts
+    assert not any(99 < cut < 470 for cut in cuts)
+
+
+def test_a_text_that_is_not_there_is_whole() -> None:
+    sample = {"translations": {"en": "a"}}
+    assert take(sample, "text", 0, 0) == sample
+
+
+def test_media_of_a_foreign_set(make_tar: Any) -> None:
+    tar = make_tar([("a.before.jpg", LEFT), ("a.after.png", RIGHT), ("a.txt", b"paint it")])
+    assert index_foreign([tar], tar.parent).kind == "image-text"
+    corpus = Corpus.open(tar.parent)
+    sample = corpus.read(0, 0)
+    assert (sample["media"], sample["captions"]) == ({"before": LEFT, "after": RIGHT}, ["paint it"])
+    assert list(verify(corpus)) == []
+
+
+def test_a_damaged_medium_is_found(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = write([{"media": {"left": LEFT[:-40], "right": RIGHT}}], kind="image-text")
+    (problem,) = verify(corpus)
+    assert problem.reason.startswith("left: the image cannot be decoded")
