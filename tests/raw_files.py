@@ -28,7 +28,7 @@ def write_json_lines(path: Path, rows: list[dict[str, object]]) -> None:
 
 
 def write_texts(folder: Path) -> None:
-    """notes.txt: paragraphs about cities; news.jsonl: the same as JSON lines; pages/: as files."""
+    """notes.txt: paragraphs about cities; news.jsonl: the same as JSON lines; pages/: as files; pairs.tsv: a table."""
     rng = random.Random(0)
     texts = []
     for n in range(120):
@@ -40,6 +40,8 @@ def write_texts(folder: Path) -> None:
     (folder / "notes.txt").write_text("\n\n".join(texts) + "\n")
     news = [{"id": f"n{n}", "body": text, "year": 2000 + n} for n, text in enumerate(texts)]
     write_json_lines(folder / "news.jsonl", news)
+    pairs = [f"{text}\tIs there a river?\t{n % 2}\n" for n, text in enumerate(texts[:20])]
+    (folder / "pairs.tsv").write_text("premise\tquestion\tlabel\n" + "".join(pairs))
     (folder / "pages").mkdir()
     for n, text in enumerate(texts[:5]):
         (folder / "pages" / f"page {n}.txt").write_text(text)
@@ -87,10 +89,10 @@ def write_graph(folder: Path) -> None:
 
 
 def write_pictures(folder: Path) -> None:
-    """photos/ of coloured shapes, captions.jsonl and questions.jsonl about them."""
+    """photos/ of coloured shapes; captions.jsonl and questions.jsonl about one, two-photos.jsonl about two of them."""
     (folder / "photos").mkdir()
     rng = random.Random(1)
-    captions, questions = [], []
+    captions, questions, twos = [], [], []
     for n in range(40):
         colour, shape = rng.choice(list(COLOURS)), rng.choice(SHAPES)
         image = Image.new("RGB", (64, 64), (240, 240, 240))
@@ -99,10 +101,13 @@ def write_pictures(folder: Path) -> None:
         (draw.ellipse if shape == "circle" else draw.rectangle)((x, y, x + 28, y + 28), fill=COLOURS[colour])
         image.putpixel((0, 0), (n, n, n))
         image.save(folder / "photos" / f"{n:03d}.png")
+        media = {"left": f"{n:03d}.png", "right": f"{max(n - 1, 0):03d}.png"}
+        twos.append({"media": media, "sentence": f"there is a {colour} {shape}", "label": True})
         captions.append({"image": f"{n:03d}.png", "captions": [f"a {colour} {shape}", f"one {shape} in {colour}"]})
         for part, (question, answer) in enumerate((("what colour is it?", colour), ("what shape is it?", shape))):
             questions.append(
                 {"question_id": 2 * n + part, "image": f"{n:03d}.png", "question": question, "answer": answer}
             )
     write_json_lines(folder / "captions.jsonl", captions)
+    write_json_lines(folder / "two-photos.jsonl", twos)
     write_json_lines(folder / "questions.jsonl", questions)

@@ -10,6 +10,7 @@ import typer
 from pipelines.commands.console import run
 from pipelines.commands.options import Cleaning, ShardSize
 from pipelines.stages.check_image import CheckImage, Quality
+from pipelines.stages.check_media import CheckMedia
 from pipelines.stages.clean_captions import clean_captions
 from pipelines.stages.normalise_text import NormaliseText
 from workbench.options.bounds import Count, Location, Side
@@ -44,10 +45,12 @@ def image_text(
 
       workbench prepare image-text captions.jsonl --images images.tar -o corpora/flickr --split dev=0.1
 
+      workbench prepare image-text pairs.jsonl -o corpora/nlvr2 --option 'fields={captions: sentence, labels: [label]}'
+
       workbench prepare image-text questions.json annotations.json --images train2014/ -o corpora/vqa --resize 288
     """
     check = CheckImage(max_pixels, min_side, resize, quality)
-    options.read("image-text", [NormaliseText(), clean_captions, check], images=images)
+    options.read("image-text", [NormaliseText(), clean_captions, check, CheckMedia(check)], images=images)
 
 
 if __name__ == "__main__":

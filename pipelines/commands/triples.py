@@ -42,7 +42,7 @@ def triples(
     type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
 ) -> None:
-    """A knowledge graph (TSV, the CoDEx layout, N-Triples, .spo) -> a triples corpus: one record per entity.
+    """A knowledge graph (TSV, CoDEx, N-Triples, .spo, JSON lines) -> a triples corpus: one record per entity.
 
     With --split, held-out entities take the triples that they are the head of with them, out of the graph store too.
     Of the CoDEx layout the training triples are read; others with --option part=valid.

@@ -16,6 +16,7 @@ from pipelines.preparing.chunks import Chunk, Job, read
 from pipelines.preparing.processes import each
 from pipelines.readers.reader import Drop
 from workbench.corpora.index import ShardIndex, index_name
+from workbench.corpora.places import texts_in
 from workbench.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
 
@@ -41,12 +42,16 @@ def content_hashes(job: Job, chunk: Chunk) -> np.ndarray:
 
 
 def content_hash(sample: Sample) -> int:
-    """A 64-bit hash of what makes a sample the same: its image, or its text up to Unicode form and white space."""
+    """A 64-bit hash of what makes a sample the same: its image, or its texts up to Unicode form and white space.
+
+    Samples with several media are told apart by all of them and their texts, those of a triples corpus by their id.
+    """
     if "image" in sample:
         content = sample["image"]
     else:
-        text = sample.get("text") or sample.get("id", "")
-        content = " ".join(unicodedata.normalize("NFC", text).split()).encode()
+        texts = [sample["id"]] if "id" in sample else list(texts_in(sample))
+        joined = "\0".join(" ".join(unicodedata.normalize("NFC", text).split()) for text in texts)
+        content = joined.encode() + b"".join(sample.get("media", {}).values())
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") | 1
 
 

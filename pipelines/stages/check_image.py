@@ -36,6 +36,8 @@ class CheckImage:
     quality: Quality = 92
 
     def __call__(self, sample: Sample) -> Sample | Drop:
+        if "image" not in sample:
+            return sample
         data: bytes = sample["image"]
         if not data:
             return Drop("empty image file")

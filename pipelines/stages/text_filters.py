@@ -10,6 +10,11 @@ from workbench.options.bounds import CountOrZero, Share
 from workbench.sequences.sequence import Sample
 
 
+def own_texts(sample: Sample) -> list[str]:
+    """The document's text, or its translations."""
+    return [sample["text"]] if "text" in sample else list(sample["translations"].values())
+
+
 @dataclass(frozen=True)
 class MinimumLength:
     """Drops documents with fewer than `characters` characters that are not white space."""
@@ -17,10 +22,10 @@ class MinimumLength:
     characters: CountOrZero = 1
 
     def __call__(self, sample: Sample) -> Sample | Drop:
-        found = sum(map(len, sample["text"].split()))
-        if found == 0:
+        found = [sum(map(len, text.split())) for text in own_texts(sample)]
+        if 0 in found:
             return Drop("empty")
-        return sample if found >= self.characters else Drop("too short")
+        return sample if sum(found) >= self.characters else Drop("too short")
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class LetterShare:
     minimum: Share
 
     def __call__(self, sample: Sample) -> Sample | Drop:
-        visible = "".join(sample["text"].split())
+        visible = "".join("".join(own_texts(sample)).split())
         letters = sum(map(str.isalpha, visible))
         return sample if letters >= self.minimum * len(visible) else Drop("too few letters")
 
@@ -48,6 +53,7 @@ class RepeatedLines:
     maximum: Share
 
     def __call__(self, sample: Sample) -> Sample | Drop:
-        counts = Counter(line.strip() for line in sample["text"].split("\n") if line.strip())
+        lines = [line.strip() for text in own_texts(sample) for line in text.split("\n")]
+        counts = Counter(line for line in lines if line)
         total = sum(counts.values())
         return sample if total - len(counts) <= self.maximum * total else Drop("repeated lines")

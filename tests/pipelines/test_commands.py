@@ -56,6 +56,46 @@ def test_typing_set_becomes_a_corpus(tmp_path, json_lines, stored):
     assert (sample["text"], sample["mention"], sample["types"]) == ("Said he .", [5, 7], ["person"])
 
 
+def test_media_become_a_corpus(tmp_path, json_lines, tar, picture, stored):
+    wav = b"RIFF\x04\x00\x00\x00WAVE"
+    tar("images.tar", {"a.jpg": picture(1), "b.webp": picture(2, format="WEBP"), "c.jpg": b"<html>", "d.wav": wav})
+    rows = [{"media": {"left": "a.jpg", "right": other}, "sentence": "Two."} for other in ("b.webp", "c.jpg", "d.wav")]
+    path = json_lines("two.jsonl", [*rows, {"media": {"left": "a.jpg", "right": "lost.jpg"}, "sentence": "x"}])
+    prepare("image-text", path, "-o", tmp_path / "out", "--option", "fields={captions: sentence}", "--workers", 1)
+    first, second = stored(tmp_path / "out")
+    assert (first["media"]["left"], first["media"]["right"][:2]) == (picture(1), b"\xff\xd8")
+    assert (second["media"]["right"], second["captions"]) == (wav, ["Two."])
+    dropped = Corpus.open(tmp_path / "out").manifest.dropped
+    assert dropped == {"MediaJsonl: medium not found": 1, "CheckMedia: a medium: a web page, not an image": 1}
+
+
+def test_all_texts_are_linked(tmp_path, json_lines, graph, stored):
+    row = {"text": "met bob", "second": "Bob?", "choices": ["ann", "bob"], "translations": {"en": "bob", "de": "er"}}
+    prepare("text", json_lines("d.jsonl", [row]), "-o", tmp_path / "c", "--workers", 1)
+    prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--workers", 1)
+    (sample,) = stored(tmp_path / "l")
+    assert sample["second_spans"] == [[0, 3, "e2", 1.0]]
+    assert sample["choice_spans"][1] == sample["translation_spans"]["en"] == [[0, 3, "e2", 1.0]]
+    assert sample["translation_spans"]["de"] == []
+
+
+def test_facts_with_qualifiers_become_a_corpus_and_a_graph(tmp_path, json_lines, stored):
+    fact = {"relation": "P26", "tail": "Q2", "qualifiers": [{"relation": "P580", "tail": "1900"}]}
+    prepare("triples", json_lines("f.jsonl", [{"id": "Q1", "triples": [fact]}]), "-o", tmp_path / "g", "--workers", 1)
+    assert stored(tmp_path / "g")[0]["triples"] == [fact]
+    assert GraphStore.open(tmp_path / "g" / "graph").num_triples == 1
+
+
+def test_pairs_that_differ_in_one_text_are_no_duplicates(tmp_path, json_lines, stored):
+    rows = [
+        {"text": "a man", "second": "eats"},
+        {"text": "a man", "second": "sleeps"},
+        {"text": "a  man", "second": "eats"},
+    ]
+    prepare("text", json_lines("d.jsonl", rows), "-o", tmp_path / "c", "--dedupe", "--workers", 1)
+    assert [sample["second"] for sample in stored(tmp_path / "c")] == ["eats", "sleeps"]
+
+
 def test_image_text_command_counts_bad_images(tmp_path, json_lines, tar, picture, stored):
     images = {
         "a.jpg": picture(1, (80, 60)),

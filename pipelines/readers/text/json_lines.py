@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row, require
+from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row
+from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
 from pipelines.sources.files import record_key
-from workbench.corpora.schema import fields_of
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
-
-SCHEMA_FIELDS = tuple(name for name in fields_of("text") if name not in ("text", "meta"))
 
 
 @dataclass(frozen=True)
 class JsonLines(Reader):
-    """`text_field` holds the text (a string), `id_field` (or `key`) the document's name where there is one.
+    """`text_field` holds the text (a string, or a list of words), `id_field` (or `key`) the document's name if any.
 
-    The other fields of text samples (docs/samples.md: `spans`, `mention`, `types`, `labels`, ...) are taken over; of
-    what is left the fields in `meta_fields` go to the sample's `meta`, by default all.
+    The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are taken over. `fields` says
+    which come from fields of other names, one or several (`fields={second: question, labels: [relation], choices:
+    [a, b], translations: {en: english}, tags: null}`); null leaves a field to `meta`. Of what is left those in
+    `meta_fields` go to the sample's `meta`, by default all.
     """
 
     kind: ClassVar[str] = "text"
@@ -30,7 +30,11 @@ class JsonLines(Reader):
 
     text_field: Name = "text"
     id_field: Name = "id"
+    fields: dict[Name, Source] = field(default_factory=dict)
     meta_fields: list[Name] | None = None
+
+    def __post_init__(self) -> None:
+        check_sources(self.kind, self.fields)
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
@@ -43,20 +47,27 @@ class JsonLines(Reader):
     def sample(self, record: Record) -> Sample:
         name, number, line = record.data
         row = parse_row(line, record.where)
-        if self.text_field not in row:
+        translated = "translations" in row or "translations" in self.fields
+        sources = {"text": self.text_field, **self.fields}
+        if translated and self.text_field not in row:
+            sources.pop("text")
+        elif self.text_field not in row and "text" not in self.fields:
             listed = ", ".join(row) or "none"
             raise MalformedError(
                 f"no field {self.text_field!r}", record.where, f"fields: {listed}; choose with --option text_field=NAME"
             )
-        text = require(row, self.text_field, str, record.where)
         document = row.get(self.id_field, row.get("key"))
         key = record_key(f"{name}-{number}" if document is None else str(document))
-        taken = {f: row[f] for f in SCHEMA_FIELDS if f in row}
-        meta = {"source": record.where.rpartition(":")[0], "line": number, **self._meta(row)}
-        return {"key": key, "text": text, **taken, "meta": meta}
+        taken = fill(row, with_own(row, self.kind, sources), record.where)
+        meta = {
+            "source": record.where.rpartition(":")[0],
+            "line": number,
+            **self._meta(row, taken.keys() | columns_of(sources)),
+        }
+        return {"key": key, **taken, "meta": meta}
 
-    def _meta(self, row: dict[str, Any]) -> dict[str, Any]:
-        own = {self.text_field, self.id_field, "key", "meta", *SCHEMA_FIELDS}
+    def _meta(self, row: dict[str, Any], used: set[str]) -> dict[str, Any]:
+        own = {self.id_field, "key", "meta"} | used
         nested = row["meta"] if isinstance(row.get("meta"), dict) else {}
         wanted = [f for f in row if f not in own] if self.meta_fields is None else self.meta_fields
         return {**nested, **{f: row[f] for f in wanted if f in row}}

@@ -1,0 +1,155 @@
+"""Which columns of a row (a line of JSON, a line of a table) become which fields of a sample."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipelines.readers.reader import MalformedError
+from workbench.corpora.members import IN_JSON
+from workbench.corpora.record import check_sample
+from workbench.corpora.schema import FIELDS, Field, fields_of
+from workbench.corpora.values import LABELS, NAMES, NUMBER, TEXT, TEXTS, Value
+from workbench.errors import WorkbenchError, unknown
+from workbench.options.bounds import Name
+from workbench.sequences.sequence import Sample
+
+Source = Name | list[Name] | dict[Name, Name] | None
+"""Where a field comes from: a column, several that make a list, several by name, or none."""
+
+_INTEGER, _NUMBER = re.compile(r"[+-]?\d{1,18}"), re.compile(r"[+-]?\d*\.?\d+(e[+-]?\d+)?", re.IGNORECASE)
+_WORD = re.compile(r"\S+")
+
+
+def fillable(kind: str) -> dict[str, Field]:
+    """The fields of a kind that a row can fill: those without members of their own, but `meta`."""
+    return {name: field for name, field in fields_of(kind).items() if field.codec is IN_JSON and name != "meta"}
+
+
+def check_sources(kind: str, sources: Mapping[str, Source]) -> None:
+    """Raises WorkbenchError where `sources` names no field of samples of the kind."""
+    for name in sources:
+        if name not in fillable(kind):
+            raise unknown("field", name, fillable(kind), f"--option fields (docs/samples.md, kind {kind})")
+
+
+def columns_of(sources: Mapping[str, Source]) -> set[str]:
+    """The columns that fields come from."""
+    named = [
+        [s] if isinstance(s, str) else list(s.values() if isinstance(s, dict) else s or ()) for s in sources.values()
+    ]
+    return {column for columns in named for column in columns}
+
+
+def with_own(row: Mapping[str, Any], kind: str, sources: Mapping[str, Source]) -> dict[str, Source]:
+    """The sources, and the columns that are called as a field of the kind."""
+    used = columns_of(sources)
+    return {**{name: name for name in fillable(kind) if name in row and name not in used}, **sources}
+
+
+def fill(row: Mapping[str, Any], sources: Mapping[str, Source], where: str) -> Sample:
+    """The fields of a sample that `sources` say; null is none.
+
+    Texts may be lists of words, which are joined by spaces; `tags` may be a tag for each word of the text; of a list of
+    texts that has one element this may be given.
+
+    Raises:
+        MalformedError: a column is missing, or does not hold what the schema allows.
+    """
+    sample: Sample = {}
+    for name, source in sources.items():
+        value = None if source is None else _value(row, name, source, where)
+        if value is not None:
+            sample[name] = _converted(FIELDS[name].value, value)
+    if isinstance(sample.get("tags"), str) or _is_strings(sample.get("tags")):
+        sample["tags"] = _tags(sample, where)
+    for name, value in sample.items():
+        if FIELDS[name].value is TEXT and _is_strings(value):
+            sample[name] = " ".join(value)
+    _check(sample, where)
+    return sample
+
+
+def _value(row: Mapping[str, Any], name: str, source: Name | list[Name] | dict[Name, Name], where: str) -> Any:
+    listed = [source] if isinstance(source, str) else list(source.values() if isinstance(source, dict) else source)
+    missing = next((column for column in listed if column not in row), None)
+    if missing is not None:
+        raise MalformedError(
+            f"no field {missing!r}",
+            where,
+            f"fields: {', '.join(row) or 'none'}; choose with --option fields={{{name}: NAME}}",
+        )
+    if isinstance(source, dict):
+        return {key: row[column] for key, column in source.items()}
+    if isinstance(source, list):
+        return (
+            dict(zip(source, (row[c] for c in source), strict=True))
+            if FIELDS[name].value is LABELS
+            else [row[c] for c in source]
+        )
+    labelled = FIELDS[name].value is LABELS and row[source] is not None and not isinstance(row[source], dict)
+    return {source: row[source]} if labelled else row[source]
+
+
+def _converted(value: Value, found: Any) -> Any:
+    """Numbers that a table has as text, and truth values as numbers."""
+    if value is LABELS and isinstance(found, dict):
+        return {name: _number(label) for name, label in found.items() if label is not None}
+    if value in (TEXTS, NAMES) and isinstance(found, str):
+        return [found]
+    return _number(found) if value is NUMBER else found
+
+
+def _number(found: Any) -> Any:
+    if isinstance(found, bool):
+        return int(found)
+    if isinstance(found, str) and _INTEGER.fullmatch(found):
+        return int(found)
+    return float(found) if isinstance(found, str) and _NUMBER.fullmatch(found) else found
+
+
+def _is_strings(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def _tags(sample: Sample, where: str) -> list[list[Any]]:
+    """A stretch for each word of the text, with its tag."""
+    tags = sample["tags"].split() if isinstance(sample["tags"], str) else sample["tags"]
+    places = word_places(sample.get("text", ""))
+    if len(tags) != len(places):
+        raise MalformedError(
+            "there is not one tag for each word",
+            where,
+            f"{len(tags)} tags for {len(places)} words between spaces; {_advice('tags')}",
+        )
+    return [[start, end, tag] for (start, end), tag in zip(places, tags, strict=True)]
+
+
+def word_places(text: str | Sequence[str]) -> list[tuple[int, int]]:
+    """Where the words of a text stand: of a list of words, in the text that has a space between each two."""
+    if isinstance(text, str):
+        return [match.span() for match in _WORD.finditer(text)]
+    places, at = [], 0
+    for word in text:
+        places.append((at, at + len(word)))
+        at += len(word) + 1
+    return places
+
+
+def _check(sample: Sample, where: str) -> None:
+    """Raises MalformedError where a field is not what the schema allows."""
+    for name, value in sample.items():
+        if not isinstance(value, FIELDS[name].type):
+            raise MalformedError(
+                f"field {name!r} has the wrong type", where, f"found {type(value).__name__}; {_advice(name)}"
+            )
+    try:
+        check_sample(sample)
+    except WorkbenchError as error:
+        name = str(error).partition(":")[0]
+        raise MalformedError(f"the field {name!r} does not fit", where, f"{error}; {_advice(name)}") from error
+
+
+def _advice(name: str) -> str:
+    return f"if it means something else, --option 'fields={{{name}: null}}' leaves it to meta"
