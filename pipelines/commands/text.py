@@ -25,7 +25,7 @@ def text(
     min_letters: Annotated[Share | None, typer.Option(help="Least share of letters (0 to 1).")] = None,
     max_repeated: Annotated[Share | None, typer.Option(help="Largest share of repeated lines (Gopher: 0.3).")] = None,
 ) -> None:
-    """Documents (plain text, JSON lines, WikiText, linked text, typing sets; also .gz, .zst) -> a text corpus.
+    """Documents (plain text, JSON lines, WikiText, tables, linked text, typing sets; also .gz, .zst) -> a text corpus.
 
     Texts that carry character spans (links, typed mentions) are stored as they are.
 
@@ -34,6 +34,8 @@ def text(
       workbench prepare text books/*.jsonl.zst --output corpora/books --split held-out=0.05
 
       workbench prepare text notes/ --output corpora/notes --option document=file
+
+      workbench prepare text mnli/train.tsv -o corpora/mnli --option 'fields={labels: [gold_label]}'
 
       workbench prepare text news.jsonl -o corpora/news --option text_field=body --min-length 200 --dedupe
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from pipelines.readers.reader import MalformedError, Peek, Reader, Record
+from pipelines.readers.text.table import is_table
 from pipelines.sources.files import files, lines, record_key, stem
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Pattern
@@ -40,7 +41,7 @@ class PlainText(Reader):
     @classmethod
     def detect(cls, source: Peek) -> bool:
         structured = source.text.lstrip().startswith(("{", "["))
-        return not source.is_folder and not structured and not is_wikitext(source)
+        return not source.is_folder and not structured and not is_wikitext(source) and not is_table(source)
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         for path in files(paths, self.suffixes):

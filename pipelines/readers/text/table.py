@@ -1,0 +1,170 @@
+"""Tables: one text a line, its columns by name (GLUE's and CLUE's sets, spreadsheets), as TSV or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
+
+from pipelines.readers.reader import MalformedError, Peek, Reader, Record
+from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, word_places
+from pipelines.sources.files import decode, files, lines, plain_suffix, record_key, stem
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Name
+from workbench.sequences.sequence import Sample
+
+SUFFIXES = (".tsv", ".csv")
+SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";"}
+KNOWN = {
+    "text": ("text", "text_a", "sentence", "sentence1", "premise", "question1"),
+    "second": ("second", "text_b", "sentence2", "hypothesis", "question2"),
+    "labels": ("label", "labels", "gold_label"),
+}
+"""What columns are called in published sets, by the field that they are."""
+
+
+class Layout(NamedTuple):
+    """What a file's first line says: its columns, and what parts them; `quoted` cells may hold line ends."""
+
+    columns: tuple[str, ...]
+    separator: str
+    quoted: bool
+
+
+@dataclass(frozen=True)
+class Table(Reader):
+    """`fields` says which columns are which fields of a sample (docs/samples.md), one or several of them.
+
+    `fields={text: premise, second: hypothesis, labels: [gold_label], choices: [ending0, ending1], tags: label}`; text,
+    second text and label are found by themselves where they have a usual name. `tags` are one for each word between
+    spaces. What is left goes to the sample's `meta`. Without `header` columns are called 0, 1, ... By default the
+    separator is a comma or semicolon in a .csv, as the first line has it, else a tab; only tabs are never quoted.
+    """
+
+    kind: ClassVar[str] = "text"
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
+
+    fields: dict[Name, Source] = field(default_factory=dict)
+    header: bool = True
+    separator: Literal["tab", "comma", "semicolon"] | None = None
+    id_field: Name | None = None
+
+    def __post_init__(self) -> None:
+        check_sources(self.kind, self.fields)
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return is_table(source)
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        for path in files(paths, self.suffixes):
+            layout = None
+            for number, line in self._rows(path):
+                where = f"{path.name}:{number}"
+                if layout is None:
+                    layout = self._layout(path, decode(line, where))
+                    self.sources(layout.columns, path.name)
+                    if self.header:
+                        continue
+                yield Record((stem(path), number, line, layout), len(line), where)
+
+    def sample(self, record: Record) -> Sample:
+        name, number, line, layout = record.data
+        cells = _cells(line, layout, record.where)
+        if len(cells) != len(layout.columns):
+            raise MalformedError(
+                f"a line of {len(cells)} columns", record.where, f"the first line has {len(layout.columns)}"
+            )
+        row = dict(zip(layout.columns, cells, strict=True))
+        sources = self.sources(layout.columns, record.where)
+        sample = fill(row, sources, record.where)
+        self._refuse_tags(sample, record.where)
+        used = columns_of(sources) | {self.id_field}
+        key = record_key(str(row[self.id_field]) if self.id_field in row else f"{name}-{number}")
+        meta = {"source": record.where.rpartition(":")[0], "line": number}
+        return {"key": key, **sample, "meta": {**meta, **{c: v for c, v in row.items() if c not in used}}}
+
+    def sources(self, columns: Sequence[str], where: str) -> dict[str, Source]:
+        """Which columns the fields come from.
+
+        Raises:
+            WorkbenchError: no column is the text.
+        """
+        sources = dict(self.fields)
+        for name, usual in KNOWN.items():
+            taken = columns_of(sources)
+            found = [column for column in usual if column in columns and column not in taken]
+            if name not in sources and found:
+                sources[name] = [found[0]] if name == "labels" else found[0]
+        if "text" not in sources and "translations" not in sources:
+            raise WorkbenchError(
+                f"{where} is a table with the columns {', '.join(columns)}; none of them is called "
+                f"{' or '.join(KNOWN['text'])}. Say which is the text: --option 'fields={{text: COLUMN}}' (and "
+                "header=false where the first line is data), or read it as prose with --format plain-text"
+            )
+        return sources
+
+    def _refuse_tags(self, sample: Sample, where: str) -> None:
+        """A column `label` that was found by its name may hold a tag for each word."""
+        if "labels" in self.fields or not isinstance(sample.get("text"), str):
+            return
+        words = len(word_places(sample["text"]))
+        for column, label in sample.get("labels", {}).items():
+            if words > 1 and isinstance(label, str) and len(label.split()) == words:
+                raise MalformedError(
+                    f"the column {column!r} has as many words as the text",
+                    where,
+                    f"tags? --option 'fields={{tags: {column}}}'; a label? --option 'fields={{labels: [{column}]}}'",
+                )
+
+    def _layout(self, path: Path, first: str) -> Layout:
+        named = self.separator or ("tab" if plain_suffix(path) != ".csv" else _of_csv(first))
+        separator = SEPARATORS[named]
+        cells = _cells(first, Layout((), separator, named != "tab"), str(path))
+        columns = tuple(cell.strip() for cell in cells) if self.header else tuple(map(str, range(len(cells))))
+        if len(set(columns)) != len(columns) or "" in columns:
+            raise WorkbenchError(
+                f"{path}: the columns {', '.join(map(repr, columns))} are not all named, or not differently; name them "
+                "in the first line, or say --option header=false and count them from 0"
+            )
+        return Layout(columns, separator, named != "tab")
+
+    def _rows(self, path: Path) -> Iterator[tuple[int, bytes]]:
+        """Lines that are not blank, those of a quoted cell together."""
+        quoted = (self.separator or ("comma" if plain_suffix(path) == ".csv" else "tab")) != "tab"
+        begun, number = b"", 0
+        for at, line in lines(path):
+            whole = begun + b"\n" + line if begun else line
+            number = number if begun else at
+            begun = whole if quoted and whole.count(b'"') % 2 else b""
+            if not begun and whole.strip():
+                yield number, whole
+        if begun:
+            raise WorkbenchError(f"{path}:{number}: a quote is opened and never closed; the file is cut off or no CSV")
+
+
+def is_table(source: Peek) -> bool:
+    """Whether it is called a table, or all its first lines have equally many tabs."""
+    filled = [line for line in source.head if line.strip()]
+    tabs = {line.strip("\n").count("\t") for line in filled}
+    return not source.is_folder and (
+        source.suffix in SUFFIXES or (len(filled) > 1 and len(tabs) == 1 and 0 not in tabs)
+    )
+
+
+def _of_csv(first: str) -> Literal["comma", "semicolon"]:
+    return "semicolon" if first.count(";") > first.count(",") else "comma"
+
+
+def _cells(line: bytes | str, layout: Layout, where: str) -> list[str]:
+    """Raises MalformedError: not UTF-8."""
+    try:
+        text = line if isinstance(line, str) else line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}") from error
+    if not layout.quoted:
+        return text.split(layout.separator)
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=layout.separator), [])

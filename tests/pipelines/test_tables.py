@@ -1,0 +1,126 @@
+"""Tables are read by their columns, never as prose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.errors import WorkbenchError
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Write:
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.write_text(text, "utf-8")
+        return path
+
+    return write
+
+
+def fields(sample: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in sample.items() if name not in ("key", "meta")}
+
+
+def test_a_classified_table_is_found_by_its_name_and_its_columns(table: Write, read: Any) -> None:
+    path = table("train.tsv", 'label\ttext_a\n1\t选择 "珠江\n0\t房间太小\n')
+    first, second = read("text", path)
+    assert fields(first) == {"text": '选择 "珠江', "labels": {"label": 1}}
+    assert (second["text"], second["key"]) == ("房间太小", "train-3")
+    assert second["meta"] == {"source": "train.tsv", "line": 3}
+
+
+def test_a_table_in_a_text_file_is_no_prose(table: Write, read: Any) -> None:
+    (sample,) = read("text", table("dev.txt", "sentence\tlabel\nGood film.\tpositive\n"))
+    assert fields(sample) == {"text": "Good film.", "labels": {"label": "positive"}}
+    (prose,) = read("text", table("prose.txt", "A line\twith a tab.\nAnd one without.\n"))
+    assert "with a tab" in prose["text"]
+
+
+def test_pairs_and_what_is_left(table: Write, read: Any) -> None:
+    text = "index\tpremise\thypothesis\tgold_label\tgenre\n7\tA man eats.\tHe eats.\tentailment\tfiction\n"
+    (sample,) = read("text", table("mnli.tsv", text), id_field="index")
+    assert fields(sample) == {"text": "A man eats.", "second": "He eats.", "labels": {"gold_label": "entailment"}}
+    assert (sample["key"], sample["meta"]["genre"]) == ("7", "fiction")
+
+
+def test_a_csv_has_quoted_cells_with_line_ends(table: Write, read: Any) -> None:
+    text = 'sent;a;b;label;score\n"One; ""two""\nthree";x;y;1;2.5\nfour;z;w;0;-1\n'
+    first, second = read(
+        "text",
+        table("swag.csv", text),
+        fields={"text": "sent", "choices": ["a", "b"], "answer": "label", "labels": {"graded": "score"}},
+    )
+    assert fields(first) == {
+        "text": 'One; "two"\nthree',
+        "choices": ["x", "y"],
+        "answer": 1,
+        "labels": {"graded": 2.5},
+    }
+    assert (second["answer"], second["labels"], second["meta"]["line"]) == (0, {"graded": -1}, 4)
+
+
+def test_no_header(table: Write, read: Any) -> None:
+    path = table("cola.tsv", "gj04\t1\t\tOur friends won't buy it.\ngj04\t0\t*\tOne more.\n")
+    samples = read("text", path, header=False, fields={"text": "3", "labels": ["1"]})
+    assert [fields(s) for s in samples] == [
+        {"text": "Our friends won't buy it.", "labels": {"1": 1}},
+        {"text": "One more.", "labels": {"1": 0}},
+    ]
+
+
+def test_a_tag_for_each_word(table: Write, read: Any) -> None:
+    path = table("ner.tsv", "text_a\tlabel\n腹 痛 3 天\tB-S I-S O O\n")
+    with pytest.raises(WorkbenchError, match=r"ner\.tsv:2: the column 'label' has as many words .*tags: label"):
+        read("text", path)
+    (sample,) = read("text", path, fields={"tags": "label"})
+    assert sample["tags"] == [[0, 1, "B-S"], [2, 3, "I-S"], [4, 5, "O"], [6, 7, "O"]]
+    (labelled,) = read("text", path, fields={"labels": ["label"]})
+    assert labelled["labels"] == {"label": "B-S I-S O O"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (
+            "id\tbody\n1\tx\n",
+            {},
+            r"t\.tsv is a table with the columns id, body; none of them is called text or .*text: COL",
+        ),
+        ("text\tb\none cell\n", {}, r"t\.tsv:2: a line of 1 columns .*the first line has 2"),
+        ("text\ttext\nx\ty\n", {}, "not all named, or not differently"),
+        (
+            "text\tlabel\nx\t1\n",
+            {"fields": {"second": "other"}},
+            r"t\.tsv:2: no field 'other'.*fields=\{second: NAME\}",
+        ),
+        ("text\tlabel\nx\t1\n", {"fields": {"seconds": "text"}}, "Did you mean 'second'"),
+        ("text\tlabel\nx y\tO\n", {"fields": {"tags": "label"}}, r"t\.tsv:2: there is not one tag for each word"),
+        ("text\tn\nx\tmany\n", {"fields": {"answer": "n"}}, r"t\.tsv:2: field 'answer' has the wrong type"),
+    ],
+)
+def test_tables_that_do_not_fit(table: Write, read: Any, text: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(WorkbenchError, match=message):
+        read("text", table("t.tsv", text), **options)
+
+
+def test_a_quote_that_is_never_closed(table: Write, read: Any) -> None:
+    with pytest.raises(WorkbenchError, match=r"t\.csv:2: a quote is opened and never closed"):
+        read("text", table("t.csv", 'text,label\n"x,1\ny,2\n'))
+
+
+def test_real_tables(shared: Path, read: Any) -> None:
+    folder = shared / "data" / "kbert_zh"
+    reviews = read("text", folder / "chnsenticorp" / "dev.tsv")
+    assert len(reviews) == 1200
+    assert {s["labels"]["label"] for s in reviews} == {0, 1}
+    tagged = read("text", folder / "medical_ner" / "dev.tsv", fields={"tags": "label"})
+    assert len(tagged) == 939
+    assert all(
+        s["text"][a:b] == word for s in tagged for (a, b, _), word in zip(s["tags"], s["text"].split(), strict=True)
+    )
