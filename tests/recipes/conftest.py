@@ -81,7 +81,7 @@ def _image_texts(count: int) -> list[dict[str, Any]]:
                 "captions": [f"the bridge number {i} of {TOWNS[i % 6]}"],
                 "questions": [question],
                 "regions": {
-                    "features": rng.normal(size=(5, FEATURES)).astype(np.float32),
+                    "features": rng.normal(size=(5, FEATURES)).astype(np.float16),
                     "boxes": corners.reshape(5, 4),
                     "confidence": rng.random(5).astype(np.float32),
                 },

@@ -113,6 +113,14 @@ def test_a_trained_backbone_learns() -> None:
     assert sum(g is not None and g.abs().sum() > 0 for g in gradients) > len(gradients) / 2
 
 
+def test_half_precision_features_are_the_numbers_that_they_are() -> None:
+    embedding = Regions(8, 6).eval()
+    fields = fields_for(embedding)
+    half = {**fields, "features": fields["features"].half(), "masked": torch.arange(8) == 3}
+    whole = {**half, "features": half["features"].float()}
+    assert torch.equal(embedding(half), embedding(whole))
+
+
 def test_errors_name_both_sides() -> None:
     with pytest.raises(WorkbenchError, match="have 6 numbers, the embedding's feature_size is 5"):
         Regions(8, 5)(fields_for(Regions(8, 5)))

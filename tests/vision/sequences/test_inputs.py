@@ -138,6 +138,15 @@ def test_regions_are_the_most_confident(samples: list[Sample]) -> None:
     assert stored["features"].any(), "the sample's own arrays must not be changed"
 
 
+def test_regions_keep_the_type_that_they_are_stored_with(samples: list[Sample]) -> None:
+    (sample, *_) = samples
+    stored = {**sample["regions"], "features": sample["regions"]["features"].astype(np.float16)}
+    fields = Regions(sample["meta"]["backbone"])({**sample, "regions": stored}, None)
+    assert fields["features"].dtype == np.float16
+    fields["features"][:] = 0
+    assert stored["features"].any()  # hooks change their own copy
+
+
 def test_features_of_another_backbone_are_refused(samples: list[Sample]) -> None:
     with pytest.raises(WorkbenchError, match=r"'tiny', key '0': .* 'made-up', this model reads those of 'vg-detector'"):
         Regions("vg-detector")(samples[0], None)

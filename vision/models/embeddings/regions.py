@@ -58,8 +58,9 @@ class Regions(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
-        """`features` [rows, feature_size], `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
-        features = hide(field(fields, "features", self), fields.get("masked"), self.mask)
+        """`features` [rows, feature_size] of any type, `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
+        features = field(fields, "features", self).to(self.project.weight.dtype)
+        features = hide(features, fields.get("masked"), self.mask)
         if features.shape[1] != self.project.in_features:
             raise WorkbenchError(
                 f"image stream: the features have {features.shape[1]} numbers, the embedding's feature_size is "
