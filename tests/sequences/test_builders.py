@@ -88,10 +88,12 @@ def test_unaligned_spans_are_counted(tokenizer):
     assert builder.take_dropped() == {"unaligned span": 1}
 
 
-def test_window_comes_from_the_tokenizer_or_the_option(tokenizer):
-    assert build("document", tokenizer, 34, chars_per_token=4.0).window == 128
-    automatic = build("document", tokenizer, 34).window
-    assert automatic == int(32 * tokenizer.characters_per_token)
+def test_window_comes_from_the_corpora_or_the_option(tokenizer):
+    stated = build("document", tokenizer, 34, chars_per_token=4.0)
+    assert (stated.window, stated.window_tokens) == (128, None)
+    measured = build("document", tokenizer, 34)
+    assert (measured.window, measured.window_tokens) == (None, 32)
+    assert build("sentence_pair", tokenizer, 43).window_tokens == 36
     with pytest.raises(WorkbenchError, match=r"chars_per_token = -1.0; allowed: a number above 0"):
         build("document", tokenizer, 34, chars_per_token=-1.0)
 

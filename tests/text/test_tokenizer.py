@@ -199,14 +199,6 @@ def test_ordinary_ids_are_the_rest(tokenizers):
         assert sorted(both.tolist()) == list(range(tokenizer.vocab_size))
 
 
-def test_estimated_characters_per_token_are_near_the_truth(shared):
-    text = (shared / "data" / "wikitext2" / "valid.txt").read_text(encoding="utf-8")[:400_000]
-    for kind in ("wordpiece", "bpe"):
-        tokenizer = Tokenizer(train_tokenizer([text], kind, 4000))  # type: ignore[arg-type]
-        real = len(text) / len(tokenizer.encode(text))
-        assert 0.8 * real < tokenizer.characters_per_token < 1.25 * real
-
-
 TRAIN = """
 import hashlib, sys
 from workbench.text.tokenizer import train_tokenizer

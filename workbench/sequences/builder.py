@@ -27,7 +27,8 @@ class Builder:
     """Base of the sequence builders.
 
     `unit` is the field that the reader cuts items from: None (a record is an item), `text`, `captions`, `questions` or
-    `triples`. `window` is the greatest length of a text item in characters (None: not cut).
+    `triples`. `window` is the greatest length of a text item in characters (None: not cut); with `window_tokens` it is
+    as many characters as so many tokens have in the corpora, which the reader measures.
 
     Args:
         tokenizer: given by the recipe.
@@ -40,6 +41,7 @@ class Builder:
 
     unit: str | None = None
     window: int | None = None
+    window_tokens: int | None = None
 
     def __init__(
         self,
@@ -72,14 +74,12 @@ class Builder:
         dropped, self.dropped = dict(self.dropped), Counter()
         return dropped
 
-    def characters(self, chars_per_token: float | None) -> int:
-        """The window that fills one sequence, by the given or the tokenizer's estimated characters per token."""
-        ratio = self.tokenizer.characters_per_token if chars_per_token is None else chars_per_token
-        if ratio <= 0:
-            raise WorkbenchError(
-                f"chars_per_token = {ratio}; allowed: a positive number, or leave it out to estimate it"
-            )
-        return max(1, int(self.capacity * ratio))
+    def fill(self, tokens: int, chars_per_token: float | None) -> None:
+        """Have windows of so many tokens, by the given or the measured number of characters for each."""
+        if chars_per_token is None:
+            self.window_tokens = max(1, tokens)
+        else:
+            self.window = max(1, int(tokens * chars_per_token))
 
     def spans(self, encoded: Encoded, mentions: Listing[Any]) -> list[Span]:
         """Mentions in characters as token rows of `encoded`; those that align to nothing are counted."""

@@ -172,22 +172,6 @@ class Tokenizer:
         """Sorted ids of everything else: what a random token is drawn from."""
         return np.setdiff1d(np.array(sorted(self.backend.get_vocab().values()), np.int64), self.special_ids)
 
-    @cached_property
-    def characters_per_token(self) -> float:
-        """Estimated characters of running text that one token covers, from the vocabulary alone.
-
-        Trained vocabularies are sorted by frequency, so tokens count by 1 / rank (Zipf). An estimate: windows
-        made with it may hold some more or fewer tokens.
-        """
-        tokens = [self.backend.id_to_token(int(i)) or "" for i in self.ordinary_ids]
-        tokens = [t for t in tokens if t and not t.startswith("[unused")] or ["?"]
-        continued = any(t.startswith("##") for t in tokens)
-        lengths = np.array(
-            [len(t.removeprefix("##")) + (continued and t[0].isascii() and t[0].isalnum()) for t in tokens]
-        )
-        weights = 1.0 / (np.arange(len(tokens)) + 0.02 * len(tokens) + 1)
-        return float((lengths * weights).sum() / weights.sum())
-
     def encode(self, text: str) -> Encoded:
         """The tokens of one text, without special ones."""
         return self.encode_batch([text])[0]

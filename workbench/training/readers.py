@@ -11,6 +11,7 @@ from workbench.recipe.spec import Recipe
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.building import tasks_of
 from workbench.tasks.task import Task
+from workbench.tasks.windows import window_of
 from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -20,26 +21,31 @@ TRAINING = 0  # the split in the key of a training micro-batch
 def reader_of(recipe: Recipe, task: Task) -> Reader:
     """The endless stream of a task's corpora."""
     verify = recipe.train.verify
-    corpora = [(Corpus.open(place, verify=verify), weight) for place, weight in task.spec.corpora.items()]
+    corpora = [Corpus.open(place, verify=verify) for place in task.spec.corpora]
+    weights = list(task.spec.corpora.values())
+    window = window_of(task, corpora, weights)
+    if window is not None:
+        logger.info("tasks.%s: windows of at most %s characters", task.name, f"{window:,}")
     return Reader(
-        corpora,
+        list(zip(corpora, weights, strict=True)),
         seed=digest(recipe.seed, task.name, "order") % 2**31,
         lanes=recipe.train.lanes,
         micro_batch_size=recipe.train.micro_batch_size,
         unit=task.builder.unit,
-        window=task.builder.window,
+        window=window,
         on_error=recipe.train.on_error,
     )
 
 
 def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
     """One pass over a task's held-out corpora: at most `train.evaluate_steps` micro-batches of every lane."""
+    corpora = [Corpus.open(place, verify=recipe.train.verify) for place in task.spec.held_out]
     passed = Reader.finite(
-        [Corpus.open(place, verify=recipe.train.verify) for place in task.spec.held_out],
+        corpora,
         lanes=recipe.train.lanes,
         micro_batch_size=recipe.train.micro_batch_size,
         unit=task.builder.unit,
-        window=task.builder.window,
+        window=window_of(task, corpora),
         on_error=recipe.train.on_error,
         max_steps=recipe.train.evaluate_steps,
     )

@@ -16,7 +16,7 @@ class Document(Builder):
 
     Args:
         begin, end: roles of the special tokens around the text (GPT: `begin: bos, end: eos`); null for none.
-        chars_per_token: sets the window; by default estimated from the tokenizer's vocabulary.
+        chars_per_token: sets the window; by default it is measured on the corpora.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         visibility: which tokens each one sees: all (`bidirectional`), or those up to itself (`causal`: GPT).
     """
@@ -34,7 +34,7 @@ class Document(Builder):
         visibility: VisibilityAlone = "bidirectional",
     ) -> None:
         super().__init__(tokenizer, max_length, begin, end, partial, visibility=visibility)
-        self.window = self.characters(chars_per_token)
+        self.fill(self.capacity, chars_per_token)
 
     @classmethod
     def like(cls, builder: Builder) -> Document:

@@ -22,7 +22,7 @@ class SentencePair(Builder):
     The window leaves a tenth of the room free, so that few are.
 
     Args:
-        chars_per_token: sets the window; by default estimated from the tokenizer's vocabulary.
+        chars_per_token: sets the window; by default it is measured on the corpora.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), or in the second
             segment those up to itself and in the first one that segment (`prefix`: UniLM, arXiv:1905.03197).
@@ -39,7 +39,7 @@ class SentencePair(Builder):
         visibility: Visibility = "bidirectional",
     ) -> None:
         super().__init__(tokenizer, max_length, partial=partial, segments=2, visibility=visibility)
-        self.window = max(1, int(0.9 * self.characters(chars_per_token)))
+        self.fill(int(0.9 * self.capacity), chars_per_token)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         pairs = [in_two(s, draws.of(tuple(s.get("draw", ())))) if "second" not in s else s for s in samples]

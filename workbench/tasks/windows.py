@@ -1,0 +1,71 @@
+"""How long the windows of a text are, so that each fills a sequence: measured on the corpora that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.record import BadRecordError
+from workbench.errors import WorkbenchError
+from workbench.tasks.task import Task
+from workbench.text.tokenizer import Tokenizer
+
+SHARDS, RECORDS, CHARACTERS = 4, 128, 2000
+"""At most so many shards of a corpus, records of it, and characters from the middle of a record are looked at."""
+
+
+def window_of(task: Task, corpora: Sequence[Corpus], weights: Sequence[float] | None = None) -> int | None:
+    """The greatest length of a text item of a task, in characters; None where its texts are not cut.
+
+    It depends on the builder, the tokenizer and what the corpora hold alone: the same at every start and rank.
+    """
+    builder = task.builder
+    if builder.window_tokens is None:
+        return builder.window
+    return max(1, int(builder.window_tokens * characters_per_token(corpora, builder.tokenizer, weights)))
+
+
+def characters_per_token(
+    corpora: Sequence[Corpus], tokenizer: Tokenizer, weights: Sequence[float] | None = None
+) -> float:
+    """Characters of running text for each token, over all corpora in the proportions in which they are read.
+
+    Raises:
+        WorkbenchError: none of the records that were looked at has a text.
+    """
+    tokens_each, shares = [], []
+    for corpus, weight in zip(corpora, weights or [1.0] * len(corpora), strict=True):
+        texts = _texts(corpus)
+        characters = sum(map(len, texts))
+        tokens = sum(map(len, tokenizer.encode_batch(texts)))
+        if characters and tokens:
+            tokens_each.append(tokens / characters)
+            shares.append(weight)
+    if not tokens_each or not sum(shares):
+        raise WorkbenchError(
+            f"there is no text in {', '.join(corpus.name for corpus in corpora)} to measure the windows on; does the "
+            "task's builder fit this corpus? Else say chars_per_token"
+        )
+    return float(1 / np.average(tokens_each, weights=shares))
+
+
+def _texts(corpus: Corpus) -> list[str]:
+    """The middles of records from all over a corpus, the same at every call."""
+    found = []
+    shards = _spread(len(corpus.shards), SHARDS)
+    for shard in shards:
+        for record in _spread(corpus.shards[shard].records, -(-RECORDS // len(shards))):
+            try:
+                text = corpus.read(shard, record).get("text", "")
+            except BadRecordError:
+                continue  # whoever reads it says so
+            begin = max(0, (len(text) - CHARACTERS) // 2)
+            found.append(text[begin : begin + CHARACTERS])
+    return found
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """At most `most` of the numbers below `count`, evenly."""
+    return sorted({int(place) for place in (np.arange(min(count, most)) + 0.5) * count / min(count, most)})
