@@ -51,9 +51,11 @@ def prepare(
     complete = space.complete()
     if complete is not None:
         space.tidy()
-        log.info("%s is complete already", job.output)
-        return Preparation(complete, space.folders, complete[""].dropped, time.monotonic() - started, _shards(complete))
+        return _found(complete, space, started)
     with locked(job.output):
+        complete = space.complete()  # as another process may have left it since
+        if complete is not None:
+            return _found(complete, space, started)
         space.open()
         try:
             with _interruptible(job.output), Meter(job.output.name) as meter:
@@ -65,6 +67,13 @@ def prepare(
         space.close()
     skipped = sum(outcome.skipped for outcome in outcomes)
     return Preparation(manifests, space.folders, manifests[""].dropped, time.monotonic() - started, skipped)
+
+
+def _found(complete: dict[str, Manifest], space: Workspace, started: float) -> Preparation:
+    """What an earlier run made."""
+    log.info("%s is complete already", space.job.output)
+    shards = len(complete[MAIN].shards)
+    return Preparation(complete, space.folders, complete[MAIN].dropped, time.monotonic() - started, shards)
 
 
 def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str, Manifest]:
@@ -113,10 +122,6 @@ def _to_do(job: Job, chunk: Chunk, duplicates: Mapping[int, frozenset[int]]) -> 
     if finished(job, chunk.number) is not None:
         return Chunk(chunk.number, [])
     return chunk._replace(duplicates=duplicates.get(chunk.number, frozenset()))
-
-
-def _shards(manifests: Mapping[str, Manifest]) -> int:
-    return len(manifests[""].shards)
 
 
 @contextmanager

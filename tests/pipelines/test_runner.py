@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from pipelines.preparing import runner
 from pipelines.preparing.chunks import cut_chunks
 from pipelines.preparing.limits import Limits
 from pipelines.preparing.runner import prepare
@@ -21,6 +23,7 @@ from pipelines.readers.reader import Record
 from pipelines.stages.text_filters import MinimumLength
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.files.lock import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [{"id": f"d{i}", "text": f"document number {i} " * (1 + i % 5)} for i in range(23)]
@@ -126,6 +129,30 @@ def test_a_rerun_does_nothing_and_changed_options_are_refused(json_lines, text_j
     json_lines("docs.jsonl", ROWS[:-1])
     with pytest.raises(WorkbenchError, match="the inputs are others or have changed"):
         prepare(job, [path], Limits(workers=1, shard_size=5))
+
+
+@pytest.mark.parametrize(("size", "message"), [(5, None), (6, "shard_size was 6, is 5")])
+def test_what_another_process_finished_meanwhile_is_left_as_it_is(json_lines, text_job, monkeypatch, size, message):
+    path = json_lines("docs.jsonl", ROWS)
+    job, waited = text_job(path), []
+
+    @contextmanager
+    def late(folder):
+        if not waited:  # the other one begins after this one has looked, and ends before it gets the lock
+            waited.append(folder)
+            waited.append(prepare(job, [path], Limits(workers=1, shard_size=size)))
+        with locked(folder):
+            yield
+
+    monkeypatch.setattr(runner, "locked", late)
+    if message is None:
+        done = prepare(job, [path], Limits(workers=1, shard_size=5))
+        assert (done.manifests, done.skipped) == (waited[1].manifests, 5)
+    else:
+        with pytest.raises(WorkbenchError, match=message):
+            prepare(job, [path], Limits(workers=1, shard_size=5))
+    assert Corpus.open(job.output).manifest == waited[1].manifests[""]
+    assert not list(job.output.glob(".*"))
 
 
 def test_a_folder_with_other_shards_is_refused(tmp_path, json_lines, text_job):
