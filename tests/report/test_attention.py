@@ -23,7 +23,7 @@ SIZE = 8
 def sequence(words: int, regions: int, seed: int) -> Sequence:
     rng = np.random.default_rng(seed)
     boxes = rng.uniform(size=(regions, 4)).astype(np.float32)
-    patches = rng.normal(size=(regions, 12)).astype(np.float32)
+    patches = rng.integers(0, 256, (regions, 12), dtype=np.uint8)
     streams = {"text": text_fields(rng.integers(0, 20, words)), "image": {"patches": patches, "boxes": boxes}}
     return Sequence(streams, draw=(seed,))
 

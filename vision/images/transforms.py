@@ -28,14 +28,6 @@ NORMALISATIONS: dict[Normalisation, tuple[tuple[float, float, float], tuple[floa
 }
 
 
-def normalise(pixels: Tensor, normalisation: Normalisation) -> Tensor:
-    """uint8 pixels [..., 3, height, width] as float32 with the named mean and deviation."""
-    mean, std = NORMALISATIONS[normalisation]
-    return standardise(
-        pixels, pixels.new_tensor(mean, dtype=torch.float32), pixels.new_tensor(std, dtype=torch.float32)
-    )
-
-
 def standardise(pixels: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """uint8 pixels [..., 3, height, width] -> (pixels / 255 - mean) / std per channel, float32."""
     return (pixels.float() / 255 - mean[:, None, None]) / std[:, None, None]

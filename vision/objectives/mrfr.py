@@ -1,7 +1,8 @@
 """Masked region feature regression: predict the features of hidden image rows (LXMERT, UNITER; arXiv:1909.11740 3.2).
 
-Regions: the target is the row's own features. Patches: its pixels, normalised per patch as in MAE (arXiv:2111.06377).
-The loss of a row is the mean over the target's numbers, so that the mean over rows is UNITER's.
+Regions: the target is the row's own features. Patches: its pixels as the embedding normalises them, and then each patch
+by itself as in MAE (arXiv:2111.06377). The loss of a row is the mean over the target's numbers, so that the mean over
+rows is UNITER's.
 """
 
 from __future__ import annotations
@@ -67,8 +68,7 @@ class Mrfr(Objective):
             own = clean[id(sequence)]
             others = [features for key, features in clean.items() if key != id(sequence)]
             self._hide(fields, rows, others, rng)
-            goal = normalise_patches(own[rows]) if "patches" in fields else own[rows]
-            sequence.targets[self.name] = {"rows": Rows("image", rows), "features": goal}
+            sequence.targets[self.name] = {"rows": Rows("image", rows), "features": own[rows]}
         return {}
 
     def _skipped(self, sequence: Sequence) -> bool:
@@ -129,7 +129,7 @@ class MrfrHead(Head):
         if not targets:
             return LossOutput(self.bias.sum() * 0, {})
         predicted = self.predict(seen.network, seen.states["image"][targets["rows"]]).float()
-        goal = targets["features"].float()
+        goal = goal_of(seen.network, targets["features"])
         losses = self.function(predicted, goal, reduction="none").mean(-1)
         with torch.no_grad():
             centred = (goal - goal.mean(0)).square().mean(-1)
@@ -164,7 +164,21 @@ def feature_field(fields: Fields) -> str:
     )
 
 
-def normalise_patches(patches: np.ndarray) -> np.ndarray:
-    """Each patch [n, pixels] with mean 0 and deviation 1."""
-    mean, variance = patches.mean(-1, keepdims=True), patches.var(-1, ddof=1, keepdims=True)
-    return (patches - mean) / np.sqrt(variance + 1e-6)
+def goal_of(network: Network, features: Tensor) -> Tensor:
+    """What is to be predicted of hidden rows: their features, or their patches, each with mean 0 and deviation 1.
+
+    Args:
+        features: [rows, feature_size]; of patches the bytes.
+
+    Raises:
+        WorkbenchError: there are patches, and the embedding has no `normalise`.
+    """
+    if features.dtype != torch.uint8:
+        return features.float()
+    normalise = getattr(network.embeddings["image"], "normalise", None)
+    if normalise is None:
+        found = type(network.embeddings["image"]).__name__
+        raise WorkbenchError(f"mrfr of patches needs an image embedding with a method `normalise`; {found} has none")
+    patches = normalise(features)
+    variance, mean = torch.var_mean(patches, -1, keepdim=True)
+    return (patches - mean) / (variance + 1e-6).sqrt()

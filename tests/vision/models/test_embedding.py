@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from vision.images.boxes import grid_boxes
+from vision.images.transforms import NORMALISATIONS
 from vision.models.embeddings.grid import Grid
 from vision.models.embeddings.patches import Patches
 from vision.models.embeddings.regions import Regions
+from vision.sequences.images.patches import cut
 from workbench.errors import WorkbenchError
 from workbench.models.network import initialise
 from workbench.parts.building import build
@@ -21,7 +23,7 @@ def fields_for(embedding: nn.Module, images: int = 2) -> dict[str, Tensor]:
     boxes = torch.from_numpy(grid_boxes(2)).repeat(images, 1)
     torch.manual_seed(7)
     if isinstance(embedding, Patches):
-        return {"patches": torch.randn(4 * images, 48), "boxes": boxes}
+        return {"patches": torch.randint(0, 256, (4 * images, 48), dtype=torch.uint8), "boxes": boxes}
     if isinstance(embedding, Grid):
         return {"pixels": torch.randint(0, 256, (images, 3, 64, 64), dtype=torch.uint8), "boxes": boxes}
     return {"features": torch.randn(4 * images, 6), "boxes": boxes}
@@ -69,7 +71,7 @@ def test_every_trainable_parameter_gets_a_finite_gradient(name: str) -> None:
     whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
     if "patches" in fields:
         fields = {
-            "patches": torch.cat([fields["patches"], torch.zeros(1, 48)]),
+            "patches": torch.cat([fields["patches"], torch.zeros(1, 48, dtype=torch.uint8)]),
             "boxes": torch.cat([fields["boxes"], whole]),
         }
     masked = torch.arange(len(fields["boxes"])) == 1
@@ -83,7 +85,7 @@ def test_every_trainable_parameter_gets_a_finite_gradient(name: str) -> None:
 def test_patches_know_their_place() -> None:
     embedding = Patches(8, 2, 4)
     boxes = torch.from_numpy(grid_boxes(2))
-    same = embedding({"patches": torch.ones(4, 48), "boxes": boxes})
+    same = embedding({"patches": torch.ones(4, 48, dtype=torch.uint8), "boxes": boxes})
     assert len(same.unique(dim=0)) == 4
     table = embedding.positions.tables[0].weight
     torch.testing.assert_close(same - same[:1], table - table[:1], atol=1e-5, rtol=0)
@@ -92,8 +94,18 @@ def test_patches_know_their_place() -> None:
 def test_the_class_row_has_a_vector_of_its_own() -> None:
     embedding = Patches(8, 2, 4)
     boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
-    out = embedding({"patches": torch.randn(1, 48), "boxes": boxes})
+    out = embedding({"patches": torch.full((1, 48), 7, dtype=torch.uint8), "boxes": boxes})
     torch.testing.assert_close(out[0], embedding.whole + embedding.type_vector)
+
+
+@pytest.mark.parametrize("normalisation", NORMALISATIONS)
+def test_patches_are_normalised_as_whole_images_are(normalisation: str) -> None:
+    """On the device, and to the bit as (pixels / 255 - mean) / deviation of the image that they are cut from."""
+    pixels = torch.randint(0, 256, (3, 8, 8), dtype=torch.uint8)
+    mean, std = (torch.tensor(values)[:, None, None] for values in NORMALISATIONS[normalisation])
+    embedding = Patches(8, 2, 4, normalisation=normalisation)
+    assert torch.equal(embedding.normalise(cut(pixels, 4)), cut((pixels.float() / 255 - mean) / std, 4))
+    assert not {"mean", "std"} & embedding.state_dict().keys(), "an option of the recipe, not weights"
 
 
 def test_a_frozen_backbone_stays_as_it_is() -> None:
@@ -126,6 +138,8 @@ def test_errors_name_both_sides() -> None:
         Regions(8, 5)(fields_for(Regions(8, 5)))
     with pytest.raises(WorkbenchError, match="Regions needs 'features', the batch has boxes, patches"):
         Regions(8, 5)(fields_for(Patches(8, 2, 4)))
+    with pytest.raises(WorkbenchError, match="normalisation = 'imagnet'; allowed: imagenet, clip, half"):
+        build("embedding", {"embedding": "vision.patches", "normalisation": "imagnet"})
     with pytest.raises(WorkbenchError, match="box_size = 6; allowed: 0, 4, 5, 7"):
         build("embedding", {"embedding": "vision.regions", "box_size": 6})
     grid = Grid(8, **BACKBONE)

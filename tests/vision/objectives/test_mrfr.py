@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from vision.images.boxes import grid_boxes
-from vision.objectives.mrfr import Mrfr, normalise_patches
+from vision.objectives.mrfr import Mrfr, goal_of
 from vision.sequences.images.pixels import Pixels
 from workbench.errors import WorkbenchError
 from workbench.sequences.sequence import Rows, Sample, Sequence
@@ -24,7 +24,7 @@ def mrfr(**options: object) -> Mrfr:
 
 def patch_sequence(i: int, class_row: bool = False) -> Sequence:
     rng = np.random.default_rng(i)
-    fields = {"patches": rng.normal(size=(4, 12)).astype(np.float32), "boxes": grid_boxes(2)}
+    fields = {"patches": rng.integers(0, 256, (4, 12), dtype=np.uint8), "boxes": grid_boxes(2)}
     fields["special"] = np.array([class_row, False, False, False])
     return Sequence({"image": fields}, (i,), str(i))
 
@@ -153,13 +153,16 @@ def test_no_row_to_predict_gives_zero(
 
 
 def test_patches_are_normalised_targets(tiny: Callable, corrupted: Callable, loss: Callable) -> None:
-    sequence = patch_sequence(0)
-    mine, batch = corrupted(mrfr(rate=1.0), [sequence])
-    goal = torch.from_numpy(mine[0].targets["mrfr"]["features"])
-    torch.testing.assert_close(goal.mean(-1), torch.zeros(4), atol=1e-5, rtol=0)
-    torch.testing.assert_close(goal.std(-1), torch.ones(4), atol=1e-3, rtol=0)
-    assert np.isfinite(normalise_patches(np.ones((2, 12), np.float32))).all()
-    assert loss(mrfr(), tiny("patches"), batch).loss.isfinite()
+    network = tiny("patches")
+    mine, batch = corrupted(mrfr(rate=1.0), [patch_sequence(0)])
+    hidden = mine[0].targets["mrfr"]["features"]
+    assert hidden.dtype == np.uint8, "a quarter of what numbers take, and a step has many"
+    goal = goal_of(network, torch.from_numpy(hidden))
+    shown = network.embeddings["image"].normalise(torch.from_numpy(hidden))
+    plain = np.stack([(patch - patch.mean()) / np.sqrt(patch.var(ddof=1) + 1e-6) for patch in shown.double().numpy()])
+    torch.testing.assert_close(goal.double(), torch.from_numpy(plain), atol=1e-6, rtol=1e-6)
+    assert goal_of(network, torch.ones(2, 12, dtype=torch.uint8)).isfinite().all()
+    assert loss(mrfr(), network, batch).loss.isfinite()
 
 
 def test_packed_equals_alone(tiny: Callable, sequences: list[Sequence], loss: Callable, corrupted: Callable) -> None:

@@ -12,13 +12,12 @@ from torch.nn import functional as F
 from torchvision.transforms import v2
 
 from vision.images.boxes import box_numbers, grid_boxes
-from vision.images.transforms import NORMALISATIONS, Square, normalise, speaks_of_sides
+from vision.images.transforms import Square, speaks_of_sides
 from vision.sequences.images.patches import Patches, cut
 from vision.sequences.images.pixels import Pixels
 from vision.sequences.images.regions import Regions
 from workbench.errors import WorkbenchError
 from workbench.keyed import generator
-from workbench.parts.building import build
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
 
@@ -33,10 +32,9 @@ def flat(encode: Encode, colours: np.ndarray, cell: int) -> bytes:
 def test_patches_are_the_cells_row_by_row(encode: Encode) -> None:
     colours = np.random.default_rng(0).integers(0, 256, (4, 4, 3), dtype=np.uint8)
     sample: Sample = {"key": "a", "image": flat(encode, colours, 8)}
-    fields = Patches(32, 8, normalisation="half")(sample, None)
-    wanted = (colours.reshape(16, 3).astype(np.float32) / 255 - 0.5) / 0.5
-    assert fields["patches"].shape == (16, 192)
-    np.testing.assert_allclose(fields["patches"].reshape(16, 3, 64), wanted[:, :, None].repeat(64, 2), atol=1e-6)
+    fields = Patches(32, 8)(sample, None)
+    assert (fields["patches"].shape, fields["patches"].dtype) == ((16, 192), np.uint8)
+    assert np.array_equal(fields["patches"].reshape(16, 3, 64), colours.reshape(16, 3, 1).repeat(64, 2))
     assert fields["boxes"][5].tolist() == [0.25, 0.25, 0.5, 0.5]
 
 
@@ -110,22 +108,9 @@ def test_the_centre_of_a_thin_image_costs_no_more_than_its_square(size: tuple[in
     assert max(resized) <= 3 * 32 * 32 * 4
 
 
-@pytest.mark.parametrize("name", NORMALISATIONS)
-def test_normalisation(name: str) -> None:
-    mean, std = NORMALISATIONS[name]
-    out = normalise(torch.full((3, 2, 2), 51, dtype=torch.uint8), name)
-    for channel in range(3):
-        assert out[channel, 0, 0].item() == pytest.approx((0.2 - mean[channel]) / std[channel], abs=1e-6)
-
-
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(WorkbenchError, match="not a multiple of patch = 12"):
         Patches(32, 12)
-    with pytest.raises(WorkbenchError, match="normalisation = 'imagnet'; allowed: imagenet, clip, half"):
-        build(
-            "image",
-            {"image": "vision.patches", "size": 8, "patch": 4, "normalisation": "imagnet"},
-        )
 
 
 def test_regions_are_the_most_confident(samples: list[Sample]) -> None:

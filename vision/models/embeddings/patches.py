@@ -9,6 +9,7 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 
 from vision.images.boxes import WHOLE
+from vision.images.transforms import NORMALISATIONS, Normalisation, standardise
 from vision.models.embeddings._positions import GridPositions, Positions
 from vision.models.embeddings._rows import field, hide, vector
 from workbench.options.bounds import Dropout, Epsilon, Side, Size
@@ -19,15 +20,20 @@ PatchGrid = Annotated[int, Ge(2), Le(1024)]  # a single cell would be the whole 
 class Patches(nn.Module):
     """W patch + position + type of each patch (ViT, arXiv:2010.11929; ViLT, arXiv:2102.03334).
 
-    Positions are learned, one per cell ("1d", as published) or the sum of one per row and one per column ("2d").
-    A row whose box is the whole image gets a learned vector instead: the class token. Masked patches are replaced
-    by a learned patch.
+    Pixels come as bytes and are normalised here. Positions are learned, one per cell ("1d", as published) or the sum of
+    one per row and one per column ("2d"). A row whose box is the whole image gets a learned vector instead: the class
+    token. Masked patches are replaced by a learned patch.
 
     Args:
         grid: patches per side.
         patch: side of a patch in pixels.
+        normalisation: the mean and deviation of each channel that are taken off the pixels: those of a release whose
+            weights the network starts from (`imagenet`, `clip`), or `half`.
         norm: a LayerNorm at the end (CLIP's `ln_pre`).
     """
+
+    mean: Tensor
+    std: Tensor
 
     def __init__(
         self,
@@ -36,6 +42,7 @@ class Patches(nn.Module):
         patch: Side,
         *,
         positions: Positions = "1d",
+        normalisation: Normalisation = "half",
         norm: bool = False,
         norm_eps: Epsilon = 1e-5,
         dropout: Dropout = 0.0,
@@ -43,6 +50,8 @@ class Patches(nn.Module):
         super().__init__()
         self.hidden_size = hidden_size
         self.shape = {"patch": patch, "grid": grid}
+        for name, values in zip(("mean", "std"), NORMALISATIONS[normalisation], strict=True):
+            self.register_buffer(name, torch.tensor(values), persistent=False)
         self.project = nn.Linear(3 * patch * patch, hidden_size)
         self.positions = GridPositions(hidden_size, grid, positions)
         self.whole = vector(hidden_size)
@@ -52,10 +61,15 @@ class Patches(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
-        """`patches` [rows, 3 * patch * patch], `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
-        patches = hide(field(fields, "patches", self), fields.get("masked"), self.mask)
+        """`patches` uint8 [rows, 3 * patch * patch], `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
+        patches = hide(self.normalise(field(fields, "patches", self)), fields.get("masked"), self.mask)
         boxes = fields["boxes"]
         cells = self.project(patches) + self.positions(boxes)
         whole = (boxes == boxes.new_tensor(WHOLE)).all(1, keepdim=True)
         hidden = torch.where(whole, self.whole.to(cells.dtype), cells)
         return self.dropout(self.norm(hidden + self.type_vector))
+
+    def normalise(self, patches: Tensor) -> Tensor:
+        """uint8 [rows, 3 * patch * patch] -> float32, each channel with its mean and deviation taken off."""
+        side = self.shape["patch"]
+        return standardise(patches.unflatten(1, (3, side, side)), self.mean, self.std).flatten(1)

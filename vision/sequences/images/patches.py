@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vision.images.boxes import WHOLE, grid_boxes
 from vision.images.pixels import pixels_of
-from vision.images.transforms import Normalisation, Resize, Square, normalise
+from vision.images.transforms import Resize, Square
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Share, Side, SomeShare
 from workbench.sequences.protocols import Image
@@ -17,6 +17,7 @@ from workbench.sequences.sequence import Fields, Sample
 class Patches(Image):
     """Non-overlapping square patches, row by row, each flattened as (channel, y, x).
 
+    They stay bytes until they are on the device, where the embedding normalises them: a quarter of what numbers take.
     `class_row` puts a row of zeros in front whose box is the whole image: the embedding gives it a learned vector of
     its own (ViT's class token) and no objective corrupts it.
     """
@@ -29,21 +30,18 @@ class Patches(Image):
         resize: Resize = "squash",
         crop_scale: SomeShare = 1.0,
         flip: Share = 0.0,
-        normalisation: Normalisation = "half",
         class_row: bool = False,
     ) -> None:
         if size % patch:
             raise WorkbenchError(f"size = {size} is not a multiple of patch = {patch}; choose sizes that divide")
         self.square = Square(size, resize=resize, crop_scale=crop_scale, flip=flip)
         self.patch = patch
-        self.normalisation = normalisation
         self.class_row = class_row
         self.boxes = grid_boxes(size // patch)
         self.shape = {"patch": patch, "grid": size // patch}
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
-        pixels = pixels_of(sample, self.square, rng)
-        patches = cut(normalise(pixels, self.normalisation), self.patch).numpy()
+        patches = cut(pixels_of(sample, self.square, rng), self.patch).numpy()
         special = np.zeros(len(patches), np.bool_)
         if not self.class_row:
             return {"patches": patches, "boxes": self.boxes.copy(), "special": special}
