@@ -23,6 +23,7 @@ from pipelines.demo.together import run_together
 from workbench.cli.app import app
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
+from workbench.processes.cores import cores
 
 MOST_AT_ONCE = 8
 
@@ -37,9 +38,8 @@ def run_demo(folder: Path, console: Console) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with _inside(folder):
         started = time.perf_counter()
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        at_once = min(cores, MOST_AT_ONCE)
-        seconds = run_together(plan(), console, at_once=at_once, threads=cores // at_once, logs=Path("logs"))
+        at_once = min(cores(), MOST_AT_ONCE)
+        seconds = run_together(plan(), console, at_once=at_once, threads=cores() // at_once, logs=Path("logs"))
         summary = write_summary(Path("summary.json"), seconds, time.perf_counter() - started)
         told = chapters(summary)
         write_text(Path("story.json"), json.dumps([dataclasses.asdict(c) for c in told], ensure_ascii=False, indent=1))

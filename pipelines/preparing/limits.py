@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
 from workbench.errors import WorkbenchError
+from workbench.processes.cores import cores
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Limits:
     """How the work is cut: `workers` processes (1 = this one), shards of at most `shard_size` records and about
     `shard_bytes` bytes of raw input, at most `limit` records of the input."""
 
-    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    workers: int = field(default_factory=cores)
     shard_size: int = 5_000
     shard_bytes: int = 128 << 20
     limit: int | None = None

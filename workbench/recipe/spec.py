@@ -161,7 +161,7 @@ class TrainSpec:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
     activation_checkpointing: bool = False
-    num_workers: Processes = 1
+    num_workers: Processes | None = None
     log_every: Count = 10
     evaluate_every: CountOrZero = 0
     evaluate_steps: Count = 20

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from workbench.errors import BadValueError, MachineError, WorkbenchError, message, system_error
+from workbench.processes.cores import loaders
 from workbench.sequences.batch import MicroBatch
 from workbench.sequences.sequence import Sample
 from workbench.tasks.schedule import TaskSchedule
@@ -127,24 +128,27 @@ def training_places(schedule: TaskSchedule, steps: range, lanes: Iterable[int]) 
 
 @contextmanager
 def feed(
-    batches: MicroBatches, places: Iterable[Place], *, num_workers: int, device: torch.device
+    batches: MicroBatches, places: Iterable[Place], *, num_workers: int | None, device: torch.device
 ) -> Iterator[Iterator[MicroBatch | None]]:
     """Micro-batches at these places, in this order; pinned for CUDA. Without workers they are made when asked for.
+
+    `num_workers` None: as many as the machine has cores for.
 
     Raises:
         WorkbenchError: the one met in a worker.
         MachineError: a worker was lost or hangs.
         WorkerError: a bug in a worker, with the traceback there.
     """
+    workers = loaders(device) if num_workers is None else num_workers
     loader = DataLoader(
         batches,
         batch_size=None,
         sampler=places,
-        num_workers=num_workers,
-        prefetch_factor=PREFETCH if num_workers else None,
+        num_workers=workers,
+        prefetch_factor=PREFETCH if workers else None,
         pin_memory=device.type == "cuda",
         worker_init_fn=serve,
-        timeout=POLL if num_workers else 0,
+        timeout=POLL if workers else 0,
         collate_fn=_same,
     )
     with Workers(loader, batches.wrong_sizes) as found:
