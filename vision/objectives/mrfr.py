@@ -59,6 +59,7 @@ class Mrfr(Objective):
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         chosen = [s for s in sequences if s.length("image") and not self._skipped(s)]
         clean = {id(s): s.streams["image"][feature_field(s.streams["image"])].copy() for s in chosen}
+        lent = {id(s): clean[id(s)][~special_rows(s.streams["image"])] for s in chosen}
         for sequence in chosen:
             rng = draws.of(sequence.draw)
             fields = sequence.streams["image"]
@@ -66,7 +67,7 @@ class Mrfr(Objective):
             if not len(rows):
                 continue
             own = clean[id(sequence)]
-            others = [features for key, features in clean.items() if key != id(sequence)]
+            others = [features for key, features in lent.items() if key != id(sequence) and len(features)]
             self._hide(fields, rows, others, rng)
             sequence.targets[self.name] = {"rows": Rows("image", rows), "features": own[rows]}
         return {}
@@ -78,7 +79,7 @@ class Mrfr(Objective):
         """Each free row with probability `rate`; one of them where none was drawn."""
         n = len(fields["boxes"])
         fields.setdefault("taken", np.zeros(n, np.bool_))
-        free = np.flatnonzero(~fields["taken"] & ~fields.get("special", np.zeros(n, np.bool_)))
+        free = np.flatnonzero(~fields["taken"] & ~special_rows(fields))
         rows = free[rng.random(len(free)) < self.rate]
         if not len(rows) and len(free):
             rows = free[[rng.integers(len(free))]]
@@ -162,6 +163,11 @@ def feature_field(fields: Fields) -> str:
         f"mrfr needs stored features or patches; the image stream has {', '.join(sorted(fields))}. Extract grid "
         "features with `workbench prepare regions` and use vision.regions, or use vision.patches"
     )
+
+
+def special_rows(fields: Fields) -> np.ndarray:
+    """Which rows are none of the image (a class token): [rows], bool."""
+    return fields.get("special", np.zeros(len(fields["boxes"]), np.bool_))
 
 
 def goal_of(network: Network, features: Tensor) -> Tensor:

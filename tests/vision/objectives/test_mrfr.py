@@ -89,6 +89,23 @@ def test_taken_and_special_rows_are_left_alone(sequences: list[Sequence], corrup
     assert mine[0].targets["mrfr"]["rows"].index.tolist() == [1, 2, 3]
 
 
+def test_the_class_token_lends_nothing(corrupted: Callable) -> None:
+    """Its row of zeros is no patch of any image."""
+    many = [patch_sequence(i, class_row=True) for i in range(20)]
+    for sequence in many:
+        sequence.streams["image"]["patches"][0] = 0
+    mine, _ = corrupted(mrfr(rate=1.0, zero=0.0, random=1.0), many)
+    lent = np.concatenate([s.streams["image"]["patches"][1:] for s in mine])
+    assert lent.any(1).all()
+    alone, _ = corrupted(mrfr(rate=1.0, zero=0.0, random=1.0), [many[0], rowless(many[1])])
+    assert alone[0].streams["image"]["masked"][1:].all(), "nobody lends, so they are hidden"
+
+
+def rowless(sequence: Sequence) -> Sequence:
+    """The class token alone."""
+    return Sequence({"image": {n: v[:1] for n, v in sequence.streams["image"].items()}}, sequence.draw, sequence.key)
+
+
 def test_samples_without_a_free_row_or_image(sequences: list[Sequence], corrupted: Callable) -> None:
     sequences[0].streams["image"]["taken"] = np.ones(5, np.bool_)
     del sequences[1].streams["image"]
