@@ -4,18 +4,21 @@
     cross_entropy:  CE over answers with the best answer as the label; for sets with one answer per question
 
 The sum is over questions, the count is their number. With bce a question without any answer in the vocabulary still
-counts (all its scores are 0, as published); with cross_entropy it has no label.
+counts (all its scores are 0, as published); with cross_entropy it has no label. A question that itm gave to another
+image has no answer and does not count (as in LXMERT's pretraining).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.answers.vocabulary import AnswerVocabulary
+from vision.sequences.pairs import MATCHED
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Name
@@ -54,15 +57,19 @@ class Answers(Objective):
                     f"objective {self.name!r}: sequence {sequence.key!r} carries no answers; use the builder "
                     "question_image on a corpus of questions with answers"
                 )
-            sequence.targets[self.name] = {"scores": self.vocabulary.targets(sequence.meta["answers"])[None]}
+            sequence.targets[self.name] = {
+                "scores": self.vocabulary.targets(sequence.meta["answers"])[None],
+                "asked": np.asarray([sequence.labels.get(MATCHED) != 0]),
+            }
         return {}
 
     def count(self, batch: Batch) -> float:
         """The number of questions; with cross_entropy of those that have a label."""
-        scores = batch.targets.get(self.name, {}).get("scores")
-        if scores is None:
+        targets = batch.targets.get(self.name)
+        if not targets:
             return 0.0
-        return float(len(scores) if self.loss == "bce" else (scores > 0).any(1).sum())
+        asked, scores = targets["asked"], targets["scores"]
+        return float((asked if self.loss == "bce" else asked & (scores > 0).any(1)).sum())
 
     def head(self, network: Network) -> Head:
         if "text" not in network.poolers:
@@ -87,13 +94,13 @@ class AnswersHead(Head):
 
     def forward(self, seen: Seen) -> LossOutput:
         logits = self.logits(seen.network, seen.states, seen.batch).float()
-        scores = seen.targets["scores"]
+        scores, asked = seen.targets["scores"], seen.targets["asked"]
         if self.loss == "bce":
-            loss = F.binary_cross_entropy_with_logits(logits, scores, reduction="sum")
+            loss = F.binary_cross_entropy_with_logits(logits, scores, asked[:, None].float(), reduction="sum")
         else:
             best, labels = scores.max(1)
-            labels = labels.masked_fill(best == 0, -100)
+            labels = labels.masked_fill((best == 0) | ~asked, -100)
             loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
         with torch.no_grad():
-            reached = scores.gather(1, logits.argmax(1, keepdim=True)).sum()
-        return LossOutput(loss, {"accuracy": (reached, float(len(scores)))})
+            reached = scores.gather(1, logits.argmax(1, keepdim=True)).squeeze(1)
+        return LossOutput(loss, {"accuracy": ((reached * asked).sum(), asked.sum())})

@@ -1,10 +1,11 @@
 """Image-text matching: does the caption belong to the image? (ViLBERT, LXMERT, UNITER)
 
-With probability `rate` a sample's caption (or its image) is exchanged for that of another sample of the micro-batch,
-never one that shows the same image or says the same. The label of a sequence is 1 = matched, 0 = exchanged, as
+With probability `rate` a sample's text (or its image) is exchanged for that of another sample of the micro-batch,
+never one that shows the same image or says or asks the same. The label of a sequence is 1 = matched, 0 = exchanged, as
 UNITER's release; ViLBERT's and LXMERT's have it the other way round. A sample without such a partner stays matched.
 
-The label is `sequence.labels["itm"]`, so that other objectives can leave exchanged pairs alone.
+The label is `sequence.labels["matched"]`: a fact about the pair, so that other objectives can leave exchanged ones
+alone. A pair that was exchanged before, by another itm of the task, stays as it is and lends nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
-EXCHANGED = {"caption": ("captions", "caption_spans"), "image": ("image", "regions", "meta")}
+EXCHANGED = {"caption": ("captions", "caption_spans", "questions"), "image": ("image", "regions", "meta")}
 
 
 class Itm(Objective):
@@ -36,7 +37,7 @@ class Itm(Objective):
 
     Args:
         rate: probability of an exchange (0.5 in all published models).
-        exchange: what is replaced: `caption` (LXMERT, ViLBERT) or `image` (UNITER).
+        exchange: what is replaced: `caption` (or question; LXMERT, ViLBERT) or `image` (UNITER).
         pool: the streams whose pooled outputs are multiplied: [text] (UNITER, LXMERT) or [text, image] (ViLBERT).
     """
 
@@ -49,9 +50,13 @@ class Itm(Objective):
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         arranged = []
+        true = [sample for sample in samples if not _exchanged(sample)]
         for sample in samples:
+            if _exchanged(sample):
+                arranged.append(sample)
+                continue
             rng = draws.of(sample["draw"])
-            partners = [other for other in samples if _differ(sample, other)] if rng.random() < self.rate else []
+            partners = [other for other in true if _differ(sample, other)] if rng.random() < self.rate else []
             if not partners:
                 arranged.append(labelled(sample, MATCHED, 1))
                 continue
@@ -112,5 +117,12 @@ class ItmHead(Head):
 
 def _differ(sample: Sample, other: Sample) -> bool:
     """Whether `other` shows another image and says something else."""
-    same_words = set(sample.get("captions", ())) & set(other.get("captions", ()))
-    return not same_words and image_id(sample) != image_id(other)
+    return image_id(sample) != image_id(other) and not _texts(sample) & _texts(other)
+
+
+def _texts(sample: Sample) -> set[str]:
+    return {*sample.get("captions", ()), *(question["question"] for question in sample.get("questions", ()))}
+
+
+def _exchanged(sample: Sample) -> bool:
+    return sample.get("labels", {}).get(MATCHED) == 0

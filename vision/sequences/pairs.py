@@ -1,11 +1,11 @@
-"""Which samples show the same image: a caption of the same image is never a wrong one."""
+"""Which texts and images belong together: those of the same image are never a wrong pair."""
 
 from __future__ import annotations
 
 from workbench.keyed import digest
 from workbench.sequences.sequence import Sample
 
-MATCHED = "itm"  # label of a sample: 1 = its caption belongs to its image, 0 = exchanged
+MATCHED = "matched"  # label of a sample: 1 = its text belongs to its image, 0 = exchanged; whoever exchanges writes it
 IMAGE = "image_id"  # label of a sample: a number that equal images share
 
 

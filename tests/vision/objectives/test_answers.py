@@ -72,6 +72,24 @@ def test_cross_entropy_takes_the_best_answer(
     assert objective.count(batch) == 3  # the third has no answer in the vocabulary
 
 
+@pytest.mark.parametrize("kind", ["bce", "cross_entropy"])
+def test_a_question_about_another_image_has_no_answer(
+    kind: str, asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
+) -> None:
+    """A question that itm exchanged: the loss is that of the others alone."""
+    network, objective = tiny(), answers(loss=kind)
+    for sequence, matched in zip(asked, (1, 0, 1, 1), strict=True):
+        sequence.labels["matched"] = matched
+    _, batch = corrupted(objective, asked)
+    _, others = corrupted(objective, [asked[i] for i in (0, 2, 3)])
+    assert objective.count(batch) == objective.count(others)
+    all_four, three = loss(objective, network, batch), loss(objective, network, others)
+    assert all_four.loss.item() == pytest.approx(three.loss.item(), rel=1e-5)
+    assert [float(v) for v in all_four.metrics["accuracy"]] == pytest.approx(
+        [float(v) for v in three.metrics["accuracy"]]
+    )
+
+
 def test_the_metric_is_the_score_of_the_most_probable_answer(
     asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
 ) -> None:

@@ -107,10 +107,10 @@ def test_pooling(pool: str, wanted: list[int], pairs: list[Sequence]) -> None:
 
 
 def test_exchanged_or_incomplete_pairs_are_refused(pairs: list[Sequence], corrupted: Callable) -> None:
-    pairs[1].labels["itm"] = 0
+    pairs[1].labels["matched"] = 0
     with pytest.raises(WorkbenchError, match="a task of its own"):
         corrupted(itc(), pairs)
-    pairs[1].labels["itm"] = 1
+    pairs[1].labels["matched"] = 1
     del pairs[3].streams["image"]
     with pytest.raises(WorkbenchError, match="sequence '3' lacks a text or an image"):
         corrupted(itc(), pairs)

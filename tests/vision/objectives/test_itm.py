@@ -32,7 +32,7 @@ def test_labels_say_whether_the_pair_is_true(exchange: str, samples: list[Sample
     seen = set()
     for seed in range(20):
         for before, after in zip(samples, arranged(itm(exchange=exchange), samples, seed), strict=True):
-            label = after["labels"]["itm"]
+            label = after["labels"]["matched"]
             seen.add(label)
             other = next(s for s in samples if s["captions"] == after["captions"])
             shown = next(s for s in samples if s["image"] == after["image"])
@@ -46,22 +46,52 @@ def test_labels_say_whether_the_pair_is_true(exchange: str, samples: list[Sample
 
 
 def test_the_rate_is_half(samples: list[Sample]) -> None:
-    labels = [s["labels"]["itm"] for seed in range(200) for s in arranged(itm(), samples, seed)]
+    labels = [s["labels"]["matched"] for seed in range(200) for s in arranged(itm(), samples, seed)]
     assert abs(sum(labels) - 800) < 4 * np.sqrt(1600 * 0.25)
-    assert all(s["labels"]["itm"] == 1 for s in arranged(itm(rate=0.0), samples))
-    assert all(s["labels"]["itm"] == 0 for s in arranged(itm(rate=1.0), samples))
+    assert all(s["labels"]["matched"] == 1 for s in arranged(itm(rate=0.0), samples))
+    assert all(s["labels"]["matched"] == 0 for s in arranged(itm(rate=1.0), samples))
 
 
 def test_one_image_is_never_its_own_mismatch(samples: list[Sample]) -> None:
     same = samples[6:]
     for seed in range(10):
         out = arranged(itm(rate=1.0), same, seed)
-        assert [s["labels"]["itm"] for s in out] == [1, 1]
+        assert [s["labels"]["matched"] for s in out] == [1, 1]
         assert [s["captions"] for s in out] == [s["captions"] for s in same]
     copies = [{**s, "key": str(i), "meta": {"sha256": "same"}} for i, s in enumerate(samples)]
-    assert all(s["labels"]["itm"] == 1 for s in arranged(itm(rate=1.0), copies))
+    assert all(s["labels"]["matched"] == 1 for s in arranged(itm(rate=1.0), copies))
     say_the_same = [{**s, "captions": ["a dog"]} for s in samples]
-    assert all(s["labels"]["itm"] == 1 for s in arranged(itm(rate=1.0), say_the_same))
+    assert all(s["labels"]["matched"] == 1 for s in arranged(itm(rate=1.0), say_the_same))
+
+
+@pytest.mark.parametrize("exchange", ["caption", "image"])
+def test_the_same_question_about_two_images_is_no_mismatch(exchange: str, samples: list[Sample]) -> None:
+    texts = ["what colour is it?", "what colour is it?", "is it red?", "what is it?"]
+    asked = [{**s, "captions": [], "questions": [{"question": t}]} for s, t in zip(samples, texts, strict=False)]
+    for seed in range(20):
+        for before, after in zip(asked, arranged(itm(rate=1.0, exchange=exchange), asked, seed), strict=True):
+            question, shown = after["questions"][0]["question"], after["image"]
+            assert after["labels"]["matched"] == 0
+            true = {s["questions"][0]["question"] for s in asked if s["image"] == shown}
+            assert question not in true, "exchanged, and still a true pair"
+            assert (shown == before["image"]) == (exchange == "caption")
+
+
+def test_one_itm_leaves_the_pairs_of_another_alone(samples: list[Sample]) -> None:
+    """Each would label pairs as true that the other one exchanged, or give one back what it had lost."""
+    first, second = itm(), itm(exchange="image")
+    second.name = "more"
+    kinds = set()
+    for seed in range(10):
+        once = arranged(first, samples, seed)
+        twice = arranged(second, once, seed + 1)
+        for sample, after_one, after in zip(samples, once, twice, strict=True):
+            true = any(after["captions"] == s["captions"] and after["image"] == s["image"] for s in samples)
+            assert after["labels"] == {"matched": int(true)}
+            changed = after_one["captions"] != sample["captions"], after["image"] != after_one["image"]
+            assert not all(changed)
+            kinds.add(changed)
+    assert len(kinds) == 3
 
 
 def test_same_seed_same_output(samples: list[Sample]) -> None:
@@ -82,7 +112,7 @@ def test_caption_spans_move_with_the_caption(samples: list[Sample]) -> None:
 
 def test_targets_and_loss(tiny: Callable, sequences: list[Sequence], corrupted: Callable, loss: Callable) -> None:
     for i, sequence in enumerate(sequences[:-1]):
-        sequence.labels["itm"] = i % 2
+        sequence.labels["matched"] = i % 2
     objective = itm()
     _, batch = corrupted(objective, sequences)
     assert batch.targets["itm"]["labels"].tolist() == [0, 1, 0, 1, 0, 1, 0, -100]

@@ -119,7 +119,7 @@ def test_samples_without_a_free_row_or_image(sequences: list[Sequence], corrupte
 
 def test_exchanged_pairs_are_skipped_unless_wanted(sequences: list[Sequence], corrupted: Callable) -> None:
     for i, sequence in enumerate(sequences):
-        sequence.labels["itm"] = i % 2
+        sequence.labels["matched"] = i % 2
     assert [bool(s.targets) for s in corrupted(mrfr(), sequences)[0]] == [False, True] * 4
     assert all(s.targets for s in corrupted(mrfr(matched_only=False), sequences)[0])
 
