@@ -115,7 +115,7 @@ def test_too_small_max_length_is_told(tokenizer):
 
 def test_sample_of_another_kind_is_told(tokenizer):
     sample = {"key": "a", "corpus": "pictures", "draw": (0,), "captions": ["x"]}
-    with pytest.raises(WorkbenchError, match=r"sample 'a' of corpus 'pictures' has no 'text' .*captions"):
+    with pytest.raises(WorkbenchError, match=r"sample 'a' of corpus 'pictures': it has no 'text' .*captions"):
         build("document", tokenizer)([sample], DRAWS)
     for name, field in (("image_caption", "captions"), ("question_image", "questions"), ("triple", "triples")):
         options = {} if name == "triple" else {"image": None}

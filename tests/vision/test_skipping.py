@@ -1,4 +1,4 @@
-"""An image that was read but cannot be decoded: training stops at it, or leaves it out and counts it."""
+"""A record that was read but cannot be used: training stops at it, or leaves it out and counts it."""
 
 from __future__ import annotations
 
@@ -25,28 +25,49 @@ PLACE = Place("pairs", 0, 0)
 @pytest.fixture
 def corpus(tmp_path: Path, photo: Callable[[int], bytes]) -> Corpus:
     """Two pairs; the image of one ends in the middle."""
-    folder = tmp_path / "corpus"
+    images = [photo(i)[:2000] if f"r{i}" == DAMAGED else photo(i) for i in range(2)]
+    records = [{"image": image, "captions": [f"caption number {i}"], "meta": {}} for i, image in enumerate(images)]
+    return written(tmp_path / "corpus", records)
+
+
+@pytest.fixture
+def silent(tmp_path: Path, photo: Callable[[int], bytes]) -> Corpus:
+    """Four images, of which the second has no caption."""
+    captions = [["caption number 0"], [], ["caption number 2"], ["caption number 3"]]
+    return written(
+        tmp_path / "corpus", [{"image": photo(i), "captions": c, "meta": {}} for i, c in enumerate(captions)]
+    )
+
+
+def written(folder: Path, records: list[dict[str, Any]]) -> Corpus:
     with ShardWriter(folder / "part-000000.tar", kind="image-text") as writer:
-        for i in range(2):
-            image = photo(i)[:2000] if f"r{i}" == DAMAGED else photo(i)
-            writer.add(f"r{i}", {"image": image, "captions": [f"caption number {i}"], "meta": {}})
+        for i, record in enumerate(records):
+            writer.add(f"r{i}", record)
     assert writer.info is not None
     finish_corpus(folder, kind="image-text", shards=[writer.info], provenance={"command": "test", "inputs": []})
     return Corpus.open(str(folder))
 
 
-def batches(corpus: Corpus, on_error: Literal["stop", "skip"], **options: Any) -> tuple[MicroBatches, Reader]:
-    """The pairs exchange their images, so that the damaged one is met under the other key."""
+def batches(
+    corpus: Corpus,
+    on_error: Literal["stop", "skip"],
+    *,
+    captions: str = "each",
+    exchange: str = "image",
+    size: int = 2,
+    **options: Any,
+) -> tuple[MicroBatches, Reader]:
+    """The pairs exchange their images, so that a damaged one is met under the other key."""
     tokenizer = Tokenizer(train_tokenizer(["caption number 0 1 2 3 4 5 6 7"] * 3, "wordpiece", 60))
     image = {"image": "vision.patches", "size": 16, "patch": 8}
     spec = TaskSpec(
         corpora={corpus.place: 1.0},
-        sequence=SequenceSpec({"builder": "image_caption", "max_length": 16, "image": image}),
-        objectives=[{"objective": "vision.itm", "rate": 1.0, "exchange": "image"}],
+        sequence=SequenceSpec({"builder": "image_caption", "max_length": 16, "image": image, "captions": captions}),
+        objectives=[{"objective": "vision.itm", "rate": 1.0, "exchange": exchange}],
     )
     task = Task("pairs", spec, seed=0, resources={"tokenizer": tokenizer})
     reader = Reader(
-        [(corpus, 1.0)], seed=0, lanes=1, micro_batch_size=2, unit=task.builder.unit, on_error=on_error, **options
+        [(corpus, 1.0)], seed=0, lanes=1, micro_batch_size=size, unit=task.builder.unit, on_error=on_error, **options
     )
     return MicroBatches({"pairs": task}, {"pairs": reader}), reader
 
@@ -74,3 +95,19 @@ def test_too_many_stop_all_the_same(corpus: Corpus) -> None:
     made, _ = batches(corpus, "skip", skip_limit=0)
     with pytest.raises(WorkbenchError, match="more than 0 samples could not be read"):
         made.micro_batch(PLACE)
+
+
+def test_a_record_without_a_caption_stops_and_is_named(silent: Corpus) -> None:
+    made, _ = batches(silent, "stop", captions="one", size=4)
+    with pytest.raises(WorkbenchError, match=r"key 'r1': it has no 'captions' .*train\.on_error=skip"):
+        made.micro_batch(PLACE)
+
+
+@pytest.mark.parametrize("exchange", ["image", "caption"])
+def test_a_record_without_a_caption_can_be_skipped(exchange: str, silent: Corpus) -> None:
+    """It alone, also where captions are exchanged: it has none to lend."""
+    made, reader = batches(silent, "skip", captions="one", size=4, exchange=exchange)
+    micro = made.micro_batch(PLACE)
+    assert micro is not None
+    assert sorted(micro.views["main"].keys) == ["r0", "r2", "r3"]
+    assert reader.skipped == {"no captions": 1}

@@ -5,7 +5,8 @@ never one that shows the same image or says or asks the same. The label of a seq
 UNITER's release; ViLBERT's and LXMERT's have it the other way round. A sample without such a partner stays matched.
 
 The label is `sequence.labels["matched"]`: a fact about the pair, so that other objectives can leave exchanged ones
-alone. A pair that was exchanged before, by another itm of the task, stays as it is and lends nothing.
+alone. A pair that was exchanged before, by another itm of the task, stays as it is and lends nothing; so does an image
+without a text, but for the image.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ class Itm(Objective):
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         arranged = []
-        true = [sample for sample in samples if not _exchanged(sample)]
+        lenders = [s for s in samples if not _exchanged(s) and (_texts(s) or self.exchange == "image")]
         for sample in samples:
-            if _exchanged(sample):
+            if _exchanged(sample) or not _texts(sample):
                 arranged.append(sample)
                 continue
             rng = draws.of(sample["draw"])
-            partners = [other for other in true if _differ(sample, other)] if rng.random() < self.rate else []
+            partners = [other for other in lenders if _differ(sample, other)] if rng.random() < self.rate else []
             if not partners:
                 arranged.append(labelled(sample, MATCHED, 1))
                 continue

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence as Listing
 from typing import Any
 
-from workbench.errors import WorkbenchError
+from workbench.errors import BadValueError, WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Role
 from workbench.sequences.alignment import UNALIGNED, Partial, align
@@ -120,12 +120,14 @@ def sample_text(sample: Sample) -> str:
     return text
 
 
-def missing(sample: Sample, field: str, wanted: str) -> WorkbenchError:
-    """The error for a sample without the field that a builder needs."""
-    return WorkbenchError(
-        f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r} has no {field!r} "
-        f"(it has {', '.join(sorted(sample))}); this builder needs {wanted}: choose another corpus or builder"
+def missing(sample: Sample, field: str, wanted: str) -> BadValueError:
+    """The error for a sample without the field that a builder needs; a run that skips bad samples leaves it out."""
+    where = f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r}"
+    detail = (
+        f"it has no {field!r} (it has {', '.join(sorted(sample))}); this builder needs {wanted}: choose another corpus "
+        "or builder, or leave such samples out with train.on_error=skip"
     )
+    return BadValueError(where, detail, sample.get("draw"), f"no {field}")  # each sample's draw is an object of its own
 
 
 def sequence_of(sample: Sample, streams: dict[str, Any], part: int, spans: list[Span], **more: Any) -> Sequence:
