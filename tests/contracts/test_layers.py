@@ -128,9 +128,11 @@ def test_cross_attention_alone_has_no_distances() -> None:
         build("cross", self_attention=False, window=2)
 
 
-@pytest.mark.parametrize("name", ["self", "joint", "co", "cross"])
-def test_a_batch_without_the_other_stream_passes(name: str) -> None:
+@pytest.mark.parametrize("left", ["text", "image"])
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_batch_of_one_stream_passes(name: str, left: str) -> None:
+    """Texts or images alone, as a dual encoder's: a layer leaves streams alone that are not there, its own too."""
     batch, hidden = batch_of([0, 1, 2])
-    del batch.streams["image"]
-    out = build(name)({"text": hidden["text"]}, Context(batch))
-    assert out["text"].shape == hidden["text"].shape
+    batch.streams = {left: batch.streams[left]}
+    out = build(name)({left: hidden[left]}, Context(batch))
+    assert {stream: states.shape for stream, states in out.items()} == {left: hidden[left].shape}

@@ -50,6 +50,8 @@ class Cross(nn.Module):
         self.feed_forward = FeedForwardBlock(sizes[stream], block)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        if self.stream not in hidden:
+            return hidden
         rows = hidden[self.stream]
         if self.self_attention is not None:
             rows = self.self_attention(rows, context, (self.stream,))
