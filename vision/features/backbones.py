@@ -110,7 +110,8 @@ def load(
         stage: features of an earlier stage, from 0 (timm's `out_indices`); None: the last, as the classifier sees them.
 
     Raises:
-        WorkbenchError: unknown network, missing weights, weights of another network, or no such stage.
+        WorkbenchError: unknown network, missing weights, weights of another network, no such stage, or images of a size
+            that the network cannot take.
     """
     if not timm.is_model(name):
         raise unknown("timm network", name, timm.list_models(f"*{name.split('_')[0]}*") or timm.list_models("*net*"))
@@ -120,7 +121,30 @@ def load(
     stages: Any = network.feature_info if hasattr(network, "forward_intermediates") else []
     if stage is not None and not 0 <= stage < len(stages):
         raise WorkbenchError(f"{name}: stage {stage} is not among its {len(stages)} stages, which count from 0")
-    return GridBackbone(name, network, size=size, grid=grid, stage=stage, trainable=trainable)
+    backbone = GridBackbone(name, network, size=size, grid=grid, stage=stage, trainable=trainable)
+    _check_size(name, backbone)
+    return backbone
+
+
+def _check_size(name: str, backbone: GridBackbone) -> None:
+    """Try an image: many networks take those of one size alone, and each says so in its own way when it runs.
+
+    Raises:
+        WorkbenchError: it cannot take images of `backbone.size`, or its features are no map.
+    """
+    training, size = backbone.training, backbone.size
+    made_for = backbone.network.pretrained_cfg["input_size"][-1]
+    try:
+        with torch.no_grad():
+            backbone.eval()(torch.zeros(1, 3, size, size, dtype=torch.uint8))
+    except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise WorkbenchError(
+            f"timm network {name!r} gives no grid of features for images of {size} x {size} pixels "
+            f"({str(error).splitlines()[0] if str(error) else type(error).__name__}); it was made for {made_for} x "
+            f"{made_for}: set size = {made_for}, or take a network of convolutions (resnet, efficientnet, convnext)"
+        ) from error
+    finally:
+        backbone.train(training)
 
 
 def read_weights(weights: str) -> State:

@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 
@@ -50,6 +51,21 @@ def test_an_earlier_stage_is_the_map_after_it(name: str) -> None:
     assert backbone.identity.endswith(":stage1")
     with pytest.raises(WorkbenchError, match=r"stage 99 is not among its \d+ stages"):
         load(name, stage=99)
+
+
+@pytest.mark.parametrize("name", ["deit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "efficientformer_l1"])
+def test_a_size_that_the_network_cannot_take_is_refused(name: str) -> None:
+    with pytest.raises(WorkbenchError, match=rf"{name}.* images of 128 x 128 pixels \(.*\); .* set size = 224"):
+        load(name, size=128)
+
+
+def test_trying_an_image_leaves_a_trained_network_as_it_was() -> None:
+    torch.manual_seed(0)
+    fresh = timm.create_model("resnet10t")
+    torch.manual_seed(0)
+    backbone = load("resnet10t", size=64, grid=2, trainable=True)
+    assert backbone.training
+    assert all(torch.equal(t, fresh.state_dict()[n]) for n, t in backbone.network.state_dict().items())
 
 
 def test_identity_follows_the_weights() -> None:

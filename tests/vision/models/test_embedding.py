@@ -134,8 +134,9 @@ def test_half_precision_features_are_the_numbers_that_they_are() -> None:
 
 
 def test_errors_name_both_sides() -> None:
-    with pytest.raises(WorkbenchError, match="have 6 numbers, the embedding's feature_size is 5"):
-        Regions(8, 5)(fields_for(Regions(8, 5)))
+    for masked in ({}, {"masked": torch.arange(8) == 3}):
+        with pytest.raises(WorkbenchError, match="have 6 numbers, the embedding's feature_size is 5"):
+            Regions(8, 5)(fields_for(Regions(8, 5)) | masked)
     with pytest.raises(WorkbenchError, match="Regions needs 'features', the batch has boxes, patches"):
         Regions(8, 5)(fields_for(Patches(8, 2, 4)))
     with pytest.raises(WorkbenchError, match="normalisation = 'imagnet'; allowed: imagenet, clip, half"):

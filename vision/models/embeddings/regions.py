@@ -60,12 +60,12 @@ class Regions(nn.Module):
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """`features` [rows, feature_size] of any type, `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
         features = field(fields, "features", self).to(self.project.weight.dtype)
-        features = hide(features, fields.get("masked"), self.mask)
         if features.shape[1] != self.project.in_features:
             raise WorkbenchError(
                 f"image stream: the features have {features.shape[1]} numbers, the embedding's feature_size is "
                 f"{self.project.in_features}; set feature_size to what the corpus holds"
             )
+        features = hide(features, fields.get("masked"), self.mask)
         hidden = self.feature_norm(self.project(features))
         if self.box_size:
             hidden = hidden + self.box_norm(self.box(box_numbers(fields["boxes"], self.box_size)))
