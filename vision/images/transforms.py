@@ -45,10 +45,11 @@ class Square:
         self.size = size
         self.crop_scale = crop_scale
         self.flip = flip
+        self.centred = resize == "crop"
         bicubic = {"interpolation": InterpolationMode.BICUBIC, "antialias": True}
         whole = [v2.Resize((size, size), **bicubic)]
         centre = [v2.Lambda(without_ends), v2.PILToTensor(), v2.Resize(size, **bicubic), v2.CenterCrop(size)]
-        self.fixed = v2.Compose([v2.PILToTensor(), *whole] if resize == "squash" else centre)
+        self.fixed = v2.Compose(centre if self.centred else [v2.PILToTensor(), *whole])
         self.cropped = v2.Compose(
             [v2.PILToTensor(), v2.RandomResizedCrop(size, scale=(crop_scale, 1.0), **bicubic)]  # ratio 3/4 to 4/3
         )
@@ -61,6 +62,13 @@ class Square:
         if self.flip and rng.random() < self.flip and mirror:
             pixels = pixels.flip(-1)
         return pixels
+
+    def in_image(self, boxes: np.ndarray, width: int, height: int) -> np.ndarray:
+        """Boxes [n, 4] in 0..1 of the deterministic square as boxes in 0..1 of the image that it is made from."""
+        if not self.centred:
+            return boxes
+        sides = np.asarray([width, height, width, height], np.float32)
+        return 0.5 + (boxes - 0.5) * (min(width, height) / sides)
 
     def _crop(self, image: Image.Image, rng: np.random.Generator) -> Tensor:
         with torch.random.fork_rng(devices=[]):  # v2 draws from torch's global generator
