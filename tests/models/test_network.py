@@ -128,3 +128,18 @@ def test_wrong_specs() -> None:
     states = network(batch)
     with pytest.raises(WorkbenchError, match=r"add it to model\.poolers"):
         network.pool(states, batch)
+
+
+def test_layers_that_share_a_relation_share_nothing_else() -> None:
+    layer = {"layer": "self", "stream": "text", "num_heads": 4, "relation": "buckets", **QUIET}
+    group = {"group": [{"layer": "norm", "stream": "text"}, layer], "repeat": 3, "share": "relation"}
+    network = Network(NetworkSpec({"text": TEXT}, [group]))
+    attentions = [network.layers[i].attention.attention for i in (1, 3, 5)]
+    assert attentions[0].relation is attentions[1].relation is attentions[2].relation
+    assert len({id(attention.qkv) for attention in attentions}) == 3
+
+
+def test_to_share_what_is_not_there_is_refused() -> None:
+    layer = {"layer": "self", "stream": "text", "num_heads": 4, "repeat": 2, "share": "relation"}
+    with pytest.raises(WorkbenchError, match=r"layers\[0\]: share = 'relation'"):
+        Network(NetworkSpec({"text": TEXT}, [layer]))
