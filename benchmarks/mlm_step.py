@@ -64,6 +64,7 @@ def ours(size: str, device: str) -> Callable[[list[Any], int], int]:
     from workbench.recipe.spec import NetworkSpec, TrainSpec
     from workbench.sequences.batch import collate
     from workbench.sequences.sequence import Sequence, text_fields
+    from workbench.tasks.forward import Seen
     from workbench.training.memory import keep_freed_memory
 
     keep_freed_memory()
@@ -82,7 +83,7 @@ def ours(size: str, device: str) -> Callable[[list[Any], int], int]:
         batch = collate(sequences).to(device)
         targets = batch.targets["mlm"]
         with autocast(device):
-            loss = head(network, network(batch), batch, targets).loss / len(targets["labels"])
+            loss = head(Seen.of(network, batch, targets)).loss / len(targets["labels"])
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(root.parameters(), 1.0)
