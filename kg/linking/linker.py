@@ -1,13 +1,15 @@
 """Entity linking with a gazetteer: which entities a text mentions, and where.
 
-The longest name or alias at each place is a mention. Where a name stands for several entities e, each gets
+The longest name or alias at each place is found. The score of entity e there is
 
-    score(e | mention, context) = softmax over e of  log prior(e) + fit(e, context) / 2
+    score(e) = p(mention | name) p(e | mention, context)
+    p(e | mention, context) = softmax over e of  log prior(e) + fit(e, context) / 2
 
-with the prior of the entity (its triples in the graph, or given counts) and the fit of the words around the mention
-to what the graph says about it (`kg.linking.context`). The score is thus a share between 0 and 1; a name with one
-entity scores 1. Ties go to the smaller id. It is a baseline that runs at the speed of string search: it does not judge
-whether a phrase is a mention at all, so leave out names that are common words (`skip`).
+p(mention | name) says how likely a find of this name is a mention at all (`kg.linking.mentions`); a name that the graph
+writes with a capital and the text without (in a text that has capitals) is no more likely one than a common noun. The
+prior is the entity's number of triples, a given count, or how often the name is a link to it in texts whose links are
+known; the fit is that of the words around the mention to what the graph says (`kg.linking.context`). Ties go to the
+smaller id. It is a baseline that runs at the speed of string search.
 """
 
 from __future__ import annotations
@@ -22,22 +24,24 @@ from typing import Any
 import numpy as np
 
 from kg.graph.store import GraphStore
-from kg.graph.strings import StringTable, open_array, open_strings, save_strings
-from kg.linking.context import Profiles, Words, profile_words
+from kg.graph.strings import open_array, open_strings, save_strings
+from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
+from kg.linking.context import Profiles, Words
 from kg.linking.gazetteer import Case, Gazetteer, fold, spellings
+from kg.linking.mentions import P0, Form
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import draft_folder
 from workbench.files.identities import note
 from workbench.files.sealed import open_sealed, seal
 
 Link = tuple[int, int, str, float]
-Name = tuple[str, str, float]
 
-VERSION = 1  # of the method: how names become links
+VERSION = 2  # of the method: how names become links
 META = "linker.json"
-ALIAS = 0.5  # an alias names its entity less often than the label does
 CONTEXT = 0.5  # what a shared word counts: words of one context are not independent
-NEIGHBOURS = 200  # neighbours whose names go into an entity's profile
+COMMON_NOUN = P0[Form.SMALL]
+NOTHING = np.empty(0, np.uint32)
+ARRAYS = ("offsets", "entities", "priors", "likely", "form")
 
 
 class Linker:
@@ -49,49 +53,48 @@ class Linker:
 
     name = "gazetteer"
 
-    def __init__(
-        self,
-        names: list[str],
-        case: Case,
-        ids: StringTable | list[str],
-        candidates: tuple[np.ndarray, np.ndarray, np.ndarray],
-        profiles: Profiles | None,
-        saved: tuple[Path, str] | None = None,
-    ) -> None:
-        """From the arrays of a linker (`from_store` and `from_names` make them).
+    def __init__(self, made: Tables, case: Case, about: Profiles | None, saved: tuple[Path, str] | None = None) -> None:
+        """From tables (`from_store` and `from_names` make them).
 
         Args:
-            names: folded spellings.
-            ids: entity ids by number, sorted.
-            candidates: offsets [names + 1], numbers of entities and their priors, the best first.
-            profiles: of the entities by number, where the context is to count.
+            about: profiles of the entities by number, where the context is to count.
             saved: the folder and the version, where it comes from disk.
         """
         self.case: Case = case
-        self.ids = ids
-        self.offsets, self.entities, self.priors = candidates
-        self.profiles = profiles
-        self._gazetteer = Gazetteer(names, case)
-        self._best, self._share = self._without_context()
+        self.tables = made
+        self.profiles = about
+        self._gazetteer = Gazetteer(made.names, case)
+        self._best, self._score = self._without_context()
+        self._form = made.form.tobytes()
         self.path = saved[0] if saved else None
         self.version = saved[1] if saved else f"{VERSION}.{self._digest()}"
 
     @classmethod
     def from_names(
-        cls, names: Iterable[Name], *, case: Case = "ignore", min_length: int = 2, skip: Iterable[str] = ()
+        cls,
+        names: Iterable[Name],
+        *,
+        case: Case = "ignore",
+        min_length: int = 2,
+        skip: Iterable[str] = (),
+        common: bool = True,
+        anchors: Iterable[Linked] = (),
     ) -> Linker:
-        """A linker of (name, entity id, prior) rows; scores are shares of the priors, without context.
+        """A linker of (name, entity id, prior) rows, without context.
 
         Args:
             names: a prior is greater than 0; of a name's repeated entity the greatest prior counts.
             case: `ignore` or `exact`.
             min_length: names of fewer characters are left out.
-            skip: names to leave out, common words for instance.
+            skip: names to leave out.
+            common: link English function words too ("it", "us", "who"), which otherwise count where both the name
+                and the text have them in capitals.
+            anchors: texts with links, (text, spans), iterated over twice: see `kg.linking.building.tables`.
 
         Raises:
             WorkbenchError: a prior is not greater than 0, or no name is left.
         """
-        return cls._of(_collect(names, case, min_length, skip), case, None)
+        return cls(tables(names, case, min_length, skip, not common, anchors), case, None)
 
     @classmethod
     def from_store(
@@ -102,6 +105,8 @@ class Linker:
         case: Case = "ignore",
         min_length: int = 2,
         skip: Iterable[str] = (),
+        common: bool = False,
+        anchors: Iterable[Linked] = (),
         context: bool = True,
     ) -> Linker:
         """A linker of the labels and aliases of a graph; of the ids, where the graph has no label at all.
@@ -113,32 +118,29 @@ class Linker:
         Raises:
             WorkbenchError: as for `from_names`.
         """
-        collected = _collect(_names_of(store, prior), case, min_length, skip)
-        return cls._of(collected, case, store if context else None)
+        made = tables(names_of(store, prior), case, min_length, skip, not common, anchors)
+        return cls(made, case, profiles(store, made) if context else None)
 
-    @classmethod
-    def _of(cls, found: dict[str, dict[str, float]], case: Case, store: GraphStore | None) -> Linker:
-        ids = sorted({entity for candidates in found.values() for entity in candidates})
-        number = {entity: i for i, entity in enumerate(ids)}
-        offsets, entities, priors = [0], [], []
-        for candidates in found.values():
-            for entity, weight in sorted(candidates.items(), key=lambda item: (-item[1], item[0])):
-                entities.append(number[entity])
-                priors.append(weight)
-            offsets.append(len(entities))
-        arrays = np.asarray(offsets, np.int64), np.asarray(entities, np.int32), np.asarray(priors, np.float32)
-        profiles = None if store is None else _profiles(store, ids, arrays[0], arrays[1])
-        return cls(list(found), case, ids, arrays, profiles)
+    def link(self, text: str, min_score: float = 0.0, candidates: int = 1) -> list[Link]:
+        """(start, end, entity id, score) of the mentions in characters of `text`: sorted, half-open.
 
-    def link(self, text: str, min_score: float = 0.0) -> list[Link]:
-        """(start, end, entity id, score) of the mentions in characters of `text`: sorted, disjoint, half-open."""
-        best, share, words = self._best, self._share, Words(text)
-        links: list[Link] = [
-            (start, end, entity, share[number])
-            if (entity := best[number]) is not None
-            else (start, end, *self._in_context(number, words.around(start, end)))
-            for number, start, end in self._gazetteer.find(fold(text, self.case))
-        ]
+        Mentions are disjoint. With `candidates`, each comes with that many entities at most, the best first.
+        """
+        best, score, likely, form = self._best, self._score, self.tables.likely, self._form
+        words = Words(text)
+        links: list[Link] = []
+        cased = self.case == "ignore" and not text.islower()
+        for number, start, end in self._gazetteer.find(fold(text, self.case)):
+            factor = 1.0
+            if not (kind := form[number]) and not text[start:end].isupper():
+                continue
+            if cased and kind > Form.SMALL and text[start].islower():
+                factor = min(1.0, COMMON_NOUN / float(likely[number]))
+            entity = best[number]
+            if entity is not None and candidates == 1:
+                links.append((start, end, entity, factor * score[number]))
+            else:
+                links += self._of_several(number, start, end, factor, words, candidates)
         return links if min_score <= 0 else [link for link in links if link[3] >= min_score]
 
     def link_many(self, texts: Iterable[str], min_score: float = 0.0) -> Iterator[list[Link]]:
@@ -146,17 +148,14 @@ class Linker:
         return (self.link(text, min_score) for text in texts)
 
     def candidates(self, mention: str, text: str = "", start: int = 0, end: int = 0) -> list[tuple[str, float]]:
-        """The entities that a name may stand for with their scores, the best first; none for an unknown name.
+        """The entities that a name may stand for with their shares, the best first; none for an unknown name.
 
         With `text`, the words around its characters [start, end) count.
         """
         for spelling in spellings(mention, self.case):
             number = self._gazetteer.number(spelling)
             if number >= 0:
-                scores = self._scores(number, Words(text).around(start, end))
-                return [
-                    (self.ids[e], float(scores[e])) for e in sorted(scores, key=lambda e: (-scores[e], self.ids[e]))
-                ]
+                return self._ranked(number, Words(text).around(start, end))
         return []
 
     @property
@@ -198,12 +197,12 @@ class Linker:
             again="remove the folder and make the linker again",
         )
         note("linker", path, meta["digest"])
-        candidates = open_array(path, "offsets"), open_array(path, "entities"), open_array(path, "priors")
-        profiles = None
+        arrays = {part: open_array(path, part) for part in ARRAYS}
+        made = Tables(list(open_strings(path, "names")), open_strings(path, "entity_ids"), **arrays)
+        about = None
         if meta["context"]:
-            profiles = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
-        names = list(open_strings(path, "names"))
-        return cls(names, meta["case"], open_strings(path, "entity_ids"), candidates, profiles, (path, meta["version"]))
+            about = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
+        return cls(made, meta["case"], about, (path, meta["version"]))
 
     @staticmethod
     def is_saved(path: str | Path) -> bool:
@@ -213,14 +212,13 @@ class Linker:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
             return Linker.load, (self.path,)
-        candidates = self.offsets, self.entities, self.priors
-        return Linker, (self._gazetteer.names, self.case, self.ids, candidates, self.profiles)
+        return Linker, (self.tables, self.case, self.profiles)
 
     def _write(self, folder: Path) -> None:
-        save_strings(folder, "names", self._gazetteer.names)
-        save_strings(folder, "entity_ids", self.ids)
-        for part in ("offsets", "entities", "priors"):
-            np.save(folder / f"{part}.npy", getattr(self, part))
+        save_strings(folder, "names", self.tables.names)
+        save_strings(folder, "entity_ids", self.tables.ids)
+        for part in ARRAYS:
+            np.save(folder / f"{part}.npy", getattr(self.tables, part))
         if self.profiles is not None:
             for part in ("offsets", "words", "weights"):
                 np.save(folder / f"profile_{part}.npy", getattr(self.profiles, part))
@@ -230,95 +228,46 @@ class Linker:
             "case": self.case,
             "context": self.profiles is not None,
             "names": self.num_names,
-            "entities": len(self.ids),
+            "entities": len(self.tables.ids),
         }
         seal(folder, META, meta)
 
     def _digest(self) -> str:
         state = hashlib.blake2b(self.case.encode(), digest_size=8)
-        for strings in (self._gazetteer.names, self.ids):
+        for strings in (self.tables.names, self.tables.ids):
             state.update("\n".join(strings).encode())
-        profiles = self.profiles
-        more = [profiles.offsets, profiles.words, profiles.weights] if profiles is not None else []
-        for array in (self.offsets, self.entities, self.priors, *more):
+        about = self.profiles
+        more = [about.offsets, about.words, about.weights] if about is not None else []
+        for array in (*(getattr(self.tables, part) for part in ARRAYS), *more):
             state.update(array.tobytes())
         return state.hexdigest()
 
     def _without_context(self) -> tuple[list[str | None], list[float]]:
-        """The first entity of each name and its share of the priors; None where the context is to decide."""
-        first, count = self.offsets[:-1], np.diff(self.offsets)
-        priors = self.priors.astype(np.float64)
-        shares = (priors[first] / np.add.reduceat(priors, first)).tolist()
-        decided = (count == 1).tolist() if self.profiles is not None else [True] * len(count)
-        best = [self.ids[e] if sure else None for e, sure in zip(self.entities[first].tolist(), decided, strict=True)]
-        return best, [1.0 if share == 1.0 else share for share in shares]  # one object for all ones: it stays cached
+        """The first entity of each name and its score; None where the context is to decide."""
+        offsets, ids = self.tables.offsets, self.tables.ids
+        first, count = offsets[:-1], np.diff(offsets)
+        priors = self.tables.priors.astype(np.float64)
+        shares = priors[first] / np.add.reduceat(priors, first)
+        decided = count == 1 if self.profiles is not None else np.ones(len(count), np.bool_)
+        entities = self.tables.entities[first].tolist()
+        best = [ids[e] if sure else None for e, sure in zip(entities, decided.tolist(), strict=True)]
+        return best, (self.tables.likely.astype(np.float64) * np.where(decided, shares, 1.0)).round(6).tolist()
 
-    def _scores(self, number: int, context: np.ndarray) -> dict[int, float]:
-        """The score of each candidate entity of a name, by its number."""
-        part = slice(self.offsets[number], self.offsets[number + 1])
-        entities = self.entities[part].tolist()
-        logits = np.log(self.priors[part].astype(np.float64))
+    def _of_several(self, number: int, start: int, end: int, factor: float, words: Words, most: int) -> list[Link]:
+        """The links of a name with several entities, the best first."""
+        factor *= float(self.tables.likely[number])
+        found = self._ranked(number, words.around(start, end) if self.profiles is not None else NOTHING)
+        return [(start, end, entity, factor * share) for entity, share in found[:most]]
+
+    def _ranked(self, number: int, context: np.ndarray) -> list[tuple[str, float]]:
+        """The entities of a name and their shares, p(e | mention, context), the best first."""
+        part = slice(self.tables.offsets[number], self.tables.offsets[number + 1])
+        entities = self.tables.entities[part].tolist()
+        logits = np.log(self.tables.priors[part].astype(np.float64))
         if self.profiles is not None:
             logits += CONTEXT * np.array([self.profiles.fit(e, context) for e in entities])
         shares = np.exp(logits - logits.max())
-        return dict(zip(entities, (shares / shares.sum()).tolist(), strict=True))
-
-    def _in_context(self, number: int, context: np.ndarray) -> tuple[str, float]:
-        scores = self._scores(number, context)
-        best = min(scores, key=lambda e: (-scores[e], e))  # numbers are in the order of the ids
-        return self.ids[best], scores[best]
-
-
-def _names_of(store: GraphStore, prior: Mapping[str, float] | None) -> Iterator[Name]:
-    degrees = store.degrees
-    ids_are_names = store.meta["labels"] == 0
-    for row, entity in enumerate(store.ids):
-        weight = 1.0 + (float(degrees[row]) if prior is None else prior.get(entity, 0.0))
-        label = entity if ids_are_names else store.label_of(row)
-        if label:
-            yield label, entity, weight
-        for alias in store.texts_of(row).get("aliases", ()):
-            yield alias, entity, ALIAS * weight
-
-
-def _collect(names: Iterable[Name], case: Case, min_length: int, skip: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Prior by entity by folded spelling."""
-    unwanted = {spelling for name in skip for spelling in spellings(name, case)}
-    found: dict[str, dict[str, float]] = {}
-    for name, entity, weight in names:
-        if not weight > 0:
-            raise WorkbenchError(
-                f"the prior of {entity!r} for the name {name!r} is {weight}; it must be greater than 0"
-            )
-        for spelling in spellings(name, case):
-            if len(spelling) >= max(1, min_length) and spelling not in unwanted:
-                candidates = found.setdefault(spelling, {})
-                candidates[entity] = max(weight, candidates.get(entity, 0.0))
-    if not found:
-        raise WorkbenchError(
-            f"there are no names to link: the graph has no labels or aliases of at least {min_length} characters"
+        ranked = sorted(
+            zip(entities, (shares / shares.sum()).tolist(), strict=True), key=lambda item: (-item[1], item[0])
         )
-    return found
-
-
-def _profiles(store: GraphStore, ids: list[str], offsets: np.ndarray, entities: np.ndarray) -> Profiles:
-    """Profiles of the entities that share a name with another; those of the others are empty."""
-    ambiguous = np.repeat(np.diff(offsets) > 1, np.diff(offsets))
-    wanted = set(entities[ambiguous].tolist())
-    nothing = np.empty(0, np.uint32)
-    rows = (profile_words(_about(store, store.row(e))) if i in wanted else nothing for i, e in enumerate(ids))
-    return Profiles.build(list(rows))
-
-
-def _about(store: GraphStore, row: int) -> Iterator[str]:
-    """What the graph says about an entity, the nearest first."""
-    texts = store.texts_of(row)
-    yield store.label_of(row)
-    yield from texts.get("aliases", ())
-    yield texts.get("description", "")
-    for kind in texts.get("types", ()):
-        number = store.ids.find(kind)
-        if number >= 0:
-            yield store.label_of(number)
-    for neighbour in store.neighbour_rows(row)[:NEIGHBOURS].tolist():
-        yield store.label_of(neighbour) or store.ids[neighbour]
+        return [(self.tables.ids[entity], share) for entity, share in ranked]  # numbers are in the order of the ids

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.commands.console import run
-from pipelines.commands.linker import Case, Context, MinLength, Skip, make_linker
+from pipelines.commands.linker import LinkerOptions, make_linker
 from pipelines.commands.options import Writing
 from pipelines.preparing.chunks import Job
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
+from pipelines.preparing.coverage import coverage
 from pipelines.preparing.kg_extra import needs_kg
+from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Share
+from workbench.options.bounds import Count, Share
 from workbench.options.command import command
+from workbench.terminal import Terminal
 
 if TYPE_CHECKING:
     from kg.linking.linker import Linker
@@ -26,18 +29,18 @@ if TYPE_CHECKING:
 def link(
     corpus: Annotated[Path, typer.Argument(help="Folder of a text or image-text corpus.", show_default=False)],
     options: Writing,
+    making: LinkerOptions,
     graph: Annotated[Path | None, typer.Option(help="Link to this triples corpus or graph store.")] = None,
     linker: Annotated[Path | None, typer.Option(help="A linker made by `prepare linker`, instead of --graph.")] = None,
     min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
-    case: Case = "ignore",
-    min_length: MinLength = 2,
-    skip: Skip = None,
-    context: Context = True,
+    candidates: Annotated[Count, typer.Option(help="Entities per mention at most, as spans of the same text.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the links that are there; add those beside them.")] = False,
 ) -> None:
     """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
 
-    Each record notes the linker's name and version, each span its score. Spans of another linker are replaced.
-    --case, --min-length, --skip and --context are for --graph; a saved linker has its own.
+    Each record notes the linker's name and version, each span its score: how likely a person would link these words to
+    this entity. Spans of another linker are replaced, unless --keep is given. Options on how a linker is made (--case,
+    --min-length, --skip, --common, --anchors, --priors, --context) are for --graph; a saved linker has its own.
 
     Examples:
 
@@ -52,17 +55,18 @@ def link(
             f"{corpus} (kind {opened.kind}) has no text to link; allowed: a corpus of texts, or of images with captions"
         )
     if graph is not None and linker is None:
-        chosen = make_linker(graph, case=case, min_length=min_length, skip=skip, context=context)
+        chosen = make_linker(graph, making)
     elif linker is not None and graph is None:
         chosen = _load(linker)
     else:
         raise WorkbenchError("give one of --graph (a triples corpus or graph store) and --linker (a saved linker)")
     with needs_kg():
         from pipelines.stages.link_entities import LinkEntities
-    stage = LinkEntities.of(chosen, min_score)
+    stage = LinkEntities.of(chosen, min_score, candidates, keep)
     about = {**opened.manifest.about, "linker": stage.about}
     job = Job(CorpusReader(), opened.kind, options.output, (stage,), about=about)
     options.prepare(job, [corpus])
+    Terminal(stderr=True).print(coverage(Corpus.open(options.output)).table())
 
 
 def _load(folder: Path) -> Linker:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from kg.graph.store import GraphStore
 from pipelines.commands.app import app
+from pipelines.preparing.coverage import Coverage, coverage
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.errors import WorkbenchError
@@ -158,7 +159,7 @@ def test_link_command_on_texts(tmp_path, json_lines, graph, stored):
     prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--workers", 2)
     linked, empty = stored(tmp_path / "l")
     found = [(linked["text"][a:b], entity, score) for a, b, entity, score in linked["spans"]]
-    assert found == [("Ann", "e1", 1.0), ("Robert", "e2", 1.0), ("Springfield", "e3", 1.0)]
+    assert found == [("Ann", "e1", 0.25), ("Robert", "e2", 0.25), ("Springfield", "e3", 0.25)]
     assert empty["spans"] == []
     assert linked["meta"]["source"] == "d.jsonl"
     assert linked["meta"]["linker"]["name"] == "gazetteer"
@@ -176,8 +177,46 @@ def test_link_command_on_captions_with_a_saved_linker(tmp_path, json_lines, tar,
     prepare("linker", graph, "-o", tmp_path / "linker", "--skip", tmp_path / "skip.txt")
     prepare("link", tmp_path / "c", "--linker", tmp_path / "linker", "-o", tmp_path / "l", "--workers", 1)
     (sample,) = stored(tmp_path / "l")
-    assert sample["caption_spans"] == [[], [[0, 3, "e2", 1.0]]]
+    assert sample["caption_spans"] == [[], [[0, 3, "e2", 0.25]]]
     assert sample["image"] == picture(1)
+
+
+def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, graph, stored):
+    rows = [{"text": "Ann met Robert Ann", "spans": [[0, 3, "gold", 1.0], [4, 10, "gold", 1.0]]}, {"text": "nobody"}]
+    prepare("text", json_lines("d.jsonl", rows), "-o", tmp_path / "c", "--workers", 1)
+    arguments = ["link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--keep", "--workers", 1]
+    said = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False).output
+    linked, empty = stored(tmp_path / "l")
+    assert linked["spans"] == [[0, 3, "gold", 1.0], [4, 10, "gold", 1.0], [15, 18, "e1", 0.25]]
+    assert empty["spans"] == []
+    assert linked["meta"]["linker"]["keep"] is True
+    assert coverage(Corpus.open(tmp_path / "l")) == Coverage(2, 2, 1, 3, 3, 2, 5, 0.75)
+    for part in ("records with a link", "1 (50.0 %)", "3 (60.0 per 100 words)", "mean score"):
+        assert part in said
+
+
+def test_candidates_anchors_and_priors_by_command(tmp_path, json_lines, stored):
+    (tmp_path / "g.tsv").write_text("e1\tr\te3\ne2\tr\te3\ne2\tq\te3\n")
+    texts = json_lines("entities.jsonl", [{"id": e, "label": "Bob"} for e in ("e1", "e2")])
+    prepare("triples", tmp_path / "g.tsv", "--entities", texts, "-o", tmp_path / "g", "--workers", 1)
+    anchors = json_lines("a.jsonl", [{"text": "Bobby and Bob", "spans": [[0, 5, "e1", 1.0], [10, 13, "e1", 1.0]]}] * 9)
+    for name, rows in (("a", anchors), ("c", json_lines("c.jsonl", [{"text": "Bob, Bobby"}]))):
+        prepare("text", rows, "-o", tmp_path / name, "--workers", 1)
+    (tmp_path / "counts.tsv").write_text("e1\t50\n")
+
+    def linked(name, *more):
+        prepare("link", tmp_path / "c", "--graph", tmp_path / "g", "-o", tmp_path / name, "--workers", 1, *more)
+        return [span[:3] for span in stored(tmp_path / name)[0]["spans"]]
+
+    assert linked("plain") == [[0, 3, "e2"]]
+    assert linked("two", "--candidates", 2) == [[0, 3, "e2"], [0, 3, "e1"]]
+    assert linked("priors", "--priors", tmp_path / "counts.tsv") == [[0, 3, "e1"]]
+    assert linked("anchors", "--anchors", tmp_path / "a") == [[0, 3, "e1"], [5, 10, "e1"]]
+    (tmp_path / "counts.tsv").write_text("e1\t5\ne2 7\n")
+    with pytest.raises(WorkbenchError, match=r"counts.tsv, line 2: 'e2 7' is not ENTITY<tab>COUNT"):
+        linked("bad", "--priors", tmp_path / "counts.tsv")
+    with pytest.raises(WorkbenchError, match="the corpus has no links"):
+        linked("bad", "--anchors", tmp_path / "c")
 
 
 def test_bad_link_options(tmp_path, json_lines, graph):

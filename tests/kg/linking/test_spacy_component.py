@@ -34,7 +34,7 @@ def test_links_become_entities(nlp):
         ("Paris", "Q90", "ENTITY"),
         ("is in New", "Q2", "ENTITY"),
     ]
-    assert [s._.link_score for s in doc.spans["workbench_linker"]] == [0.75, 1.0]
+    assert [s._.link_score for s in doc.spans["workbench_linker"]] == pytest.approx([0.25 * 0.75, 0.12])
 
 
 def test_entities_of_others_stay(nlp):
@@ -67,7 +67,7 @@ def test_without_a_linker(linker, tmp_path):
     nlp.to_disk(tmp_path / "pipeline")
     added.linker = Linker.from_names([("near", "Q5", 1)])
     nlp.to_disk(tmp_path / "pipeline")
-    assert Linker.load(tmp_path / "pipeline" / "workbench_linker").link("near") == [(0, 4, "Q5", 1.0)]
+    assert Linker.load(tmp_path / "pipeline" / "workbench_linker").link("near") == [(0, 4, "Q5", 0.12)]
 
 
 def test_several_processes(nlp):
