@@ -27,7 +27,7 @@ from kg.graph.store import GraphStore
 from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
 from kg.linking.context import Profiles, Words
-from kg.linking.gazetteer import Case, Gazetteer, fold, spellings
+from kg.linking.gazetteer import Case, Found, Gazetteer, fold, spellings
 from kg.linking.mentions import P0, Form
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import draft_folder
@@ -64,8 +64,7 @@ class Linker:
         self.tables = made
         self.profiles = about
         self._gazetteer = Gazetteer(made.names, case)
-        self._best, self._score = self._without_context()
-        self._form = made.form.tobytes()
+        self._best, self._decided, self._score, self._small = self._without_context()
         self.path = saved[0] if saved else None
         self.version = saved[1] if saved else f"{VERSION}.{self._digest()}"
 
@@ -126,22 +125,25 @@ class Linker:
 
         Mentions are disjoint. With `candidates`, each comes with that many entities at most, the best first.
         """
-        best, score, likely, form = self._best, self._score, self.tables.likely, self._form
-        words = Words(text)
-        links: list[Link] = []
-        cased = self.case == "ignore" and not text.islower()
-        for number, start, end in self._gazetteer.find(fold(text, self.case)):
-            factor = 1.0
-            if not (kind := form[number]) and not text[start:end].isupper():
-                continue
-            if cased and kind > Form.SMALL and text[start].islower():
-                factor = min(1.0, COMMON_NOUN / float(likely[number]))
-            entity = best[number]
-            if entity is not None and candidates == 1:
-                links.append((start, end, entity, factor * score[number]))
-            else:
-                links += self._of_several(number, start, end, factor, words, candidates)
-        return links if min_score <= 0 else [link for link in links if link[3] >= min_score]
+        folded = fold(text, self.case)
+        best, score, found = self._best, self._score, self._gazetteer.find(folded)
+        if candidates > 1:
+            best = self._decided
+        if self.case == "exact" or folded == text or text.islower():  # the last reads a text without capitals whole
+            links = [
+                (start, end, entity, score[number]) if (entity := best[number]) is not None else None
+                for number, start, end in found
+            ]
+        else:
+            small = self._small
+            links = [
+                (start, end, entity, (small if text[start].islower() else score)[number])
+                if (entity := best[number]) is not None
+                else None
+                for number, start, end in found
+            ]
+        complete = links if None not in links else self._completed(text, found, links, candidates)
+        return complete if min_score <= 0 else [link for link in complete if link[3] >= min_score]
 
     def link_many(self, texts: Iterable[str], min_score: float = 0.0) -> Iterator[list[Link]]:
         """`link` of each text, as they come."""
@@ -242,22 +244,40 @@ class Linker:
             state.update(array.tobytes())
         return state.hexdigest()
 
-    def _without_context(self) -> tuple[list[str | None], list[float]]:
-        """The first entity of each name and its score; None where the context is to decide."""
-        offsets, ids = self.tables.offsets, self.tables.ids
-        first, count = offsets[:-1], np.diff(offsets)
-        priors = self.tables.priors.astype(np.float64)
-        shares = priors[first] / np.add.reduceat(priors, first)
-        decided = count == 1 if self.profiles is not None else np.ones(len(count), np.bool_)
-        entities = self.tables.entities[first].tolist()
-        best = [ids[e] if sure else None for e, sure in zip(entities, decided.tolist(), strict=True)]
-        return best, (self.tables.likely.astype(np.float64) * np.where(decided, shares, 1.0)).round(6).tolist()
+    def _without_context(self) -> tuple[list[str | None], list[str | None], list[float], list[float]]:
+        """By name: its first entity, and the only one; the score, and that of a find in small letters.
 
-    def _of_several(self, number: int, start: int, end: int, factor: float, words: Words, most: int) -> list[Link]:
-        """The links of a name with several entities, the best first."""
-        factor *= float(self.tables.likely[number])
-        found = self._ranked(number, words.around(start, end) if self.profiles is not None else NOTHING)
-        return [(start, end, entity, factor * share) for entity, share in found[:most]]
+        There is no first one where the context is to decide or the name counts in capitals alone.
+        """
+        offsets, ids, form = self.tables.offsets, self.tables.ids, self.tables.form
+        first, count = offsets[:-1], np.diff(offsets)
+        priors, likely = self.tables.priors.astype(np.float64), self.tables.likely.astype(np.float64)
+        shares = priors[first] / np.add.reduceat(priors, first)
+        only = (count == 1) & (form != Form.CAPITALS)
+        sure = only if self.profiles is not None else form != Form.CAPITALS
+        names = [ids[e] for e in self.tables.entities[first].tolist()]
+        score = (likely * np.where(sure, shares, 1.0)).round(6)
+        small = np.where(form > Form.SMALL, np.minimum(likely, COMMON_NOUN) / likely, 1.0)
+        best, decided = (
+            [name if known else None for name, known in zip(names, mask.tolist(), strict=True)] for mask in (sure, only)
+        )
+        return best, best if decided == best else decided, score.tolist(), (score * small).round(6).tolist()
+
+    def _completed(self, text: str, found: list[Found], links: list[Link | None], most: int) -> list[Link]:
+        """The links of a text; those that are None here take the words around them, or a look at the capitals."""
+        words, complete = Words(text), []
+        for (number, start, end), link in zip(found, links, strict=True):
+            if link is not None:
+                complete.append(link)
+                continue
+            form, likely = self.tables.form[number], float(self.tables.likely[number])
+            if form == Form.CAPITALS and not text[start:end].isupper():
+                continue
+            if form > Form.SMALL and self.case == "ignore" and text[start].islower() and not text.islower():
+                likely = min(likely, COMMON_NOUN)
+            ranked = self._ranked(number, words.around(start, end) if self.profiles is not None else NOTHING)
+            complete += [(start, end, entity, round(likely * share, 6)) for entity, share in ranked[:most]]
+        return complete
 
     def _ranked(self, number: int, context: np.ndarray) -> list[tuple[str, float]]:
         """The entities of a name and their shares, p(e | mention, context), the best first."""
