@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -130,7 +130,7 @@ class Linker:
         if candidates > 1:
             best = self._decided
         if self.case == "exact" or folded == text or text.islower():  # the last reads a text without capitals whole
-            links = [
+            links: list[Link | None] = [
                 (start, end, entity, score[number]) if (entity := best[number]) is not None else None
                 for number, start, end in found
             ]
@@ -142,7 +142,7 @@ class Linker:
                 else None
                 for number, start, end in found
             ]
-        complete = links if None not in links else self._completed(text, found, links, candidates)
+        complete = self._completed(text, found, links, candidates) if None in links else cast("list[Link]", links)
         return complete if min_score <= 0 else [link for link in complete if link[3] >= min_score]
 
     def link_many(self, texts: Iterable[str], min_score: float = 0.0) -> Iterator[list[Link]]:
