@@ -103,6 +103,12 @@ def accuracy(prediction: str, answers: Sequence[Answer], variant: str = "officia
     return total / len(entries)
 
 
+def variant_of(questions: Iterable[Mapping[str, Any]]) -> Variant:
+    """The rule of a set: where some question has a single answer, there are no annotators to compare with others, and
+    questions with a few answers have that many right ones."""
+    return "single_answer" if any(len(question["answers"]) == 1 for question in questions) else "official_2015"
+
+
 def match_score(matches: int, answers: int) -> float:
     """The accuracy of an answer that `matches` of `answers` annotators gave (10: 0, .3, .6, .9, 1; 1: 0 or 1)."""
     if answers == 1:
@@ -192,7 +198,7 @@ def _variant(variant: str | None, asked: Mapping[Any, Mapping[str, Any]]) -> str
     if 0 in sizes:
         empty = next(name for name, question in asked.items() if not question["answers"])
         raise WorkbenchError(f"question {empty!r} has no answers: it cannot be scored; leave it out")
-    variant = variant or ("single_answer" if 1 in sizes else "official_2015")
+    variant = variant or variant_of(asked.values())
     if variant not in VARIANTS:
         raise unknown("VQA variant", variant, VARIANTS)
     if variant != "single_answer" and 1 in sizes:

@@ -71,20 +71,24 @@ class AnswerVocabulary:
         """Answer -> class."""
         return {answer: row for row, answer in enumerate(self.answers)}
 
-    def labels(self, answers: Iterable[str | Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    def labels(
+        self, answers: Iterable[str | Mapping[str, Any]], *, all_right: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Classes [n] int64 and soft scores [n] float32 in (0, 1] of a question's answers (ten: .3, .6, .9, 1).
 
-        Answers outside the vocabulary give none; a question can so have no label at all.
+        With `all_right` they are no annotators' but a set, each of which is right (DAQUAR): each scores 1. Answers
+        outside the vocabulary give none; a question can so have no label at all.
         """
         texts = [normalise(a if isinstance(a, str) else a["answer"]) for a in answers]
-        found = {self.rows[text]: match_score(n, len(texts)) for text, n in Counter(texts).items() if text in self.rows}
+        counts = Counter(text for text in texts if text in self.rows)
+        found = {self.rows[text]: 1.0 if all_right else match_score(n, len(texts)) for text, n in counts.items()}
         classes = np.array(sorted(found), np.int64)
         return classes, np.array([found[c] for c in sorted(found)], np.float32)
 
-    def targets(self, answers: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
+    def targets(self, answers: Iterable[str | Mapping[str, Any]], *, all_right: bool = False) -> np.ndarray:
         """Soft labels of one question as a dense vector [answers] float32, for binary cross-entropy."""
         dense = np.zeros(len(self), np.float32)
-        classes, scores = self.labels(answers)
+        classes, scores = self.labels(answers, all_right=all_right)
         dense[classes] = scores
         return dense
 

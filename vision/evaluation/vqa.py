@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from vision.answers.metric import Variant, VqaResult, evaluate_vqa, majority_baseline
+from vision.answers.metric import Variant, VqaResult, evaluate_vqa, majority_baseline, variant_of
 from vision.answers.vocabulary import AnswerVocabulary
 from vision.evaluation.examples import keep_image
 from vision.evaluation.pictures import draw_question
@@ -70,6 +70,7 @@ def finetune(
         "objective": "vision.answers",
         "answers": list(vocabulary.answers),
         "loss": "cross_entropy" if single else "bce",
+        "all_right": variant_of(questions) == "single_answer",
     }
     sequence = image_sequence(read_recipe(tuning.run), "question_image", max_length=max_length)
     tuning.train(tuning.recipe(TASK, sequence, objective, unit="questions", poolers=("text",)))

@@ -1,6 +1,7 @@
 """Visual question answering as classification over an answer vocabulary (Teney et al., CVPR 2018; LXMERT, UNITER).
 
-    bce:            sum over answers of BCE(logit, score), scores 0, .3, .6, .9, 1 by how many annotators gave it
+    bce:            sum over answers of BCE(logit, score), scores 0, .3, .6, .9, 1 by how many annotators gave it, or 1
+                    for each of a set of right answers (`all_right`)
     cross_entropy:  CE over answers with the best answer as the label; for sets with one answer per question
 
 The sum is over questions, the count is their number. With bce a question without any answer in the vocabulary still
@@ -39,9 +40,11 @@ class Answers(Objective):
     Args:
         answers: the vocabulary, in normal form; an answer's place is its class.
         loss: see above.
+        all_right: a question's answers are a set, each of which is right (DAQUAR), not what annotators said: each of
+            them has the score 1.
     """
 
-    def __init__(self, answers: list[Name], loss: Loss = "bce") -> None:
+    def __init__(self, answers: list[Name], loss: Loss = "bce", all_right: bool = False) -> None:
         if len(answers) < 2 or len(set(answers)) != len(answers):
             raise WorkbenchError(
                 f"objective Answers: answers has {len(answers)} entries, {len(set(answers))} of them different; give "
@@ -49,6 +52,7 @@ class Answers(Objective):
             )
         self.vocabulary = AnswerVocabulary(tuple(answers))
         self.loss: Loss = loss
+        self.all_right = all_right
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -57,10 +61,9 @@ class Answers(Objective):
                     f"objective {self.name!r}: sequence {sequence.key!r} carries no answers; use the builder "
                     "question_image on a corpus of questions with answers"
                 )
-            sequence.targets[self.name] = {
-                "scores": self.vocabulary.targets(sequence.meta["answers"])[None],
-                "asked": np.asarray([sequence.labels.get(MATCHED) != 0]),
-            }
+            scores = self.vocabulary.targets(sequence.meta["answers"], all_right=self.all_right)
+            asked = np.asarray([sequence.labels.get(MATCHED) != 0])
+            sequence.targets[self.name] = {"scores": scores[None], "asked": asked}
         return {}
 
     def count(self, batch: Batch) -> float:

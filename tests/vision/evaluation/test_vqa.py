@@ -51,6 +51,7 @@ def test_finetuning_is_a_derived_recipe(answering: Path, matching: Path) -> None
     assert task.sequence.builder["image"] == base.tasks["pairs"].sequence.builder["image"]
     assert task.sequence.builder["max_length"] == 16
     assert task.objectives[0]["loss"] == "cross_entropy"
+    assert task.objectives[0]["all_right"] is True
     assert sorted(task.objectives[0]["answers"]) == ["blue", "green", "no", "red", "white", "yes"]
 
 

@@ -44,6 +44,12 @@ def logits_of(network: Network, batch: Any) -> torch.Tensor:
     return head.logits(network, network(batch), batch)
 
 
+def test_sets_of_right_answers(asked: list[Sequence], corrupted: Any) -> None:
+    asked[0].meta["answers"] = ["red", "yes"]
+    _, batch = corrupted(answers(all_right=True), asked[:2])
+    assert batch.targets["answers"]["scores"].tolist() == [[1, 0, 1, 0], [1, 0, 1, 0]]
+
+
 def test_bce_is_the_sum_over_answers(
     asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
 ) -> None:
