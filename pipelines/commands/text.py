@@ -25,7 +25,7 @@ def text(
     min_letters: Annotated[Share | None, typer.Option(help="Least share of letters (0 to 1).")] = None,
     max_repeated: Annotated[Share | None, typer.Option(help="Largest share of repeated lines (Gopher: 0.3).")] = None,
 ) -> None:
-    """Documents (plain text, JSON lines, WikiText, tables, linked text, typing sets; also .gz, .zst) -> a text corpus.
+    """Documents (plain text, JSON lines, WikiText, tables, linked text, typing and relation sets) -> a text corpus.
 
     Texts that carry character spans (links, typed mentions) are stored as they are.
 

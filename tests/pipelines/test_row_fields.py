@@ -104,3 +104,9 @@ def test_facts_with_qualifiers(json_lines: Any, read: Any) -> None:
     assert sample["meta"]["rank"] == 3
     with pytest.raises(WorkbenchError, match=r"bad\.jsonl:1: the field 'triples' does not fit .*has no 'tail'"):
         read("triples", json_lines("bad.jsonl", [{"id": "Q1", "triples": [{"relation": "P1"}]}]))
+
+
+def test_questions_on_texts_are_found(json_lines: Any, read: Any) -> None:
+    row = {"text": "Ann met Bob.", "question": "Whom did Ann meet?", "answers": ["Bob"], "answer_spans": [[8, 11]]}
+    (sample,) = read("text", json_lines("qa.jsonl", [row]), fields={"second": "question"})
+    assert (sample["second"], sample["answer_spans"]) == ("Whom did Ann meet?", [[8, 11]])

@@ -227,3 +227,38 @@ def test_real_files(shared, read):
 
 
 NINE = {"person", "group", "organization", "location", "entity", "time", "object", "event", "place"}
+
+
+def test_mentions_that_are_related(json_lines, read):
+    head = {"name": "b", "id": "Q2", "spans": [[2, 3], [5]]}
+    row = {"relation": "P1", "tokens": ["A", "is", "the", "B", "of", "B"], "head": head, "tail": {"spans": [[0]]}}
+    (sample,) = read("text", json_lines("few.jsonl", [row]))
+    assert (sample["text"], sample["marks"]) == ("A is the B of B", [[0, 1, "tail"], [5, 10, "head"]])
+    assert (sample["spans"], sample["labels"]) == ([[5, 10, "Q2", 1.0]], {"relation": "P1"})
+    (tagged,) = read("text", json_lines("sem.jsonl", [{"relation": "R", "sentence": "A <e2>b</e2> of <e1>c d</e1>."}]))
+    assert (tagged["text"], tagged["marks"]) == ("A b of c d.", [[2, 3, "tail"], [7, 10, "head"]])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"head": {"spans": [[9]]}}, r"few\.jsonl:1: the head has no place among the 2 tokens"),
+        ({"tail": {"spans": []}}, "the tail has no place"),
+        ({"tokens": ["a", 3]}, "tokens must be strings"),
+        ({"sentence": "a <e1>b</e1> <e2>c"}, "a mention is not marked by"),
+    ],
+)
+def test_related_mentions_that_are_nowhere(json_lines, read, changed, message):
+    row = {"relation": "P1", "tokens": ["A", "b"], "head": {"spans": [[0]]}, "tail": {"spans": [[1]]}}
+    with pytest.raises(WorkbenchError, match=message):
+        read("text", json_lines("few.jsonl", [{**row, **changed}]), format="related-mentions")
+
+
+@pytest.mark.data
+def test_real_relations(shared, read):
+    data = shared / "data"
+    few = read("text", data / "fewrel" / "wiki_dev.jsonl")
+    assert len(few) == 1120
+    assert len({s["labels"]["relation"] for s in few}) == 16
+    (known,) = (s for s in read("text", data / "semeval2010_task8" / "train.jsonl") if s["key"] == "train-1")
+    assert [known["text"][a:b] for a, b, _ in known["marks"]] == ["configuration", "elements"]

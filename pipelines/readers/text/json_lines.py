@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
+from pipelines.readers.text.related_mentions import RelatedMentions
 from pipelines.sources.files import record_key
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
@@ -38,8 +39,9 @@ class JsonLines(Reader):
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
-        special = {"image", "sentences", "mention_span", "question", "questions"}
-        return source.suffix in SUFFIXES and bool(source.row) and not special & source.row.keys()
+        special = {"image", "media", "sentences", "mention_span", "questions"}
+        own = bool(source.row) and not special & source.row.keys() and not RelatedMentions.detect(source)
+        return source.suffix in SUFFIXES and own
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         return row_records(paths)

@@ -1,0 +1,89 @@
+"""Relation classification sets: sentences with two marked mentions (FewRel, Han et al. 2018; SemEval-2010 task 8).
+
+FewRel's lines are `{relation, tokens, head: {name, id, spans: [[token, ...], ...]}, tail: {...}}`, SemEval's
+`{relation, sentence}` with the mentions between `<e1>`, `</e1>` and `<e2>`, `</e2>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipelines.readers.json_rows import SUFFIXES, row_records
+from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row, require
+from pipelines.readers.row_fields import word_places
+from pipelines.sources.files import record_key
+from workbench.sequences.sequence import Sample
+
+ROLES = ("head", "tail")
+"""What `marks` call the two mentions."""
+_TAG = re.compile(r"<(/?)(e[12])>")
+
+
+@dataclass(frozen=True)
+class RelatedMentions(Reader):
+    """`marks` are the stretches of head and tail, `labels.relation` the relation; ids of the mentions become `spans`.
+
+    Tokens are joined by spaces. Of a mention that occurs several times the first place is marked.
+    """
+
+    kind: ClassVar[str] = "text"
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return "relation" in source.row and ({"tokens", "head", "tail"} <= source.row.keys() or _is_tagged(source.row))
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        return row_records(paths)
+
+    def sample(self, record: Record) -> Sample:
+        name, number, line = record.data
+        row = parse_row(line, record.where)
+        text, marks, spans = _tagged(row, record.where) if "sentence" in row else _pointed(row, record.where)
+        sample: Sample = {"key": record_key(f"{name}-{number}"), "text": text, "marks": sorted(marks)}
+        if spans:
+            sample["spans"] = sorted(spans)
+        sample["labels"] = {"relation": require(row, "relation", str, record.where)}
+        return {**sample, "meta": {"source": record.where.rpartition(":")[0], "line": number}}
+
+
+def _is_tagged(row: dict[str, Any]) -> bool:
+    return isinstance(row.get("sentence"), str) and _TAG.search(row["sentence"]) is not None
+
+
+def _pointed(row: dict[str, Any], where: str) -> tuple[str, list[list[Any]], list[list[Any]]]:
+    """Text, marks and links of a row whose mentions are numbers of tokens."""
+    tokens = require(row, "tokens", list, where)
+    if not all(isinstance(token, str) for token in tokens):
+        raise MalformedError("tokens must be strings", where)
+    places = word_places(tokens)
+    marks, spans = [], []
+    for role in ROLES:
+        mention = require(row, role, dict, where)
+        found = require(mention, "spans", list, where)
+        if not found or not found[0] or not all(type(i) is int and 0 <= i < len(tokens) for i in found[0]):
+            raise MalformedError(f"the {role} has no place among the {len(tokens)} tokens", where, f"spans {found!r}")
+        start, end = places[min(found[0])][0], places[max(found[0])][1]
+        marks.append([start, end, role])
+        if isinstance(mention.get("id"), str):
+            spans.append([start, end, mention["id"], 1.0])
+    return " ".join(tokens), marks, spans
+
+
+def _tagged(row: dict[str, Any], where: str) -> tuple[str, list[list[Any]], list[list[Any]]]:
+    """Text without the tags, and the marks that these were; there are no links."""
+    text, at, places = "", 0, {}
+    for tag in _TAG.finditer(require(row, "sentence", str, where)):
+        text += row["sentence"][at : tag.start()]
+        places[tag[2], bool(tag[1])] = len(text)
+        at = tag.end()
+    text += row["sentence"][at:]
+    try:
+        marks = [[places[f"e{n}", False], places[f"e{n}", True], role] for n, role in enumerate(ROLES, 1)]
+    except KeyError:
+        raise MalformedError("a mention is not marked by <e1>, </e1>, <e2>, </e2>", where, repr(text[:60])) from None
+    return text, marks, []
