@@ -78,8 +78,8 @@ class BrokenStepHead(StepHead):
     def embed(self, seen: Any) -> Any:
         return self.broken.at("embed", {"score": self.score(seen.network.first_rows(seen.states, seen.batch, "text"))})
 
-    def loss(self, embedded: Any) -> Any:
-        return self.broken.at("loss", LossOutput(embedded["score"].square().sum(), {}))
+    def loss(self, embedded: Any, own: Any) -> Any:
+        return self.broken.at("loss", LossOutput(embedded["score"][own].square().sum(), {}))
 
 
 class BrokenStep(Step):

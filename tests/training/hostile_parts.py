@@ -126,5 +126,5 @@ class PartialHead(StepHead):
     def embed(self, seen: Any) -> Any:
         return {"score": self.score(seen.network.first_rows(seen.states, seen.batch, "text"))[1:]}
 
-    def loss(self, embedded: Any) -> Any:
-        return LossOutput(embedded["score"].square().sum(), {})
+    def loss(self, embedded: Any, own: Any) -> Any:
+        return LossOutput(embedded["score"][own].square().sum(), {})

@@ -83,6 +83,49 @@ def test_step_wide_and_several_tasks_on_two_ranks(
     assert {"contrast/loss", "contrast/accuracy", "mlm/loss", "mlm2/loss", "held_out/contrast/loss"} <= seen
 
 
+def contrast(tree: dict[str, Any]) -> None:
+    """A step-wide objective on texts that are not alike, and a micro-batch for each of two ranks."""
+    tree["model"]["init_range"] = 0.3
+    tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Contrast", "weight": 0.3})
+    tree["train"].update(global_batch_size=8, micro_batch_size=4)
+
+
+def contrast_without_work(tree: dict[str, Any]) -> None:
+    contrast(tree)
+    without_work(tree)
+
+
+@pytest.mark.parametrize("change", [contrast, contrast_without_work])
+def test_a_micro_batch_on_every_rank_is_compared_with_all(
+    make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    def held_out(tree: dict[str, Any]) -> None:
+        change(tree)
+        tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
+        tree["train"].update(evaluate_every=10, lr=0.002)
+
+    recipe = make_recipe(held_out)
+    pretrain(load_recipe(str(recipe), trust=True), tmp_path / "one")
+    run_ranks(launch, 2, recipe, tmp_path / "two")
+    one, two = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
+    assert len(one) == len(two) == 22
+    for first, second in zip(one, two, strict=True):
+        names = {name for name in first if "/" in name or name == "grad_norm"}
+        assert {name: second[name] for name in names} == pytest.approx({n: first[n] for n in names}, abs=2e-5, rel=1e-5)
+    assert "held_out/contrast/accuracy" in one[-1]
+
+
+def test_a_micro_batch_on_every_rank_runs_forward_once(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        contrast(tree)
+        tree["model"]["layers"].append({"layer": "toy_parts:Counting", "stream": "text"})
+        tree["train"].update(max_steps=5)
+
+    run_ranks(launch, 2, make_recipe(change), tmp_path / "two")
+    state = workbench.load(tmp_path / "two", trust=True).model.state_dict()
+    assert state["networks.main.layers.2.calls"].item() == 5
+
+
 def without_work(tree: dict[str, Any]) -> None:
     tree["tasks"]["text"]["sequence"]["steps"] = [{"step": "toy_parts:Silent"}]
     tree["train"].update(global_batch_size=8, micro_batch_size=4)
@@ -114,7 +157,7 @@ def test_parts_that_leave_parameters_unused_know_nothing_of_ranks(
 def test_restart_from_two_ranks_to_one_and_to_three(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     recipe = make_recipe()
     pretrain(load_recipe(str(recipe), trust=True), tmp_path / "one")
-    run_ranks(launch, 2, recipe, tmp_path / "many", "train.max_steps=20", "train.lr_schedule=linear")
+    run_ranks(launch, 2, recipe, tmp_path / "many", "train.max_steps=20")
     keep_until(tmp_path / "many", 15)
     pretrain(load_recipe(str(recipe), trust=True), tmp_path / "many", until=17)
     run_ranks(launch, 3, recipe, tmp_path / "many")

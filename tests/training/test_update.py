@@ -17,7 +17,9 @@ from workbench.recipe.spec import Recipe
 from workbench.tasks.building import make_root
 from workbench.tasks.task import Task, build_tasks
 from workbench.text.tokenizer import Tokenizer
+from workbench.training import stepwide
 from workbench.training.step import StepResult, Updater, Work
+from workbench.training.stepwide import loss_of
 
 WORDS = ["old", "river", "small", "town", "bread"]
 
@@ -36,6 +38,7 @@ def samples(count: int) -> list[dict[str, Any]]:
 
 
 def without_dropout(tree: dict[str, Any]) -> None:
+    tree["model"]["init_range"] = 0.3  # weights so small that all texts are alike would teach the contrast nothing
     tree["model"]["streams"]["text"]["dropout"] = 0.0
     tree["model"]["layers"][0].update(dropout=0.0, attention_dropout=0.0)
     tree["tasks"]["text"]["objectives"] = [
@@ -68,8 +71,8 @@ def test_accumulation_changes_nothing(make_recipe: Any, pieces: list[int]) -> No
     root, tasks = make(recipe)
     micro = tasks["text"].micro_batch(samples(6), (0, 0, 0))
     outputs = root(micro, ["mlm", "contrast"])
-    total = 0.5 * outputs["mlm"].loss / micro.counts["mlm"] + 2.0 * outputs["contrast"].loss / 6
-    total.backward()
+    losses = {name: output.loss / micro.counts[name] for name, output in outputs.items()}
+    (0.5 * losses["mlm"] + 2.0 * losses["contrast"]).backward()
     norm = math.sqrt(sum(float(p.grad.square().sum()) for p in root.parameters() if p.grad is not None))
     found, found_norm = gradients(recipe, pieces)
     assert norm > recipe.train.clip_norm > 0  # type: ignore[operator]
@@ -78,6 +81,18 @@ def test_accumulation_changes_nothing(make_recipe: Any, pieces: list[int]) -> No
     for name, parameter in root.named_parameters():
         if parameter.grad is not None:
             torch.testing.assert_close(found[name], parameter.grad / norm, atol=5e-5, rtol=1e-3)
+
+
+def test_a_micro_batch_compares_its_own_sequences_with_all(make_recipe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[slice, int]] = []
+
+    def noted(head: Any, embedded: Any, own: slice) -> Any:
+        seen.append((own, len(embedded["left"])))
+        return loss_of(head, embedded, own)
+
+    monkeypatch.setattr(stepwide, "loss_of", noted)
+    gradients(load_recipe(str(make_recipe(without_dropout)), trust=True), [2, 0, 1, 3])
+    assert seen == [(slice(0, 2), 7), (slice(2, 3), 7), (slice(3, 7), 7)]  # the longest text makes two sequences
 
 
 def test_a_step_without_labels_changes_no_objective(make_recipe: Any) -> None:

@@ -48,9 +48,9 @@ class ContrastHead(StepHead):
         left, right = self.left(first), self.right(first)
         return {"left": F.normalize(left, dim=-1), "right": F.normalize(right, dim=-1)}
 
-    def loss(self, embedded: dict[str, Tensor]) -> LossOutput:
-        scores = self.scale.exp() * embedded["left"] @ embedded["right"].T
-        answers = torch.arange(len(scores))
+    def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
+        scores = self.scale.exp() * embedded["left"][own] @ embedded["right"].T
+        answers = torch.arange(len(embedded["right"]))[own]
         hits = (scores.argmax(-1) == answers).sum()
         return LossOutput(F.cross_entropy(scores, answers, reduction="sum"), {"accuracy": (hits, float(len(scores)))})
 

@@ -118,26 +118,41 @@ class ItcHead(StepHead):
         both = {stream: self.vectors(seen.states, seen.batch, stream) for stream in self.pools}
         return {**both, "image_id": seen.targets["image"]}
 
-    def loss(self, embedded: dict[str, Tensor]) -> LossOutput:
+    def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         text, image, ids = embedded["text"], embedded["image"], embedded["image_id"]
         with torch.no_grad():
             self.logit_scale.clamp_(max=math.log(MAX_SCALE))
-        with torch.autocast(text.device.type, enabled=False):
-            logits = self.logit_scale.float().exp() * text.float() @ image.float().T
-        own = torch.arange(len(ids), device=ids.device)
+        everyone = torch.arange(len(ids), device=ids.device)
+        answers = everyone[own]
+        same = None
         if self.ignore_same_image:
-            same = (ids[:, None] == ids[None, :]) & (own[:, None] != own[None, :])
-            logits = logits.masked_fill(same, float("-inf"))
-        loss = (F.cross_entropy(logits, own, reduction="sum") + F.cross_entropy(logits.T, own, reduction="sum")) / 2
-        with torch.no_grad():
-            to_image, to_text = (logits.argmax(1) == own).sum(), (logits.argmax(0) == own).sum()
-        pairs = float(len(ids))
+            same = (ids[own, None] == ids) & (answers[:, None] != everyone)
+        to_image, found_image = self._direction(text[own], image, answers, same)
+        to_text, found_text = self._direction(image[own], text, answers, same)
+        pairs = float(len(answers))
         metrics: dict[str, tuple[Tensor | float, Tensor | float]] = {
-            "text_to_image": (to_image, pairs),
-            "image_to_text": (to_text, pairs),
+            "text_to_image": (found_image, pairs),
+            "image_to_text": (found_text, pairs),
             "scale": (self.logit_scale.detach().exp() * pairs, pairs),
         }
-        return LossOutput(loss, metrics)
+        return LossOutput((to_image + to_text) / 2, metrics)
+
+    def _direction(
+        self, queries: Tensor, keys: Tensor, answers: Tensor, ignored: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """How badly the keys `answers` are found by the queries, and how many of them are.
+
+        Args:
+            queries: [own, size].
+            keys: [step, size].
+            answers: the row of each query's key [own].
+            ignored: keys that are no candidates [own, step].
+        """
+        with torch.autocast(queries.device.type, enabled=False):
+            logits = self.logit_scale.float().exp() * queries.float() @ keys.float().T
+        if ignored is not None:
+            logits = logits.masked_fill(ignored, float("-inf"))
+        return F.cross_entropy(logits, answers, reduction="sum"), (logits.detach().argmax(1) == answers).sum()
 
 
 def separate(sequence: Sequence) -> None:

@@ -56,19 +56,21 @@ class StepHead(Head):
     """The head of a step-wide objective: its loss looks at the samples of the whole step.
 
     `embed` gives per-sample tensors of one micro-batch; the trainer gathers them over micro-batches and ranks, in
-    lane order, and calls `loss` once on the whole. Its `loss` is a sum; it is divided by the global count.
+    lane order, and calls `loss` for each micro-batch: with the tensors of the whole step, and where its own sequences
+    are among them. The sum of what these calls give is the step's loss; it is divided by the global count. So no rank
+    does the work of another, and no more than the terms of one micro-batch is in memory at once.
     """
 
     def embed(self, seen: Seen) -> dict[str, Tensor]:
         """Tensors whose first dimension is the micro-batch's sequences."""
         raise NotImplementedError(f"{type(self).__name__} must define embed")
 
-    def loss(self, embedded: dict[str, Tensor]) -> LossOutput:
-        """The loss of the gathered tensors."""
+    def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
+        """The terms of the sequences `own` (`embedded[name][own]`) among all those of the step."""
         raise NotImplementedError(f"{type(self).__name__} must define loss")
 
     def forward(self, seen: Seen) -> LossOutput:
-        return self.loss(self.embed(seen))
+        return self.loss(self.embed(seen), slice(0, seen.batch.size))
 
 
 class Objective:

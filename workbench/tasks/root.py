@@ -92,7 +92,8 @@ class Root(nn.Module):
             if isinstance(head, StepHead):
                 embedded = call(head, "embed", EMBEDDED, seen)
                 passed.made[name] = embedded
-                results[name] = embedded if embed else call(head, "loss", LOSS, embedded)
+                own = slice(0, seen.batch.size)
+                results[name] = embedded if embed else call(head, "loss", LOSS, embedded, own)
             else:
                 results[name] = call(head, "", LOSS, seen)
                 passed.made[name] = results[name].made

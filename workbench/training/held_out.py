@@ -78,7 +78,7 @@ class HeldOut:
         wide = [placed.name for placed in self.tasks[task].objectives if placed.step_wide]
         for number in range(steps):
             embedded: dict[str, dict[int, Embedded]] = {name: {} for name in wide}
-            counts = dict.fromkeys(wide, 0.0)
+            counts: dict[str, dict[int, float]] = {name: {} for name in wide}
             for lane in lanes:
                 micro = next(micros)
                 if micro is None:
@@ -89,22 +89,20 @@ class HeldOut:
                 for name, output in outputs.items():
                     if isinstance(output, dict):
                         embedded[name][lane] = output
-                        counts[name] += micro.counts[name]
+                        counts[name][lane] = micro.counts[name]
                     else:
                         self._add(window, (task, name), output, micro.counts[name])
             for name in wide:
                 self._step_wide(window, (task, name), embedded[name], counts[name])
 
-    def _step_wide(self, window: Window, label: tuple[str, str], mine: dict[int, Embedded], count: float) -> None:
-        counts = self.world.gather(count)
-        if not sum(counts):
-            return
-        whole, _ = gather_embedded(mine, self.spec.lanes, self.world)
+    def _step_wide(
+        self, window: Window, label: tuple[str, str], mine: dict[int, Embedded], counts: dict[int, float]
+    ) -> None:
+        whole, rows = gather_embedded(mine, self.spec.lanes, self.world)
         head = self.root.heads[label[1]]
         assert isinstance(head, StepHead)
-        output = loss_of(head, whole)
-        if self.world.is_main:
-            self._add(window, label, output, sum(counts))
+        for lane, count in counts.items():
+            self._add(window, label, loss_of(head, whole, rows[lane]), count)
 
     def _add(self, window: Window, label: tuple[str, str], output: LossOutput, count: float) -> None:
         name = self.labels[label]

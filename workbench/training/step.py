@@ -27,7 +27,7 @@ from workbench.sequences.batch import MicroBatch
 from workbench.tasks.objective import Head, LossOutput, StepHead
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
-from workbench.training.stepwide import Embedded, StepLoss, gather_embedded, loss_of, step_loss, surrogate
+from workbench.training.stepwide import Embedded, StepLoss, gather_embedded, step_loss, surrogate
 
 T = TypeVar("T")
 Label = tuple[str, str]
@@ -117,6 +117,7 @@ class Updater:
         }
         self.kept: dict[Label, dict[int, Embedded]] = {}
         self.step_wide = {(t.name, o.name) for t in tasks.values() for o in t.objectives if o.step_wide}
+        self.one_pass = spec.lanes == world.size  # a micro-batch of a task on every rank
         self.forward: nn.Module = Pass(root)
         if world.size > 1:
             # Which parameters a step uses is up to parts (a layer that is skipped, a head with a branch) and to data (a
@@ -136,8 +137,8 @@ class Updater:
         sums = _Sums(self.labels, self.world.device)
         self._backward(step, work, factors, gathered, sums)
         for label, loss in gathered.items():
-            if self.world.is_main:
-                sums.add(label, loss.output)
+            for output in loss.outputs:
+                sums.add(label, output)
             for parameter, gradient in loss.of_head:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
         hold_back(self.optimizer, step)
@@ -172,6 +173,9 @@ class Updater:
         rows, samples = int(total[len(order)]), int(total[len(order) + 1])
         return dict(zip(order, total, strict=False)), rows, samples, total[len(order) + 2 :]
 
+    def _wide(self, task: str) -> list[str]:
+        return [name for name in self._names(task) if (task, name) in self.step_wide]
+
     def _names(self, task: str) -> list[str]:
         return [placed.name for placed in self.tasks[task].objectives]
 
@@ -182,17 +186,16 @@ class Updater:
         with torch.autocast(self.world.device.type, self.autocast, enabled=self.autocast is not None):
             return model(micro)
 
-    def _direct(self, work: list[Work]) -> bool:
-        """One micro-batch and one rank: a step-wide loss is an ordinary one."""
-        return self.world.size == 1 and len(work) == 1
-
     def _step_wide_losses(self, step: int, work: list[Work], factors: dict[Label, float]) -> dict[Label, StepLoss]:
-        """Embed all micro-batches without gradient, gather, and take the gradients of the embeddings."""
-        if not self.step_wide or self._direct(work):
+        """Embed all micro-batches without gradient, gather, and take the gradients of the embeddings.
+
+        Where every rank has one micro-batch, that is left to its only forward pass (`_total`).
+        """
+        if not self.step_wide or self.one_pass:
             return {}
         mine: dict[Label, dict[int, Embedded]] = {}
         for task in dict.fromkeys(item.task for item in work):
-            wide = [name for name in self._names(task) if (task, name) in self.step_wide]
+            wide = self._wide(task)
             mine |= {(task, name): {} for name in wide}
             for item in work:
                 if item.task == task and item.micro is not None and wide:
@@ -201,14 +204,10 @@ class Updater:
                     with torch.no_grad():
                         outputs = self._forward(embed, step, item)
                     for name in wide:
-                        embedded = outputs[name]
-                        assert isinstance(embedded, dict)
-                        mine[task, name][item.lane] = embedded
+                        mine[task, name][item.lane] = _embedded(outputs[name])
         return {label: self._step_loss(label, lanes, factors[label]) for label, lanes in mine.items()}
 
     def _step_loss(self, label: Label, mine: dict[int, Embedded], factor: float) -> StepLoss:
-        if not any(self.world.gather(bool(mine))):
-            return StepLoss(LossOutput(torch.zeros((), device=self.world.device), {}))
         head = self.root.heads[label[1]]
         assert isinstance(head, StepHead)
         return step_loss(head, mine, self.spec.lanes, factor, self.world)
@@ -216,8 +215,12 @@ class Updater:
     def _backward(
         self, step: int, work: list[Work], factors: dict[Label, float], gathered: dict[Label, StepLoss], sums: _Sums
     ) -> None:
-        """Backpropagate every micro-batch; gradients are reduced over ranks during the last one."""
-        present = [item for item in work if item.micro is not None] or work[-1:]
+        """Backpropagate every micro-batch; gradients are reduced over ranks during the last one.
+
+        A rank without a micro-batch takes part where its pass gathers the embeddings of a step.
+        """
+        gathers = {task for task, _ in self.step_wide} if self.one_pass else set()
+        present = [item for item in work if item.micro is not None or item.task in gathers] or work[-1:]
         for i, item in enumerate(present):
             hold = contextlib.nullcontext()
             if isinstance(self.forward, DistributedDataParallel) and i + 1 < len(present):
@@ -237,6 +240,10 @@ class Updater:
         """What one micro-batch backpropagates."""
         total = torch.zeros((), device=self.world.device)
         with torch.autocast(self.world.device.type, enabled=False):
+            for name in self._wide(item.task) if self.one_pass else ():
+                label = (item.task, name)
+                mine = {item.lane: _embedded(outputs[name])} if name in outputs else {}
+                gathered[label] = self._step_loss(label, mine, factors[label])
             for name, output in outputs.items():
                 total = total + self._share((item.task, name), output, factors, gathered, sums, item.lane)
         return total
@@ -251,13 +258,9 @@ class Updater:
         lane: int,
     ) -> Tensor:
         """What one objective of one micro-batch backpropagates (times the world's size, since DDP averages)."""
-        if isinstance(output, dict) and label in gathered:
+        if isinstance(output, dict):
             gradients = gathered[label].gradients.get(lane, {})
             return surrogate(output, gradients) * self.world.size if gradients else _zero(self.world.device)
-        if isinstance(output, dict):
-            head = self.root.heads[label[1]]
-            assert isinstance(head, StepHead)
-            output = loss_of(head, output)
         sums.add(label, output)
         if kept := self._head(label[1]).keeps:
             self.kept.setdefault(label, {})[lane] = {what: output.made[what].detach() for what in kept}
@@ -300,6 +303,11 @@ class Updater:
                 "Try a lower train.lr, more train.lr_schedule.warmup_steps, a smaller train.clip_norm or "
                 "train.precision=float32"
             )
+
+
+def _embedded(output: LossOutput | Embedded) -> Embedded:
+    assert isinstance(output, dict)
+    return output
 
 
 class _Sums:

@@ -74,7 +74,12 @@ def test_the_step_does_not_depend_on_the_micro_batches(
     whole = embedded(corrupted(objective, pairs)[1])
     halves = [embedded(corrupted(objective, part)[1]) for part in (pairs[:3], pairs[3:])]
     joined = {name: torch.cat([half[name] for half in halves]) for name in whole}
-    torch.testing.assert_close(head.loss(joined).loss, head.loss(whole).loss)
+    terms = [head.loss(joined, own) for own in (slice(0, 3), slice(3, 8))]
+    together = head.loss(whole, slice(0, 8))
+    torch.testing.assert_close(terms[0].loss + terms[1].loss, together.loss)
+    for name, (value, count) in together.metrics.items():
+        torch.testing.assert_close(terms[0].metrics[name][0] + terms[1].metrics[name][0], value)
+        assert terms[0].metrics[name][1] + terms[1].metrics[name][1] == count
 
 
 def test_where_the_negatives_come_from() -> None:
@@ -88,7 +93,7 @@ def test_the_scale_is_clamped_and_can_come_back(tiny: Callable) -> None:
     with torch.no_grad():
         head.logit_scale.fill_(10.0)
     vectors = torch.nn.functional.normalize(torch.randn(4, 8), dim=-1)
-    output = head.loss({"text": vectors, "image": vectors.roll(1, 0), "image_id": torch.arange(4)})
+    output = head.loss({"text": vectors, "image": vectors.roll(1, 0), "image_id": torch.arange(4)}, slice(None))
     assert head.logit_scale.item() == pytest.approx(math.log(100))
     output.loss.backward()
     assert float(head.logit_scale.grad) > 0, "pairs that disagree pull the scale down"
