@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import socket
 from collections.abc import Callable
@@ -139,7 +140,28 @@ def with_unused_parameters(tree: dict[str, Any]) -> None:
     tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Branching"})
 
 
-@pytest.mark.parametrize("change", [without_work, with_a_skipped_layer, with_unused_parameters])
+def with_a_network_that_is_read_at_times(tree: dict[str, Any]) -> None:
+    tree["model"] = {"main": tree["model"], "other": copy.deepcopy(tree["model"])}
+    tree["tasks"]["text"]["objectives"][0]["network"] = "main"
+    tree["tasks"]["text"]["objectives"].append({"objective": "toy_parts:Rereading", "network": "main"})
+    tree["train"]["activation_checkpointing"] = True
+
+
+def with_other_updates(tree: dict[str, Any]) -> None:
+    groups = [{"match": "networks.main.layers.0", "start_step": 10}, {"match": "heads", "lr_factor": 2.0}]
+    tree["train"].update(optimizer="lamb", groups=groups, layer_decay=0.9)
+
+
+STRANGE = [
+    without_work,
+    with_a_skipped_layer,
+    with_unused_parameters,
+    with_a_network_that_is_read_at_times,
+    with_other_updates,
+]
+
+
+@pytest.mark.parametrize("change", STRANGE)
 def test_parts_that_leave_parameters_unused_know_nothing_of_ranks(
     make_recipe: Any, launch: Launch, tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:

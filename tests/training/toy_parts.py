@@ -156,6 +156,26 @@ class BranchingHead(Head):
         return LossOutput((layer(rows) - 1).square().sum(), {"probe": (self.probe(rows).sum(), float(len(rows)))})
 
 
+class Rereading(Branching):
+    """An objective whose head runs a network again on a batch that it makes: for many rows another one than its own,
+    which nothing else reads."""
+
+    def head(self, network: Any) -> Head:
+        return RereadingHead(network.sizes["text"])
+
+
+class RereadingHead(Head):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.score = nn.Linear(width, 1)
+
+    def forward(self, seen: Seen) -> LossOutput:
+        ids = seen.batch.streams["text"].fields["input_ids"]
+        turned = seen.batch.replace("text", input_ids=ids.flip(0))
+        states = seen.run(turned, "other" if len(ids) > 80 else None).states
+        return LossOutput((self.score(states["text"][seen.targets["rows"]]) - 1).square().sum(), {})
+
+
 class Queueing(Objective):
     """An objective whose head keeps a queue of the last eight first tokens' scores."""
 
