@@ -17,6 +17,7 @@ from vision.objectives.mrfr import Mrfr
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch
+from workbench.tasks.forward import Seen
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 
@@ -124,7 +125,7 @@ def test_region_regression(golden: Golden, network: Network, batch: Callable[...
     states = network(masked)
     torch.testing.assert_close(head.predict(network, states["image"][rows]), golden.outputs["mrfr_pred"], **CLOSE)
     goal = golden.inputs["img_feat"][golden.inputs["img_masks"]]
-    output = head(network, states, masked, {"rows": rows, "features": goal})
+    output = head(Seen.of(network, masked, {"rows": rows, "features": goal}, states))
     torch.testing.assert_close(output.loss / len(rows), golden.outputs["train_loss_mrfr"], **CLOSE)
 
 
@@ -135,7 +136,7 @@ def test_matching(golden: Golden, network: Network, batch: Callable[..., Batch])
     clean = batch()
     states = network(clean)
     torch.testing.assert_close(head.logits(network, states, clean), golden.outputs["itm_logits"], **CLOSE)
-    output = head(network, states, clean, {"labels": golden.inputs["itm_targets"]})
+    output = head(Seen.of(network, clean, {"labels": golden.inputs["itm_targets"]}, states))
     torch.testing.assert_close(output.loss / 3, golden.outputs["train_loss_itm"], **CLOSE)
 
 
