@@ -33,7 +33,7 @@ def gpt(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
             "model.layers.0.repeat=2",
             "model.poolers=[text]",
             "train.max_steps=2",
-            "train.warmup_steps=1",
+            "train.lr_schedule.warmup_steps=1",
             "train.num_workers=0",
             "train.global_batch_size=8",
             "train.micro_batch_size=8",
