@@ -182,7 +182,7 @@ class TrainSpec:
         for kind, name in DEFAULTS.items():
             if isinstance(full.get(kind), str):
                 full[kind] = {kind: full[kind]}
-            elif isinstance(full.get(kind), Mapping):
+            elif isinstance(full.get(kind), Mapping) and full[kind]:
                 full[kind] = {kind: name, **full[kind]}
         return full
 
