@@ -90,14 +90,15 @@ def number(value: Any) -> str | None:
 
 def rows(found: Sequence[Any], required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> str | None:
     """What is wrong with a list of objects that have keys of these types, and any others."""
+    kinds = [*required.items(), *(optional or {}).items()]
     for row in found:
         if not isinstance(row, dict):
             return f"{str(row)[:80]!r} is no object"
-        lacking = [name for name in required if name not in row]
-        if lacking:
-            return f"{str(row)[:80]} has no {lacking[0]!r}"
-        for name, kind in {**required, **(optional or {})}.items():
-            if name in row and not isinstance(row[name], kind):
+        for name, kind in kinds:
+            if name not in row:
+                if name in required:
+                    return f"{str(row)[:80]} has no {name!r}"
+            elif not isinstance(row[name], kind):
                 return f"{name!r} of {str(row)[:80]} is of type {type(row[name]).__name__}"
     return None
 
@@ -112,9 +113,10 @@ def triples(found: Sequence[Any]) -> str | None:
     fact: dict[str, Any] = {"relation": str, "tail": str}
     texts = {"relation_text": str, "tail_text": str}
     wrong = rows(found, fact, {**texts, "qualifiers": list})
-    for row in () if wrong else found:
-        wrong = wrong or rows(row.get("qualifiers", ()), fact, texts)
-    return wrong
+    if wrong:
+        return wrong
+    qualified = (rows(row["qualifiers"], fact, texts) for row in found if "qualifiers" in row)
+    return next(filter(None, qualified), None)
 
 
 def media(found: Mapping[Any, Any]) -> str | None:
