@@ -76,3 +76,11 @@ def test_few_records_of_a_large_corpus_are_read(
 def test_a_corpus_without_text_is_told(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(WorkbenchError, match="there is no text in c to measure the windows on"):
         characters_per_token([corpus(tmp_path / "c", [""] * 3)], tokenizer)
+
+
+def test_a_corpus_of_another_kind_is_left_to_the_reader(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = corpus(tmp_path / "c", [SHORT])
+    monkeypatch.setattr(opened, "kind", "triples")  # it refuses the corpus and says why
+    assert window_of(task(tokenizer), [opened]) is None

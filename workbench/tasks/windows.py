@@ -8,6 +8,7 @@ import numpy as np
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.record import BadRecordError
+from workbench.corpora.schema import units_of
 from workbench.errors import WorkbenchError
 from workbench.tasks.task import Task
 from workbench.text.tokenizer import Tokenizer
@@ -22,7 +23,8 @@ def window_of(task: Task, corpora: Sequence[Corpus], weights: Sequence[float] | 
     It depends on the builder, the tokenizer and what the corpora hold alone: the same at every start and rank.
     """
     builder = task.builder
-    if builder.window_tokens is None:
+    misfit = any(builder.unit not in units_of(corpus.kind) for corpus in corpora)  # which the reader refuses
+    if builder.window_tokens is None or misfit:
         return builder.window
     return max(1, int(builder.window_tokens * characters_per_token(corpora, builder.tokenizer, weights)))
 
