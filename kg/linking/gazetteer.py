@@ -10,10 +10,12 @@ boundaries: there a name matches anywhere, but never in front of a combining mar
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import ahocorasick_rs
+import numpy as np
 
 Case = Literal["ignore", "exact"]
 Found = tuple[int, int, int]
@@ -97,20 +99,28 @@ def boundary(text: str, i: int) -> bool:
 class Gazetteer:
     """An automaton over names, as `spellings` gives them, none empty and none twice.
 
-    Pickles as its names: the automaton is built again, when it is first used.
+    Pickles as its names: the automaton is built again, when it is first used. Names that lie on disk
+    (`kg.graph.strings`) stay there: then it is the automaton's memory and some 15 bytes a name.
     """
 
     def __init__(self, names: Sequence[str], case: Case) -> None:
-        self.names = list(names)
+        self.names = names
         self.case: Case = case
         self._automaton: ahocorasick_rs.AhoCorasick | None = None
-        self._numbers: dict[str, int] = {}
+        self._hashes, self._order = memoryview(b""), memoryview(b"")  # of the names, sorted, and their numbers
         self._lengths: dict[str, tuple[int, ...]] = {}  # of the names with a prefix, longest first
         self._short: tuple[int, ...] = ()  # of the names shorter than a prefix
-        self._several_words: list[bool] = []  # whether there is a boundary within the name
+        self._several_words = b""  # whether there is a boundary within the name
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_automaton": None, "_numbers": {}, "_lengths": {}, "_several_words": []}
+        built: dict[str, object] = {
+            "_automaton": None,
+            "_hashes": b"",
+            "_order": b"",
+            "_lengths": {},
+            "_several_words": b"",
+        }
+        return {**vars(self), **built}
 
     def find(self, folded: str) -> list[Found]:
         """(number of the name, start, end) of the names in a folded text, from left to right, without overlap.
@@ -147,7 +157,14 @@ class Gazetteer:
         """The number of a folded name, -1 where there is none."""
         if self._automaton is None:
             self._build()
-        return self._numbers.get(folded, -1)
+        wanted = hash(folded)
+        place = bisect_left(self._hashes, wanted)
+        while place < len(self._hashes) and self._hashes[place] == wanted:
+            number = self._order[place]
+            if self.names[number] == folded:
+                return number
+            place += 1
+        return -1
 
     def _rescan(self, folded: str, start: int, stop: int, end: int, found: list[Found]) -> int:
         """The names that begin in [start, stop), where the automaton proposed one that breaks a word or overlaps.
@@ -167,14 +184,17 @@ class Gazetteer:
         lengths = self._lengths.get(folded[start : start + PREFIX], ())
         for length in (*lengths, *self._short):
             stop = start + length
-            number = self._numbers.get(folded[start:stop])
-            if number is not None and stop <= len(folded) and boundary(folded, stop):
-                return number, start, stop
+            if stop <= len(folded) and boundary(folded, stop):
+                number = self.number(folded[start:stop])
+                if number >= 0:
+                    return number, start, stop
         return None
 
     def _build(self) -> None:
-        self._numbers = {name: number for number, name in enumerate(self.names)}
-        self._several_words = [any(boundary(name, i) for i in range(1, len(name))) for name in self.names]
+        hashes = np.fromiter(map(hash, self.names), np.int64, len(self.names))  # of this process
+        order = np.argsort(hashes, kind="stable")
+        self._hashes, self._order = hashes[order].data, order.astype(np.int32).data
+        self._several_words = bytes(any(boundary(name, i) for i in range(1, len(name))) for name in self.names)
         lengths: dict[str, set[int]] = {}
         for name in self.names:
             if len(name) >= PREFIX:

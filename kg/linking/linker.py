@@ -35,6 +35,8 @@ from workbench.files.identities import note
 from workbench.files.sealed import open_sealed, seal
 
 Link = tuple[int, int, str, float]
+Outcome = tuple[str, float, float]
+"""An entity, the score of a find, and that of one in small letters."""
 
 VERSION = 2  # of the method: how names become links
 META = "linker.json"
@@ -64,7 +66,8 @@ class Linker:
         self.tables = made
         self.profiles = about
         self._gazetteer = Gazetteer(made.names, case)
-        self._best, self._decided, self._score, self._small = self._without_context()
+        self._first = _Outcomes(made, several=about is None)
+        self._only = _Outcomes(made, several=False)
         self.path = saved[0] if saved else None
         self.version = saved[1] if saved else f"{VERSION}.{self._digest()}"
 
@@ -126,19 +129,16 @@ class Linker:
         Mentions are disjoint. With `candidates`, each comes with that many entities at most, the best first.
         """
         folded = fold(text, self.case)
-        best, score, found = self._best, self._score, self._gazetteer.find(folded)
-        if candidates > 1:
-            best = self._decided
+        outcomes, found = self._first if candidates == 1 else self._only, self._gazetteer.find(folded)
         if self.case == "exact" or folded == text or text.islower():  # the last reads a text without capitals whole
             links: list[Link | None] = [
-                (start, end, entity, score[number]) if (entity := best[number]) is not None else None
+                (start, end, known[0], known[1]) if (known := outcomes[number]) is not None else None
                 for number, start, end in found
             ]
         else:
-            small = self._small
             links = [
-                (start, end, entity, (small if text[start].islower() else score)[number])
-                if (entity := best[number]) is not None
+                (start, end, known[0], known[2] if text[start].islower() else known[1])
+                if (known := outcomes[number]) is not None
                 else None
                 for number, start, end in found
             ]
@@ -200,7 +200,7 @@ class Linker:
         )
         note("linker", path, meta["digest"])
         arrays = {part: open_array(path, part) for part in ARRAYS}
-        made = Tables(list(open_strings(path, "names")), open_strings(path, "entity_ids"), **arrays)
+        made = Tables(open_strings(path, "names"), open_strings(path, "entity_ids"), **arrays)
         about = None
         if meta["context"]:
             about = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
@@ -244,25 +244,6 @@ class Linker:
             state.update(array.tobytes())
         return state.hexdigest()
 
-    def _without_context(self) -> tuple[list[str | None], list[str | None], list[float], list[float]]:
-        """By name: its first entity, and the only one; the score, and that of a find in small letters.
-
-        There is no first one where the context is to decide or the name counts in capitals alone.
-        """
-        offsets, ids, form = self.tables.offsets, self.tables.ids, self.tables.form
-        first, count = offsets[:-1], np.diff(offsets)
-        priors, likely = self.tables.priors.astype(np.float64), self.tables.likely.astype(np.float64)
-        shares = priors[first] / np.add.reduceat(priors, first)
-        only = (count == 1) & (form != Form.CAPITALS)
-        sure = only if self.profiles is not None else form != Form.CAPITALS
-        names = [ids[e] for e in self.tables.entities[first].tolist()]
-        score = (likely * np.where(sure, shares, 1.0)).round(6)
-        small = np.where(form > Form.SMALL, np.minimum(likely, COMMON_NOUN) / likely, 1.0)
-        best, decided = (
-            [name if known else None for name, known in zip(names, mask.tolist(), strict=True)] for mask in (sure, only)
-        )
-        return best, best if decided == best else decided, score.tolist(), (score * small).round(6).tolist()
-
     def _completed(self, text: str, found: list[Found], links: list[Link | None], most: int) -> list[Link]:
         """The links of a text; those that are None here take the words around them, or a look at the capitals."""
         words, complete = Words(text), []
@@ -291,3 +272,26 @@ class Linker:
             zip(entities, (shares / shares.sum()).tolist(), strict=True), key=lambda item: (-item[1], item[0])
         )
         return [(self.tables.ids[entity], share) for entity, share in ranked]  # numbers are in the order of the ids
+
+
+class _Outcomes(dict[int, Outcome | None]):
+    """What a find of a name comes to by the name alone; worked out when a text has the name for the first time.
+
+    None where it takes a look at the text: for capitals, or, unless the first of `several` entities is to be taken, for
+    the words around.
+    """
+
+    def __init__(self, made: Tables, *, several: bool) -> None:
+        self.made, self.several = made, several
+
+    def __missing__(self, number: int) -> Outcome | None:
+        made = self.made
+        part = slice(made.offsets[number], made.offsets[number + 1])
+        form, likely, priors = made.form[number], float(made.likely[number]), made.priors[part].astype(np.float64)
+        outcome = None
+        if form != Form.CAPITALS and (self.several or len(priors) == 1):
+            share = float(priors[0] / priors.sum())
+            small = min(likely, COMMON_NOUN) if form > Form.SMALL else likely
+            outcome = made.ids[made.entities[part.start]], round(likely * share, 6), round(small * share, 6)
+        self[number] = outcome
+        return outcome

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -197,3 +199,17 @@ def test_candidates_stand_on_the_same_characters_the_best_first(store, context):
     assert links[1][3] > links[2][3]
     assert links[1][2:] == (linker.link("Texas has a Paris")[1][2], pytest.approx(links[1][3]))
     assert len(linker.link("Paris", candidates=9)) == 3
+
+
+def test_a_saved_linker_costs_little_memory_a_name(tmp_path):
+    names = [(f"name number {i}", f"Q{i}", 1.0) for i in range(20_000)]
+    Linker.from_names(names).save(tmp_path / "linker")
+    Linker.load(tmp_path / "linker")  # the checksums are computed once
+    tracemalloc.start()  # sees Python's and numpy's memory; the automaton has some 170 bytes a name besides
+    try:
+        linker = Linker.load(tmp_path / "linker")
+        assert linker.link("name number 77")[0][2] == "Q77"
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] / len(names) < 40
+    finally:
+        tracemalloc.stop()
