@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.schema import FIELDS, links_among
 
 SAMPLED = 5_000
 """Records that are looked at, at most: evenly spread, as reading all of a large corpus takes as long as linking it."""
@@ -65,6 +66,13 @@ def coverage(corpus: Corpus) -> Coverage:
 
 def _linked_texts(sample: Mapping[str, Any]) -> Iterator[tuple[str, list[list[Any]]]]:
     """The texts of a sample that a linker reads, with their spans."""
-    if "text" in sample:
-        yield sample["text"], sample.get("spans", [])
-    yield from zip(sample.get("captions", ()), sample.get("caption_spans", ()), strict=False)
+    for links in links_among(FIELDS):
+        text, spans = sample.get(links.spans_of or ""), sample.get(links.name)
+        if text is None or spans is None:
+            continue
+        if isinstance(text, str):
+            yield text, spans
+        elif isinstance(text, dict):
+            yield from ((one, spans.get(name, [])) for name, one in text.items())
+        else:
+            yield from zip(text, spans, strict=True)

@@ -75,9 +75,10 @@ def test_all_texts_are_linked(tmp_path, json_lines, graph, stored):
     prepare("text", json_lines("d.jsonl", [row]), "-o", tmp_path / "c", "--workers", 1)
     prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--workers", 1)
     (sample,) = stored(tmp_path / "l")
-    assert sample["second_spans"] == [[0, 3, "e2", 1.0]]
-    assert sample["choice_spans"][1] == sample["translation_spans"]["en"] == [[0, 3, "e2", 1.0]]
+    assert sample["second_spans"] == [[0, 3, "e2", 0.25]]
+    assert sample["choice_spans"][1] == sample["translation_spans"]["en"] == [[0, 3, "e2", 0.25]]
     assert sample["translation_spans"]["de"] == []
+    assert coverage(Corpus.open(tmp_path / "l")).mentions == 5
 
 
 def test_facts_with_qualifiers_become_a_corpus_and_a_graph(tmp_path, json_lines, stored):
