@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from kg.evaluation.panels import draw_neighbourhood
-from vision.evaluation.panels import draw_attention
+from kg.evaluation.facts.neighbourhood import draw_neighbourhood
+from vision.evaluation.vqa.attention import draw_attention
 from workbench.report.examples import save_example_image
 
 RECIPE = """
@@ -63,7 +63,17 @@ def write_run(folder: Path, control: str | None = None, shift: float = 0.0, desc
     return folder
 
 
+PANELS = {
+    "facts": "kg.evaluation.facts.panel:filled",
+    "entity-typing": "kg.evaluation.entity_typing.panel:types",
+    "vqa": "vision.evaluation.vqa.panel:answered",
+    "retrieval": "vision.evaluation.retrieval.panel:found",
+}
+
+
 def write_evaluation(folder: Path, name: str, **record: Any) -> None:
+    """One evaluation file; a task that ships brings its own panel."""
+    record = {"panels": [PANELS[record["task"]]] if record["task"] in PANELS else [], **record}
     (folder / "evaluations").mkdir(exist_ok=True)
     (folder / "evaluations" / f"{name}.json").write_text(json.dumps(record))
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kg.evaluation.panels import draw_neighbourhood
-from vision.evaluation.panels import draw_attention
+from kg.evaluation.facts.neighbourhood import draw_neighbourhood
+from vision.evaluation.vqa.attention import draw_attention
 from workbench.cli.report import report
 from workbench.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart, thinned, ticks
@@ -172,7 +172,8 @@ def test_damaged_lines_of_metrics_are_left_out(tmp_path: Path, caplog: pytest.Lo
         ("evaluations/a.json", '{"task": "vqa", "numbers": {}, "panels": ["vision.nothing:x"]}', "'vision.nothing:x'"),
         (
             "evaluations/a.json",
-            '{"task": "vqa", "numbers": {}, "examples": [{"question": "?", "prediction": "", "image": "../x.png"}]}',
+            '{"task": "vqa", "numbers": {}, "panels": ["vision.evaluation.vqa.panel:answered"], '
+            '"examples": [{"question": "?", "prediction": "", "image": "../x.png"}]}',
             "outside of the run folder",
         ),
     ],

@@ -18,6 +18,7 @@ from pydantic import StringConstraints
 from typer.models import ArgumentInfo, ParameterInfo
 
 from workbench.cli.app import COMMANDS, Commands
+from workbench.errors import WorkbenchError
 from workbench.models.embeddings.token import Token
 from workbench.models.layers.self import Self
 from workbench.objectives.mlm import Mlm
@@ -148,7 +149,10 @@ def all_commands() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def _commands(group: Commands, before: str) -> Iterator[tuple[str, Callable[..., Any]]]:
     for name in group.entries:
-        target = group._load("workbench", name)
+        try:
+            target = group._load("workbench", name, [])
+        except WorkbenchError:  # `finetune` of a task for evaluation alone
+            continue
         if isinstance(target, Commands):
             yield from _commands(target, f"{before}{name} ")
             continue

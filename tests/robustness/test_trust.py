@@ -15,7 +15,9 @@ import pytest
 import workbench as product
 from tests.robustness.hostile import PARTS
 from workbench.errors import WorkbenchError
-from workbench.evaluation.finetuning import Tuning
+from workbench.evaluation.finetuning import fine_tune
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.parts.building import find
 from workbench.parts.kinds import KINDS
 from workbench.parts.trust import import_named
@@ -134,14 +136,19 @@ def test_code_in_a_run_is_run_when_told(brought: Path, refused: Refused, command
     assert "planted" not in sys.modules
 
 
+class OnMlm(DownstreamTask[Tuning, Scoring]):
+    tuning, scoring = Tuning, Scoring
+
+    def setup(self, tuning: Tuning) -> Setup:
+        return Setup(SequenceSpec({"builder": "document", "max_length": 64}), {"objective": "mlm"})
+
+
 def test_code_in_a_run_is_fine_tuned_when_told(brought: Path) -> None:
-    sequence, objective = SequenceSpec({"builder": "document", "max_length": 64}), {"objective": "mlm"}
-    with pytest.raises(WorkbenchError, match=r"planted\.py"):
-        Tuning(run=brought, corpus="corpora/text").recipe("mlm", sequence, objective)
-    with pytest.raises(WorkbenchError, match=r"planted\.py"):
-        Tuning(run=brought, corpus="corpora/text", overrides=[LAYER]).recipe("mlm", sequence, objective)
+    for overrides in (None, [LAYER]):
+        with pytest.raises(WorkbenchError, match=r"planted\.py"):
+            fine_tune(OnMlm(), Tuning(run=brought, corpus="corpora/text", overrides=overrides))
     tuning = Tuning(run=brought, corpus="corpora/text", trust=True, epochs=0.1)
-    assert tuning.train(tuning.recipe("mlm", sequence, objective)).name == "run-mlm"
+    assert fine_tune(OnMlm(), tuning).name == "run-onmlm"
 
 
 def test_loading_a_run_with_code_is_told_each_time(brought: Path) -> None:

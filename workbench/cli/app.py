@@ -9,9 +9,10 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import typer
 from rich.markup import escape
@@ -43,8 +44,10 @@ COMMANDS = {
     "verify-resume": Entry(
         "workbench.cli.training:verify_resume", "Prove that a resumed run equals an uninterrupted one."
     ),
-    "finetune": Entry("workbench.cli.evaluation:finetune", "Fine-tune a run: vqa, retrieval, entity-typing."),
-    "evaluate": Entry("workbench.cli.evaluation:evaluate", "Evaluate: vqa, retrieval, entity-typing, facts."),
+    "finetune": Entry("workbench.cli.evaluation:finetune", "Fine-tune a run on a task."),
+    "evaluate": Entry(
+        "workbench.cli.evaluation:evaluate", "Evaluate a run on a task; its JSON goes into evaluations/."
+    ),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "encode": Entry("workbench.evaluation.encoding:encode", "Vectors of texts or images from a trained model."),
     "export": Entry("workbench.cli.export:export", "Write a run's network as a Hugging Face folder."),
@@ -69,27 +72,23 @@ class Commands:
             self._explain(called)
             sys.exit(0 if arguments else 2)
         name, rest = arguments[0], arguments[1:]
-        if name not in self.entries:
-            raise unknown("command", f"{called} {name}", [f"{called} {entry}" for entry in self.entries])
-        target = self._load(called, name)
+        target = self._load(called, name, rest)
         if isinstance(target, Commands):
             target.run(rest, f"{called} {name}")
         else:
             typer.main.get_command(target)(args=rest, prog_name=f"{called} {name}")
 
-    def _load(self, called: str, name: str) -> Commands | typer.Typer:
+    def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
+        """The command of this name; `rest` are the arguments that it will get."""
+        self._check(called, name)
         module, _, attribute = self.entries[name].path.partition(":")
-        try:
+        with needed_packages(f"{called} {name}"):
             target = getattr(importlib.import_module(module), attribute)
-        except ModuleNotFoundError as error:
-            raise WorkbenchError(
-                f"'{called} {name}' needs the package {error.name!r}: pip install 'pretraining-workbench[vision,kg]'"
-            ) from error
-        if isinstance(target, Commands | typer.Typer):
-            return target
-        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        app.command()(command(target))
-        return app
+        return target if isinstance(target, Commands | typer.Typer) else typer_app(target)
+
+    def _check(self, called: str, name: str) -> None:
+        if name not in self.entries:
+            raise unknown("command", f"{called} {name}", [f"{called} {entry}" for entry in self.entries])
 
     def _explain(self, called: str) -> None:
         console = Terminal()
@@ -99,6 +98,24 @@ class Commands:
             table.add_row(f"[bold]{escape(name)}[/]", escape(entry.help))
         console.print(table)
         console.print(f"\n'{escape(called)} COMMAND --help' tells more.")
+
+
+@contextmanager
+def needed_packages(called: str) -> Iterator[None]:
+    """Within, a package that is not installed is told with what needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            f"'{called}' needs the package {error.name!r}: pip install 'pretraining-workbench[vision,kg]'"
+        ) from error
+
+
+def typer_app(function: Callable[..., Any]) -> typer.Typer:
+    """A function as a command line of its own."""
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    app.command()(command(function))
+    return app
 
 
 HELP = """Pretrain knowledge-enhanced and vision-language Transformers.

@@ -1,23 +1,69 @@
-"""`workbench finetune TASK` and `workbench evaluate TASK`: where the tasks are, by import path."""
+"""`workbench finetune TASK` and `workbench evaluate TASK`: a command is made of the task that the name stands for."""
 
 from __future__ import annotations
 
-from workbench.cli.app import Commands, Entry
+import importlib
+from collections.abc import Callable
+from typing import Any
 
-finetune = Commands(
-    {
-        "vqa": Entry("vision.evaluation.vqa:finetune", "Visual question answering: an answer vocabulary, soft labels."),
-        "retrieval": Entry("vision.evaluation.retrieval:finetune", "Image-text retrieval."),
-        "entity-typing": Entry("kg.evaluation.typing:finetune", "The types of a marked mention, multi-label."),
-    },
-    help="Fine-tune a pretrained run on a task.",
-)
-evaluate = Commands(
-    {
-        "vqa": Entry("vision.evaluation.vqa:evaluate", "VQA accuracy by the official rules."),
-        "retrieval": Entry("vision.evaluation.retrieval:evaluate", "Recall at 1, 5, 10 and median rank, both ways."),
-        "entity-typing": Entry("kg.evaluation.typing:evaluate", "Strict, loose macro and loose micro scores."),
-        "facts": Entry("kg.evaluation.facts_task:evaluate", "Rank the object of a fact in a sentence with a slot."),
-    },
-    help="Evaluate a run; writes a JSON file into the run's evaluations/.",
-)
+import typer
+
+from workbench.cli.app import Commands, Entry, needed_packages, typer_app
+from workbench.errors import WorkbenchError
+from workbench.evaluation.folders import task_folders
+
+
+class TaskCommands(Commands):
+    """A command per downstream task, with the task's own options; one that is no folder goes by its import path.
+
+    Args:
+        command_of: makes the function behind the command of a task.
+    """
+
+    def __init__(self, command_of: Callable[[Any], Callable[..., None]], help: str) -> None:
+        folders = task_folders().items()
+        super().__init__({name: Entry(at, str(importlib.import_module(at).__doc__)) for name, at in folders}, help)
+        self.command_of = command_of
+
+    def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
+        if ":" not in name:
+            self._check(called, name)
+        with needed_packages(f"{called} {name}"):
+            from workbench.evaluation.finding import find_task
+
+            # the options are the task's own, so its code runs before they are read
+            return typer_app(self.command_of(find_task(name, trust="--trust" in rest)))
+
+
+def _finetune(task: Any) -> Callable[..., None]:
+    from workbench.evaluation.finetuning import fine_tune
+
+    if task.tuning is None:
+        raise WorkbenchError(
+            f"the task {task.name} has nothing to train; measure a pretrained run: workbench evaluate {task.name} RUN"
+        )
+
+    def finetune(tuning: Any) -> None:
+        fine_tune(task, tuning)
+
+    return _told(finetune, tuning=task.tuning)
+
+
+def _evaluate(task: Any) -> Callable[..., None]:
+    from workbench.evaluation.evaluating import evaluate as evaluate_run
+
+    def evaluate(scoring: Any) -> None:
+        evaluate_run(task, scoring)
+
+    return _told(evaluate, scoring=task.scoring)
+
+
+def _told(function: Callable[..., None], **options: type) -> Callable[..., None]:
+    """The function with the class of its options, whose docstring is the command's help."""
+    function.__annotations__ = dict(options)
+    (function.__doc__,) = (kind.__doc__ for kind in options.values())
+    return function
+
+
+finetune = TaskCommands(_finetune, "Fine-tune a pretrained run on a task (or on one of yours: package.module:Class).")
+evaluate = TaskCommands(_evaluate, "Evaluate a run on a task; writes a JSON file into the run's evaluations/.")

@@ -58,12 +58,11 @@ class Encoder:
             raise unknown("stream", self.stream, self.network.sizes)
         if self.pool not in (*POOLS, *heads):
             raise unknown("pooling", self.pool, [*POOLS, *heads])
-        self.task: Task = next(
+        task: Task = next(
             (t for t in self.loaded.transforms.values() if any(o.name == self.pool for o in t.objectives)),
             next(iter(self.loaded.transforms.values())),
         )
-        if getattr(self.task.builder, "image", None) is not None:
-            self.task.builder.image.augment = False
+        self.task = task.evaluating()
 
     def __call__(self, samples: Iterator[list[Sample]], *, built: bool) -> tuple[list[str], Tensor]:
         """Keys and vectors [samples, size], in order. A text of several sequences gets the mean of their vectors.

@@ -22,7 +22,8 @@ from workbench.training.control import check_control
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an evaluation needs: the run's task, the objective's head in it, and the network that the head reads."""
+    """What an evaluation needs: the run's task in evaluation mode, the objective's head in it, and the network that the
+    head reads."""
 
     loaded: Loaded
     task: Task
@@ -102,7 +103,7 @@ def find_objective(
     for name in [task] if task is not None else list(loaded.transforms):
         for placed in loaded.transforms[name].objectives:
             if isinstance(placed.objective, objective):
-                found = Evaluated(loaded, loaded.transforms[name], placed, run)
+                found = Evaluated(loaded, loaded.transforms[name].evaluating(), placed, run)
                 check_control(control, found.parts, str(run))
                 loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
                 return found

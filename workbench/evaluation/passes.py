@@ -41,6 +41,13 @@ def sample_pass(
         yield samples
 
 
+def all_records(corpus: Corpus) -> Iterator[Sample]:
+    """Every record of a corpus as it is stored, in the order of its shards."""
+    for shard, info in enumerate(corpus.shards):
+        for record in range(info.records):
+            yield corpus.read(shard, record)
+
+
 @torch.inference_mode()
 def forward_pass(network: Network, transform: Transform, samples: Iterator[list[Sample]]) -> Iterator[Forward]:
     """Sequences and states of each micro-batch; one without sequences is left out."""

@@ -21,17 +21,19 @@ class Result:
     """A result as it is written to `evaluations/*.json` of a run.
 
     `variant` names the convention of the metric where published scripts differ; `control` what was taken away;
-    `inputs` are the run's checkpoint and the corpora with their checksums; `examples` are a few predictions.
+    `inputs` are the run's checkpoint and the corpora with their checksums; `examples` are a few predictions, which the
+    `panels` (import paths, `workbench.report.panels`) show.
     """
 
     task: str
     numbers: dict[str, float]
     counts: dict[str, int]
-    inputs: dict[str, Any]
+    inputs: dict[str, Any] = field(default_factory=dict)
     variant: str = ""
     control: str | None = None
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     examples: list[dict[str, Any]] = field(default_factory=list)
+    panels: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
         """Write JSON, whole or not at all."""

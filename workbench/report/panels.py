@@ -1,8 +1,8 @@
 """The panels of the core, and how those of other packages are found.
 
-A panel is a function `panel(run) -> str | None`: HTML, or None where the run has nothing for it. The panels of `vision`
-and `kg` lie beside their parts and are named by import path: by an evaluation result's task here, and by any result's
-own `panels` list, so that a stranger's task brings its own (see `workbench.parts.trust` for what may be run).
+A panel is a function `panel(run) -> str | None`: HTML, or None where the run has nothing for it. Those of a downstream
+task lie beside it; each of its results names them by import path in `panels`, so that a stranger's task brings its own
+(see `workbench.parts.trust` for what may be run).
 """
 
 from __future__ import annotations
@@ -19,12 +19,6 @@ from workbench.report.run import HELD_OUT, Run, loss_names
 
 Panel = Callable[[Run], str | None]
 
-TASK_PANELS = {
-    "vqa": ["vision.evaluation.panels:predictions"],
-    "retrieval": ["vision.evaluation.panels:retrieved"],
-    "facts": ["kg.evaluation.panels:fact_examples"],
-    "entity-typing": ["kg.evaluation.panels:typing_examples"],
-}
 _RATES = {
     "tokens_per_second": "tokens per second",
     "samples_per_second": "samples per second",
@@ -40,8 +34,7 @@ def panels(run: Run) -> list[Panel]:
 
 def panel_names(run: Run) -> list[str]:
     """The import paths of the panels that the run's evaluations call for."""
-    named = [[*TASK_PANELS.get(result["task"], []), *result.get("panels", [])] for result in run.evaluations]
-    return list(dict.fromkeys(str(path) for paths in named for path in paths))
+    return list(dict.fromkeys(str(path) for result in run.evaluations for path in result.get("panels", [])))
 
 
 def find_panel(path: str) -> Panel:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence as Listing
-from typing import Any
+from typing import Any, Self
 
 from workbench.errors import BadValueError, WorkbenchError
 from workbench.keyed import Draws
@@ -68,6 +68,13 @@ class Builder:
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         """The sequences of one micro-batch; every sample gives at least one unless `dropped` says why not."""
         raise NotImplementedError(f"{type(self).__name__} must define __call__")
+
+    def evaluating(self) -> Self:
+        """This builder as evaluation needs it: every item as it is, without augmentation, by default itself.
+
+        A builder that draws (a crop, a caption, where to cut) gives another one of its class that doesn't.
+        """
+        return self
 
     def take_dropped(self) -> dict[str, int]:
         """What was lost since the last call, by reason."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ class ImageStream:
         spec: the part, by import path with its options; None where the recipe wants no images.
         control: under `question-only` there is no image stream.
 
-    `augment` is switched off by evaluations: then the part gets no generator, and the samples that follow each other
-    with the same image share its stream.
+    `evaluating` gives one without augmentation: the part gets no generator, and the samples that follow each other with
+    the same image share its stream.
     """
 
     def __init__(self, spec: str | dict[str, Any] | None, control: str | None = None) -> None:
@@ -33,6 +34,12 @@ class ImageStream:
         self.part: Image | None = build("image", spec, "image") if wanted else None  # type: ignore[arg-type]
         self.augment = True
         self._last: tuple[Sample, Fields] | None = None
+
+    def evaluating(self) -> ImageStream:
+        """The same images without augmentation."""
+        other = copy.copy(self)
+        other.augment, other._last = False, None
+        return other
 
     def streams(self, sample: Sample, rng: np.random.Generator) -> dict[str, Fields]:
         """`{"image": ...}`, or nothing."""

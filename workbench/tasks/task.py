@@ -143,6 +143,10 @@ class Task:
         other.builder = builder
         return other
 
+    def evaluating(self) -> Task:
+        """The same task with its builder in evaluation mode (`Builder.evaluating`)."""
+        return self.with_builder(self.builder.evaluating())
+
     def take_dropped(self) -> dict[str, int]:
         """What the builder and the steps lost since the last call, by reason."""
         dropped: Counter[str] = Counter()

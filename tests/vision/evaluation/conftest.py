@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vision.evaluation import vqa
+from vision.evaluation.vqa.task import Vqa, VqaTuning
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
+from workbench.evaluation.finetuning import fine_tune
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.pretrain import pretrain
@@ -147,7 +148,7 @@ def contrast(train: Callable[..., Path]) -> Path:
 def answering(matching: Path, squares: Path) -> Path:
     """The matching run, fine-tuned until it answers."""
     output = squares / "runs" / "answering"
-    vqa.finetune(
+    tuning = VqaTuning(
         run=matching,
         corpus=str(squares / "train"),
         overrides=["train.max_steps=200"],
@@ -156,7 +157,7 @@ def answering(matching: Path, squares: Path) -> Path:
         batch_size=16,
         lr=3e-3,
     )
-    return output
+    return fine_tune(Vqa(), tuning)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +47,14 @@ class ImageCaption(Builder):
         self.image = ImageStream(image, control)
         self.shuffled = control == SHUFFLED_CAPTIONS
         self.unit = "captions" if captions == "each" else None
-        self.captions = captions
+        self.captions: Literal["each", "one"] = captions
+
+    def evaluating(self) -> ImageCaption:
+        """Every caption of every image, its own under any control, without augmentation."""
+        other = copy.copy(self)
+        other.image, other.dropped = self.image.evaluating(), Counter()
+        other.captions, other.unit, other.shuffled = "each", "captions", False
+        return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         if self.shuffled:

@@ -6,6 +6,8 @@ the objective or the evaluation that turns answers into labels.
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from typing import Any
 
 from workbench.keyed import Draws
@@ -39,6 +41,12 @@ class QuestionImage(Builder):
     ) -> None:
         super().__init__(tokenizer, max_length, visibility=visibility)
         self.image = ImageStream(image, control)
+
+    def evaluating(self) -> QuestionImage:
+        """The same questions, without augmentation."""
+        other = copy.copy(self)
+        other.image, other.dropped = self.image.evaluating(), Counter()
+        return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         asked = [(s, part, question) for s in samples for part, question in enumerate(_questions(s))]

@@ -1,0 +1,133 @@
+"""Entity typing: the types of a marked mention (Open Entity, FIGER, ultra-fine), multi-label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kg.evaluation.entity_typing.inventory import read_inventory
+from kg.evaluation.entity_typing.metric import Macro, Rule, predicted_types, typing_scores
+from kg.evaluation.entity_typing.predictions import examples, inventory_of, predict, probed
+from kg.objectives.types import Types
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import BatchSize, Epochs, LearningRate, Scoring, Tuning
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask, Setup
+from workbench.options.bounds import Count, Name
+from workbench.recipe.spec import SequenceSpec
+from workbench.runs.folder import TOKENIZER, read_recipe
+from workbench.text.tokenizer import Tokenizer
+
+LENGTH = 128
+MARKERS = ("。", "@", "#", "*", "|", "/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypingTuning(Tuning):
+    """Fine-tune a pretrained run to tell the types of a marked mention. The defaults are those of Open Entity.
+
+    CORPUS holds texts with `mention` and `types`. The steps that bring in knowledge (entity stream, sentence tree) are
+    those of the run's pretraining; the controls no-kg, shuffled-kg and random-entities take it away.
+
+    Examples:
+
+      workbench finetune entity-typing runs/ernie corpora/ufet --types open-entity --output runs/ernie-typing
+
+      workbench finetune entity-typing runs/ernie corpora/ufet --control random-entities -o runs/ernie-typing-random
+    """
+
+    epochs: Epochs = 10.0
+    batch_size: BatchSize = 16
+    lr: LearningRate = 2e-5
+    types: Annotated[
+        Name | None, typer.Option(help="open-entity, a file, or names with commas; default: all types of CORPUS.")
+    ] = None
+    max_length: Annotated[
+        Count | None, typer.Option(help="Tokens of the text; default: 128, or the model's positions if it has fewer.")
+    ] = None
+    marker: Annotated[
+        Name | None, typer.Option(help="Text around the mention; default: the first of 。 @ # * | / in the vocabulary.")
+    ] = None
+    pooled: Annotated[bool, typer.Option(help="Read the pooler, or else [CLS] itself.")] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypingScoring(Scoring):
+    """Strict accuracy, loose macro and loose micro scores of a typing run.
+
+    CORPUS holds texts with `mention` and `types`.
+
+    Examples:
+
+      workbench evaluate entity-typing runs/ernie-typing corpora/ufet-dev --macro ernie
+
+      workbench evaluate entity-typing runs/ernie-typing corpora/ufet-dev --control random-entities
+    """
+
+    rule: Annotated[
+        Rule, typer.Option(help="positive: logit > 0 (Open Entity); positive_or_top: at least one type (FIGER).")
+    ] = "positive"
+    macro: Annotated[Macro, typer.Option(help="Macro average: open_type (the data set's), ernie.")] = "open_type"
+    probe: Annotated[bool, typer.Option(help="Beside an entity stream: a linear probe on its vectors alone.")] = True
+
+
+class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
+    """Multi-label classification of marked mentions, beside a linear probe where the run has an entity stream."""
+
+    tuning = TypingTuning
+    scoring = TypingScoring
+    objective = Types
+    panels = ("kg.evaluation.entity_typing.panel:types",)
+
+    def setup(self, tuning: TypingTuning) -> Setup:
+        base = read_recipe(tuning.run)
+        inventory = read_inventory(tuning.types, Corpus.open(tuning.corpus))
+        builder = {
+            "builder": "mention",
+            "max_length": tuning.max_length or text_length(base, LENGTH),
+            "marker": tuning.marker or _known_marker(tuning.run),
+            "types": inventory,
+        }
+        return Setup(
+            SequenceSpec(builder, steps=knowledge_steps(base)),
+            {"objective": "kg.types", "num_types": len(inventory), "pooled": tuning.pooled},
+            poolers=("text",) if tuning.pooled else (),
+        )
+
+    def score(self, run: Evaluated, corpus: Corpus, scoring: TypingScoring) -> Result:
+        names = inventory_of(run)
+        run.task.builder.take_dropped()
+        found = predict(run, corpus, scoring.batch_size, scoring.limit)
+        chosen = predicted_types(found.logits, scoring.rule)
+        scores = typing_scores(chosen, found.gold, scoring.macro)
+        outside = run.task.builder.take_dropped().get("type outside the inventory", 0)
+        counts = {"mentions": scores.examples, "without prediction": scores.without_prediction, "types": len(names)}
+        result = Result(
+            task=self.name,
+            numbers=scores.numbers(),
+            counts=counts | ({"gold types outside the inventory": outside} if outside else {}),
+            variant=f"rule {scoring.rule}, macro {scoring.macro}",
+            examples=examples(found, chosen, names),
+        )
+        probe = probed(run, found, scoring.rule, scoring.macro) if scoring.probe else None
+        if probe is not None:
+            result.baselines["linear probe on the entity vectors"] = probe
+        return result
+
+
+def _known_marker(run: Path) -> str:
+    """The first usual marker that is a token of the run's vocabulary."""
+    if not (run / TOKENIZER).is_file():
+        raise WorkbenchError(f"{run} has no tokenizer; entity typing needs a run on text")
+    tokenizer = Tokenizer.load(run / TOKENIZER)
+    for marker in MARKERS:
+        ids = tokenizer.encode(marker).ids
+        if len(ids) == 1 and not (tokenizer.has("unk") and ids[0] == tokenizer.id("unk")):
+            return marker
+    raise WorkbenchError(f"none of {' '.join(MARKERS)} is in the vocabulary of {run}; choose a token with --marker")

@@ -1,0 +1,120 @@
+"""Facts: does the model know the object of a fact, or can it read it from the graph?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kg.evaluation.facts.baselines import chance, most_frequent, numbers_of
+from kg.evaluation.facts.pictures import draw_subject
+from kg.evaluation.facts.ranking import FactScores, Normalisation, rank_objects
+from kg.evaluation.facts.reading import Facts, fact_of, read_candidates, read_facts
+from kg.evaluation.facts.slots import SlotPredictor
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.opening import Evaluated, open_run
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.passes import all_records
+from workbench.evaluation.ranks import rank_scores
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask
+from workbench.objectives.mlm import Mlm, MlmHead
+from workbench.options.bounds import Count, Word
+from workbench.recipe.spec import Recipe
+from workbench.runs.folder import read_recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactsScoring(Scoring):
+    """Rank the object of each fact among all candidates, from a sentence with a slot where the object was.
+
+    RUN has an MLM objective. A record of CORPUS has `mask_spans` (the object's characters) and, in `meta`, `relation`,
+    `subject` and `object` (ids). Candidates that are the object of another sentence of the same subject and relation
+    don't compete.
+
+    Examples:
+
+      workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates raw/facts_candidates.json
+
+      workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates raw/facts_candidates.json --control no-kg
+    """
+
+    candidates: Annotated[Path, typer.Option(help="JSON: relation -> [{id, label}], what an object is ranked among.")]
+    task: Annotated[Word | None, typer.Option(help="Whose builder and steps; default: the first that masks.")] = None
+    normalisation: Annotated[Normalisation, typer.Option(help="Of a candidate of several tokens.")] = "sum"
+    batch_size: Annotated[Count, typer.Option(help="Sentences at once.")] = 128
+
+
+class FactRanking(DownstreamTask[Tuning, FactsScoring]):
+    """Ranks of the objects, beside chance and the training set's most frequent objects."""
+
+    scoring = FactsScoring
+    objective = Mlm
+    panels = ("kg.evaluation.facts.panel:filled",)
+
+    def open(self, scoring: FactsScoring) -> Evaluated:
+        name = scoring.task or _facts_task(read_recipe(scoring.run))
+        wanted = "evaluate a run that was pretrained with mlm"
+        return open_run(scoring.run, Mlm, wanted, task=name, control=scoring.control, trust=scoring.trust)
+
+    def score(self, run: Evaluated, corpus: Corpus, scoring: FactsScoring) -> Result:
+        facts = read_facts(corpus, read_candidates(scoring.candidates), scoring.limit)
+        scores = _ranked(run, facts, scoring)
+        ranks = [rank for s in scores.values() for rank in s.ranks]
+        competing = [n for f in facts.values() for n in f.rank_by([0.0] * len(f.ids))[1]]
+        numbers = numbers_of(rank_scores(ranks, competing))
+        if len(scores) > 1:
+            numbers |= {f"accuracy of {relation}": s.scores.accuracy for relation, s in scores.items()}
+        frequent = most_frequent(run, facts)
+        return Result(
+            task=self.name,
+            numbers=numbers,
+            counts={"sentences": len(ranks), "candidates": max(len(f.ids) for f in facts.values())},
+            inputs={"candidates": str(scoring.candidates)},
+            variant=f"a candidate's score is the {scoring.normalisation} of its tokens' log-probabilities; realistic "
+            "ranks",
+            baselines=({"most frequent objects": frequent} if frequent else {}) | {"chance": chance(competing)},
+            examples=[e for relation, s in scores.items() for e in _examples(facts[relation], s)],
+        )
+
+    def draw(self, run: Evaluated, corpus: Corpus, scoring: FactsScoring) -> None:
+        draw_subject(run, [fact_of(sample)[1] for sample in islice(all_records(corpus), scoring.limit)])
+
+
+def _ranked(run: Evaluated, facts: Mapping[str, Facts], scoring: FactsScoring) -> dict[str, FactScores]:
+    """The scores of every relation."""
+    assert isinstance(run.head, MlmHead)
+    predict = SlotPredictor(
+        run.network, run.head, lambda samples, draws: run.task.sequences(samples), run.tokenizer.id("mask")
+    )
+    how: Any = {"normalisation": scoring.normalisation, "batch_size": scoring.batch_size}
+    return {relation: rank_objects(f.clozes, f.labels, run.tokenizer, predict, **how) for relation, f in facts.items()}
+
+
+def _facts_task(recipe: Recipe) -> str | None:
+    """The run's first task whose corpora name facts by masking given stretches; None: any with mlm will do."""
+    for name, task in recipe.tasks.items():
+        policies = [o.get("policy") for o in task.objectives if isinstance(o, dict)]
+        if any(p == "field" or (isinstance(p, dict) and p.get("policy") == "field") for p in policies):
+            return name
+    return None
+
+
+def _examples(facts: Facts, scores: FactScores, count: int = 12) -> list[dict[str, Any]]:
+    found = []
+    for i in range(min(count, len(facts.clozes))):
+        sample = facts.samples[i]
+        found.append(
+            {
+                "text": sample["text"],
+                "mask": sample["mask_spans"][0][:2],
+                "object": facts.labels[facts.clozes[i].gold],
+                "prediction": facts.labels[scores.best[i]],
+                "rank": scores.ranks[i],
+            }
+        )
+    return found

@@ -1,0 +1,95 @@
+"""Downstream tasks are found by their folder or by import path; their options are the command's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.cli.evaluation import evaluate, finetune
+from workbench.errors import WorkbenchError
+from workbench.evaluation.finding import find_task
+from workbench.evaluation.folders import task_folders
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.parts.trust import import_named
+
+THEIRS = '''
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.task import DownstreamTask
+from workbench.options.bounds import Share
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnScoring(Scoring):
+    """What their task measures."""
+
+    threshold: Annotated[Share, typer.Option(help="Above it: yes.")] = 0.5
+
+
+class Sentiment(DownstreamTask[Tuning, OwnScoring]):
+    tuning, scoring = Tuning, OwnScoring
+'''
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "their_task.py").write_text(THEIRS)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "their_task:Sentiment"
+    sys.modules.pop("their_task", None)
+
+
+def test_every_folder_is_a_task_of_its_name() -> None:
+    assert {"facts", "entity-typing", "vqa", "retrieval"} <= set(task_folders())
+    for name in task_folders():
+        task = find_task(name)
+        assert task.name == name
+        assert issubclass(task.scoring, Scoring)
+        assert task.tuning is None or issubclass(task.tuning, Tuning)
+
+
+@pytest.mark.parametrize("name", task_folders())
+def test_its_panels_are_there(name: str) -> None:
+    panels = find_task(name).panels
+    assert panels
+    for panel in panels:
+        assert callable(import_named("report panel", panel))
+
+
+def test_a_task_elsewhere_runs_when_told(theirs: str) -> None:
+    with pytest.raises(WorkbenchError, match="say --trust"):
+        find_task(theirs)
+    assert "their_task" not in sys.modules
+    assert find_task(theirs, trust=True).name == "sentiment"
+
+
+def test_its_options_have_bounds_and_stand_in_the_help(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(WorkbenchError, match="say --trust"):
+        evaluate.run([theirs, "--help"], "workbench evaluate")
+    with pytest.raises(SystemExit):
+        evaluate.run([theirs, "--trust", "--help"], "workbench evaluate")
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("What their task measures.", "--threshold", "Above it", "--limit"))
+    with pytest.raises(WorkbenchError, match=r"--threshold = 1\.5; allowed: a number from 0, at most 1"):
+        evaluate.run([theirs, "a/run", "a/corpus", "--trust", "--threshold", "1.5"], "workbench evaluate")
+
+
+@pytest.mark.parametrize(
+    "name", ["vqaa", "workbench.evaluation.task:Setup", "workbench.evaluation.task:DownstreamTask"]
+)
+def test_what_is_no_task_is_refused(name: str) -> None:
+    with pytest.raises(WorkbenchError, match=r"unknown task 'vqaa'.*'vqa'|is no downstream task; allowed: a class"):
+        find_task(name)
+
+
+def test_a_task_for_evaluation_alone_trains_nothing() -> None:
+    with pytest.raises(WorkbenchError, match="nothing to train; measure a pretrained run: workbench evaluate facts"):
+        finetune.run(["facts", "a/run", "a/corpus"], "workbench finetune")

@@ -1,0 +1,130 @@
+"""Fine-tuning and evaluating entity typing, end to end on a tiny world."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kg.evaluation.entity_typing.inventory import OPEN_ENTITY, read_inventory
+from kg.evaluation.entity_typing.task import EntityTyping, TypingScoring, TypingTuning
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.finetuning import fine_tune
+from workbench.runs.loading import load
+
+QUICK = ["train.num_workers=0", "train.optimizer.weight_decay=0"]
+
+
+@pytest.fixture(scope="session")
+def tuned(world: Path, make_run: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("typing") / "run"
+    tuning = TypingTuning(
+        run=make_run("entities"),
+        corpus=str(world / "typing"),
+        overrides=QUICK,
+        output=folder,
+        epochs=30,
+        batch_size=8,
+        lr=2e-3,
+        max_length=24,
+        held_out=str(world / "typing-test"),
+    )
+    fine_tune(EntityTyping(), tuning)
+    return folder
+
+
+def test_a_text_has_no_more_tokens_than_the_model_positions(
+    world: Path, make_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    corpus = str(world / "typing")
+    run = make_run("none")
+    fine_tune(
+        EntityTyping(), TypingTuning(run=run, corpus=corpus, overrides=QUICK, output=tmp_path / "run", epochs=0.1)
+    )
+    assert load(tmp_path / "run").recipe.tasks["entity-typing"].sequence.builder["max_length"] == 40
+
+
+def result(run: Path, name: str) -> dict:
+    return json.loads((run / "evaluations" / f"{name}.json").read_text())
+
+
+def run_evaluate(run: Path, corpus: Path, **options: Any) -> None:
+    evaluate(EntityTyping(), TypingScoring(run=run, corpus=str(corpus), **{"batch_size": 5, **options}))
+
+
+def test_the_recipe_says_what_was_trained(tuned: Path) -> None:
+    recipe = load(tuned).recipe
+    spec = recipe.tasks["entity-typing"]
+    assert spec.sequence.builder["types"] == ["city", "place", "town"]
+    assert spec.sequence.builder["marker"] == "/"
+    assert spec.sequence.steps[0]["step"] == "kg.entity_stream"
+    assert recipe.train.max_steps == np.ceil(30 * 32 / 8)
+
+
+def test_types_of_new_entities_come_from_their_vectors(tuned: Path, world: Path) -> None:
+    run_evaluate(tuned, world / "typing-test")
+    found = result(tuned, "entity-typing-typing-test")
+    assert found["numbers"]["loose_micro/f1"] > 0.9
+    assert found["variant"] == "rule positive, macro open_type"
+    assert found["counts"]["mentions"] == 16
+    assert found["baselines"]["linear probe on the entity vectors"]["loose_micro/f1"] > 0.9
+    assert found["examples"][0]["mention"] == [7, 16]
+    assert found["inputs"]["corpus"]["records"] == 16
+
+
+@pytest.mark.parametrize("control", ["no-kg", "random-entities"])
+def test_controls_take_the_vectors_away(tuned: Path, world: Path, control: str) -> None:
+    run_evaluate(tuned, world / "typing-test")
+    run_evaluate(tuned, world / "typing-test", control=control)
+    plain, taken = (result(tuned, f"entity-typing-typing-test{end}") for end in ("", f"-{control}"))
+    assert taken["control"] == control
+    assert taken["numbers"]["loose_micro/f1"] < plain["numbers"]["loose_micro/f1"] - 0.1
+    assert bool(taken["baselines"]) == (control == "random-entities")
+
+
+def test_a_control_that_changes_nothing_is_refused(tuned: Path, world: Path) -> None:
+    with pytest.raises(WorkbenchError, match="question-only would change nothing"):
+        run_evaluate(tuned, world / "typing-test", control="question-only")
+    with pytest.raises(WorkbenchError, match="shuffled-kg needs vectors of the shuffled graph"):
+        run_evaluate(tuned, world / "typing-test", control="shuffled-kg")
+
+
+def test_a_rule_and_a_limit(tuned: Path, world: Path) -> None:
+    run_evaluate(tuned, world / "typing-test", rule="positive_or_top", macro="ernie", limit=3)
+    found = result(tuned, "entity-typing-typing-test")
+    assert found["variant"] == "rule positive_or_top, macro ernie"
+    assert found["counts"]["mentions"] == 3
+    assert found["counts"]["without prediction"] == 0
+
+
+def test_a_run_that_was_not_fine_tuned(world: Path, make_run: Callable[..., Path]) -> None:
+    with pytest.raises(WorkbenchError, match="workbench finetune entity-typing"):
+        run_evaluate(make_run("entities"), world / "typing-test")
+
+
+def test_inventories(world: Path, tmp_path: Path) -> None:
+    corpus = Corpus.open(world / "typing")
+    assert read_inventory(None, corpus) == ["city", "place", "town"]
+    assert read_inventory("open-entity", corpus) == list(OPEN_ENTITY)
+    assert read_inventory("town, place", corpus) == ["town", "place"]
+    (tmp_path / "types.txt").write_text("town\nriver\n")
+    (tmp_path / "types.json").write_text('["town", "river"]')
+    assert read_inventory(str(tmp_path / "types.txt"), corpus) == ["town", "river"]
+    assert read_inventory(str(tmp_path / "types.json"), corpus) == ["town", "river"]
+    (tmp_path / "wrong.json").write_text('{"a": 1}')
+    for wanted, message in [
+        ("nowhere.txt", "no such file"),
+        ("a,b", "no record"),
+        ("town,place,town", "twice"),
+        (str(tmp_path / "wrong.json"), "not a list"),
+    ]:
+        with pytest.raises(WorkbenchError, match=message):
+            read_inventory(wanted, corpus)
+    with pytest.raises(WorkbenchError, match="prepare a typing set"):
+        read_inventory(None, Corpus.open(world / "facts"))

@@ -1,0 +1,145 @@
+"""`finetune vqa` and `evaluate vqa` on a world of coloured squares."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from vision.evaluation.vqa.task import Vqa, VqaScoring, VqaTuning
+from vision.objectives.answers import Answers, AnswersHead
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.finetuning import fine_tune
+from workbench.evaluation.opening import Evaluated, open_run
+from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.result import Result
+from workbench.runs.folder import read_recipe
+from workbench.sequences.batch import collate
+
+
+def opened(run: Path, control: str | None = None) -> Evaluated:
+    return open_run(run, Answers, "", control=control)
+
+
+def scored(run: Evaluated, corpus: Corpus, **options: Any) -> Result:
+    return Vqa().score(run, corpus, VqaScoring(run=run.folder, corpus=str(corpus.place), **options))
+
+
+def records(corpus: Corpus) -> list[dict[str, Any]]:
+    return [sample for samples in sample_pass([corpus], size=3, unit=None) for sample in samples]
+
+
+def one_by_one(run: Evaluated, corpus: Corpus) -> dict[int, str]:
+    """Every question alone: builder, network, head, most probable answer."""
+    found = {}
+    head = run.head
+    assert isinstance(head, AnswersHead)
+    for sample in records(corpus):
+        for question in sample["questions"]:
+            batch = collate(run.task.sequences([{**sample, "draw": (0, 0), "questions": [question]}]))
+            with torch.no_grad():
+                logits = head.logits(run.network, run.network(batch), batch)[0]
+            found[question["question_id"]] = run.objective.objective.vocabulary.answers[int(logits.argmax())]
+    return found
+
+
+def test_finetuning_is_a_derived_recipe(answering: Path, matching: Path) -> None:
+    base, recipe = read_recipe(matching), read_recipe(answering)
+    task = recipe.tasks["vqa"]
+    assert recipe.networks["main"].init_from == str(matching)
+    assert task.sequence.builder["builder"] == "question_image"
+    assert task.sequence.builder["image"] == base.tasks["pairs"].sequence.builder["image"]
+    assert task.sequence.builder["max_length"] == 16
+    assert task.objectives[0]["loss"] == "cross_entropy"
+    assert task.objectives[0]["all_right"] is True
+    assert sorted(task.objectives[0]["answers"]) == ["blue", "green", "no", "red", "white", "yes"]
+
+
+def test_the_numbers_are_those_of_questions_asked_alone(answering: Path, test_corpus: Corpus) -> None:
+    run = opened(answering)
+    result = scored(run, test_corpus, batch_size=3)
+    alone = one_by_one(run, test_corpus)
+    questions = [question for sample in records(test_corpus) for question in sample["questions"]]
+    right = [alone[q["question_id"]] == q["answers"][0] for q in questions]
+    kinds = [q["answer_type"] for q in questions]
+    assert result.numbers["accuracy"] == pytest.approx(100 * sum(right) / len(right))
+    for kind in ("other", "yes/no"):
+        mine = [hit for hit, other in zip(right, kinds, strict=True) if other == kind]
+        assert result.numbers[f"accuracy/answer_type/{kind}"] == pytest.approx(100 * sum(mine) / len(mine))
+    assert result.variant == "single_answer"
+    assert result.counts == {"questions": 20, "images": 10, "answers": 6}
+
+
+def test_it_learns_to_look_and_the_controls_show_that_it_does(answering: Path, test_corpus: Corpus) -> None:
+    seeing = scored(opened(answering), test_corpus)
+    blind = scored(opened(answering, "question-only"), test_corpus)
+    assert seeing.numbers["accuracy"] >= 90
+    assert blind.numbers["accuracy"] <= 60
+
+
+def test_the_majority_answer_is_the_training_sets(answering: Path, squares: Path, test_corpus: Corpus) -> None:
+    result = scored(opened(answering), test_corpus)
+    train = [q for sample in records(Corpus.open(squares / "train")) for q in sample["questions"]]
+    counts = Counter(q["answers"][0] for q in train)
+    best = min(counts, key=lambda answer: (-counts[answer], answer))
+    questions = [q for sample in records(test_corpus) for q in sample["questions"]]
+    expected = 100 * sum(q["answers"] == [best] for q in questions) / len(questions)
+    assert result.baselines["majority answer"]["accuracy"] == pytest.approx(expected)
+    assert "majority answer per question type" in result.baselines
+    assert result.baselines["best of the vocabulary"]["accuracy"] == 100
+
+
+def test_training_without_the_image(matching: Path, squares: Path, test_corpus: Corpus) -> None:
+    output = squares / "runs" / "blind"
+    tuning = VqaTuning(
+        run=matching,
+        corpus=str(squares / "train"),
+        overrides=["train.max_steps=40"],
+        output=output,
+        control="question-only",
+        min_count=2,
+        batch_size=16,
+        lr=3e-3,
+    )
+    fine_tune(Vqa(), tuning)
+    run = opened(output)
+    assert run.loaded.recipe.control == "question-only"
+    assert all(set(s.streams) == {"text"} for s in run.task.sequences(records(test_corpus)))
+    assert scored(run, test_corpus).numbers["accuracy"] <= 60
+
+
+def test_the_command_writes_a_result_with_pictures(answering: Path, squares: Path) -> None:
+    corpus = str(squares / "test")
+    evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus, batch_size=4))
+    evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus, control="question-only", batch_size=4, limit=4))
+    folder = answering / "evaluations"
+    result = json.loads((folder / "vqa-test.json").read_text())
+    control = json.loads((folder / "vqa-test-question-only.json").read_text())
+    assert result["task"] == "vqa"
+    assert result["control"] is None
+    assert control["control"] == "question-only"
+    assert control["counts"]["images"] == 4
+    assert len(result["examples"]) == len({e["image"] for e in result["examples"]}) == 10
+    for example in result["examples"]:
+        assert (answering / example["image"]).read_bytes().startswith(b"\x89PNG")
+        assert set(example) == {"image", "question", "prediction", "answers", "accuracy"}
+    assert result["inputs"]["corpus"]["records"] == 10
+
+
+def test_wrong_inputs(answering: Path, matching: Path, squares: Path, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="fine-tune it first: workbench finetune vqa"):
+        evaluate(Vqa(), VqaScoring(run=matching, corpus=str(squares / "test")))
+    with pytest.raises(WorkbenchError, match="would change nothing"):
+        opened(answering, "no-kg")
+
+
+def test_a_corpus_without_questions(matching: Path, captions_only: str, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="has no questions"):
+        fine_tune(Vqa(), VqaTuning(run=matching, corpus=captions_only, output=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,158 @@
+"""The texts and images of a corpus as a vision-language run reads them, apart, and their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import Tensor
+
+from vision.evaluation.retrieval.metric import DualScores, MatrixScores
+from vision.objectives.itc import Itc, ItcHead
+from vision.objectives.itm import ItmHead
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.passes import sample_pass
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.builders.image_caption import ImageCaption
+from workbench.sequences.sequence import Sequence
+from workbench.terminal import Terminal
+
+
+@dataclass
+class Pairs:
+    """Texts and images without each other; `owner[i]` is the image of text i, `captions[i]` its words."""
+
+    texts: list[Sequence] = field(default_factory=list)
+    images: list[Sequence] = field(default_factory=list)
+    owner: list[int] = field(default_factory=list)
+    captions: list[str] = field(default_factory=list)
+
+
+def read_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None = None) -> Iterator[Pairs]:
+    """All captions and images, `size` images at a time; `owner` counts from the first image.
+
+    Also a run that was trained on exchanged captions is given the true ones.
+
+    Raises:
+        WorkbenchError: the corpus has no captions, or the run reads no images.
+    """
+    builder = run.task.builder
+    if not isinstance(builder, ImageCaption):
+        raise WorkbenchError(f"{run.folder}: retrieval needs a task with the builder image_caption")
+    if not corpus.manifest.lengths.get("captions"):
+        raise WorkbenchError(
+            f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); retrieval needs an "
+            "image-text corpus with captions"
+        )
+    first = 0
+    for number, samples in enumerate(sample_pass([corpus], size=size, unit=None, limit=limit)):
+        found = Pairs()
+        places = {str(sample["key"]): i for i, sample in enumerate(samples)}
+        known: set[int] = set()
+        for sequence in run.task.sequences(samples, (number,)):
+            image = places[sequence.key]
+            if "image" not in sequence.streams:
+                raise WorkbenchError(f"{run.folder} reads no images (control: {run.loaded.recipe.control})")
+            if image not in known:
+                known.add(image)
+                found.images.append(replace(sequence, streams={"image": sequence.streams["image"]}))
+            found.texts.append(replace(sequence, streams={"text": sequence.streams["text"]}))
+            found.owner.append(first + image)
+            found.captions.append(samples[image]["captions"][sequence.meta["caption"]])
+        first += len(samples)
+        yield found
+
+
+def all_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None = None) -> Pairs:
+    """All of them at once; the images' rows are kept in memory."""
+    whole = Pairs()
+    for part in read_pairs(run, corpus, size=size, limit=limit):
+        for name, values in vars(whole).items():
+            values.extend(getattr(part, name))
+    return whole
+
+
+@torch.inference_mode()
+def dual_scores(
+    run: Evaluated, corpus: Corpus, *, size: int, limit: int | None = None
+) -> tuple[DualScores, np.ndarray, list[str]]:
+    """The vectors of an itc head, texts and images each run alone: scores, owners, captions.
+
+    Raises:
+        WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own.
+    """
+    head = run.head
+    assert isinstance(head, ItcHead)
+    vectors: dict[str, list[Tensor]] = {"text": [], "image": []}
+    owner: list[int] = []
+    captions: list[str] = []
+    for part in read_pairs(run, corpus, size=size, limit=limit):
+        if not owner and not _apart(run):
+            _check_apart(run, head, part)
+        for stream, sequences in (("text", part.texts), ("image", part.images)):
+            batch = _batch(run, sequences)
+            vectors[stream].append(head.vectors(run.network(batch), batch, stream).float().cpu())
+        owner += part.owner
+        captions += part.captions
+    return DualScores(torch.cat(vectors["text"]), torch.cat(vectors["image"])), np.asarray(owner), captions
+
+
+class Matcher:
+    """Matching scores of texts with images: the log-odds of an itm head."""
+
+    def __init__(self, run: Evaluated, pairs: Pairs, *, size: int) -> None:
+        assert isinstance(run.head, ItmHead)
+        self.run, self.head, self.pairs, self.size = run, run.head, pairs, size
+
+    @torch.inference_mode()
+    def __call__(self, texts: np.ndarray, images: np.ndarray) -> Tensor:
+        """Text numbers [n] and image numbers [n] -> scores [n]."""
+        found = []
+        for start in range(0, len(texts), self.size):
+            chosen = zip(texts[start : start + self.size], images[start : start + self.size], strict=True)
+            batch = _batch(self.run, [_together(self.pairs.texts[t], self.pairs.images[i]) for t, i in chosen])
+            logits = self.head.logits(self.run.network, self.run.network(batch), batch).float()
+            found.append((logits[:, 1] - logits[:, 0]).cpu())
+        return torch.cat(found)
+
+    def matrix(self) -> MatrixScores:
+        """Every text with every image: [texts, images] forward passes of one pair each."""
+        texts, images = len(self.pairs.texts), len(self.pairs.images)
+        rows = torch.empty(texts, images)
+        columns = np.arange(images)
+        for text in track(range(texts), "matching", console=Terminal(stderr=True), transient=True):
+            rows[text] = self(np.full(images, text), columns)
+        return MatrixScores(rows)
+
+
+def _batch(run: Evaluated, sequences: list[Sequence]) -> Batch:
+    return collate(sequences).to(next(run.network.parameters()).device)
+
+
+def _together(text: Sequence, image: Sequence) -> Sequence:
+    return replace(text, streams={**text.streams, **image.streams})
+
+
+def _apart(run: Evaluated) -> bool:
+    objective = run.objective.objective
+    assert isinstance(objective, Itc)
+    return objective.apart
+
+
+def _check_apart(run: Evaluated, head: ItcHead, part: Pairs) -> None:
+    """The text's vectors are the same with and without an image beside it, to rounding."""
+    texts, images = part.texts[:4], part.images
+    first = part.owner[0]
+    beside = _batch(run, [_together(t, images[o - first]) for t, o in zip(texts, part.owner, strict=False)])
+    alone = _batch(run, texts)
+    difference = head.vectors(run.network(beside), beside, "text") - head.vectors(run.network(alone), alone, "text")
+    if difference.abs().max() > 1e-2:
+        raise WorkbenchError(
+            f"{run.folder}: its network lets texts see images, so a text has no vector of its own, as contrast (itc) "
+            "needs; rank by matching (itm), or train itc with `apart: true`, or on layers without mixing (clip)"
+        )

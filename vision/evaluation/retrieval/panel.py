@@ -1,0 +1,21 @@
+"""What a report shows of image-text retrieval: captions with the images found."""
+
+from __future__ import annotations
+
+from vision.evaluation.examples import shown_image
+from workbench.report.examples import example_panel, verdict
+from workbench.report.html import escape
+from workbench.report.run import Record, Run
+
+
+def found(run: Run) -> str | None:
+    """Captions with the image found for them. An example has caption, image (the first found), rank (of the right)."""
+    return example_panel(run, "retrieval", "Captions and the images found", _caption)
+
+
+def _caption(run: Run, example: Record) -> str:
+    rank = int(example["rank"])
+    return (
+        f"{shown_image(run, example, example['caption'])}<p>{escape(example['caption'])}</p>"
+        f"<p>{verdict('found first' if rank == 1 else f'the right image is at place {rank:,}', rank == 1)}</p>"
+    )

@@ -1,0 +1,30 @@
+"""One evaluation, whatever the task: the run opened, scored, its result written and shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.opening import result_path
+from workbench.evaluation.options import Scoring
+from workbench.evaluation.result import Result, corpus_input
+from workbench.evaluation.task import DownstreamTask
+
+
+def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
+    """Score a run on a corpus; writes the result into the run's `evaluations/`.
+
+    Raises:
+        WorkbenchError: a wrong input; or the run reads knowledge, and the corpus has none linked.
+    """
+    corpus = Corpus.open(scoring.corpus)
+    run = task.open(scoring)
+    run.check_linked(corpus)
+    result = task.score(run, corpus, scoring)
+    result.control = scoring.control
+    result.panels = list(task.panels)
+    result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), **result.inputs}
+    result.write(result_path(scoring.run, task.name, corpus.name, scoring.control))
+    task.draw(run, corpus, scoring)
+    result.show()
+    return result

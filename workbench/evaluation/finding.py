@@ -1,0 +1,41 @@
+"""From the name of a downstream task to the task: that of a folder `evaluation/<task>/`, or an import path."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.evaluation.folders import task_folders
+from workbench.evaluation.task import DownstreamTask
+from workbench.parts.trust import allow, import_named
+
+
+def find_task(name: str, *, trust: bool = False) -> DownstreamTask[Any, Any]:
+    """The task of this name: that of a folder, or `package.module:Class`.
+
+    Args:
+        trust: whether code that is not installed may be imported (from the current folder).
+
+    Raises:
+        WorkbenchError: there is none, its code is not trusted, or it is no downstream task.
+    """
+    if ":" in name:
+        allow([name], Path.cwd(), f"the task {name!r}", trust=trust)
+        return _made(import_named("task", name), name)
+    folders = task_folders()
+    if name not in folders:
+        raise unknown("task", name, [*folders, "package.module:Class"])
+    module = importlib.import_module(f"{folders[name]}.task")
+    own = [c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__]
+    (task,) = (c for c in own if issubclass(c, DownstreamTask))
+    return _made(task, name)
+
+
+def _made(found: Any, name: str) -> DownstreamTask[Any, Any]:
+    if not (inspect.isclass(found) and issubclass(found, DownstreamTask)) or found is DownstreamTask:
+        base = f"{DownstreamTask.__module__}.{DownstreamTask.__qualname__}"
+        raise WorkbenchError(f"{name!r} is no downstream task; allowed: a class derived from {base}")
+    return found()

@@ -1,0 +1,55 @@
+"""What `finetune` and `evaluate` are told whatever the task. A task's own options are fields of a subclass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workbench.options import bounds
+from workbench.options.bounds import Assignment, Count, Location, Positive
+from workbench.options.command import Trust
+from workbench.recipe.spec import Control
+
+Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
+BatchSize = Annotated[Count, typer.Option(help="Examples per step.")]
+LearningRate = Annotated[bounds.LearningRate, typer.Option(help="Peak learning rate.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What fine-tuning is told: from where, on what, for how long. The docstring of a subclass is its command's help.
+
+    Attributes:
+        overrides: `key=value`, applied last.
+        control: recorded in the new run's recipe; by default that of `run`.
+    """
+
+    run: Annotated[Path, typer.Argument(help="The pretrained run.")]
+    corpus: Annotated[Location, typer.Argument(help="Training set.")]
+    overrides: Annotated[
+        list[Assignment] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
+    ] = None
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="New run; default: RUN-TASK.")] = None
+    held_out: Annotated[
+        Location | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")
+    ] = None
+    epochs: Epochs = 4.0
+    batch_size: BatchSize = 32
+    lr: LearningRate = 5e-5
+    control: Annotated[Control | None, typer.Option(help="Train without what the control takes away.")] = None
+    trust: Trust = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """What an evaluation is told: which run, on what. The docstring of a subclass is its command's help."""
+
+    run: Annotated[Path, typer.Argument(help="The run.")]
+    corpus: Annotated[Location, typer.Argument(help="Test set.")]
+    control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
+    batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
+    limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None
+    trust: Trust = False

@@ -1,0 +1,90 @@
+"""A downstream task: what a pretrained model is fine-tuned for, or measured by.
+
+A task is a folder `evaluation/<task>/` of a package. Its `task.py` has one class derived from `DownstreamTask`; the
+docstring of its `__init__.py` is the line that the command's help shows. `workbench.evaluation.finding` finds it:
+
+    workbench finetune <task> RUN CORPUS      its options: the fields of the task's `tuning`
+    workbench evaluate <task> RUN CORPUS      those of its `scoring`
+
+A task elsewhere is named by import path, `package.module:Class`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.opening import Evaluated, open_run
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.result import Result
+from workbench.recipe.spec import SequenceSpec
+from workbench.tasks.objective import Objective
+
+TuningOptions = TypeVar("TuningOptions", bound=Tuning)
+ScoringOptions = TypeVar("ScoringOptions", bound=Scoring)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What fine-tuning trains: how samples become sequences, and which objective reads them.
+
+    Attributes:
+        unit: the field that the builder cuts items from, to count an epoch; None: the records are counted.
+        poolers: streams that get a pooler where the run has none.
+    """
+
+    sequence: SequenceSpec
+    objective: dict[str, Any]
+    unit: str | None = None
+    poolers: tuple[str, ...] = ()
+
+
+class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
+    """Base of the downstream tasks.
+
+    Attributes:
+        tuning: the options of `finetune`; None: the task is for evaluation alone.
+        scoring: the options of `evaluate`.
+        objective: the class of the objective whose head is scored.
+        panels: import paths of the report's panels for this task's results (`workbench.report.panels`).
+    """
+
+    tuning: type[TuningOptions] | None = None
+    scoring: type[ScoringOptions]
+    objective: type[Objective]
+    panels: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in commands, recipes and results: that of the task's folder, or else of its class."""
+        *_, folder, module = ("", *type(self).__module__.split("."))
+        return folder.replace("_", "-") if module == "task" and folder else type(self).__name__.lower()
+
+    def setup(self, tuning: TuningOptions) -> Setup:
+        """How `tuning.run` is fine-tuned on `tuning.corpus`.
+
+        Raises:
+            WorkbenchError: an option, the run or the corpus does not fit the task.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define setup")
+
+    def open(self, scoring: ScoringOptions) -> Evaluated:
+        """The run that is scored: by default its first task with an objective of the task's class.
+
+        Raises:
+            WorkbenchError: there is none, or the control would change nothing.
+        """
+        wanted = f"fine-tune it first: workbench finetune {self.name} {scoring.run} TRAINING-SET"
+        return open_run(scoring.run, self.objective, wanted, control=scoring.control, trust=scoring.trust)
+
+    def score(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> Result:
+        """The numbers on a corpus, beside those of baselines.
+
+        Raises:
+            WorkbenchError: the corpus or an option does not fit the run.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define score")
+
+    def draw(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> None:
+        """Draw the pictures beside the result into the run's folder (`workbench.report.run.save_picture`)."""
