@@ -88,16 +88,19 @@ class Encoder:
         return keys, torch.stack(sums) / torch.tensor(counts)[:, None]
 
     def _alone(self, sequences: list[Sequence]) -> list[Sequence]:
-        """A text without its image, an image without its text: what they are by themselves."""
-        left_out = {"text": ("image",), "image": ("text", "entity")}.get(self.stream, ())
+        """A text without its image, an image without its text and what hangs on it: what they are by themselves."""
         for sequence in sequences:
-            for name in left_out:
-                sequence.streams.pop(name, None)
+            if self.stream == "image":
+                sequence.streams = {name: fields for name, fields in sequence.streams.items() if name == "image"}
+            elif self.stream == "text":
+                sequence.streams.pop("image", None)
         return sequences
 
     def _texts(self, samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
         if self.loaded.tokenizer is None:
             raise WorkbenchError("this run has no tokenizer, so it cannot read text")
+        if self.task.builder.reads_spans:
+            return self.task.sequences(samples, number)
         return self.task.with_builder(Document.like(self.task.builder)).sequences(samples, number)
 
     def _vectors(self, forward: Forward) -> Tensor:

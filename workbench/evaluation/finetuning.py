@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.fitting import check_tuning
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
@@ -37,7 +38,8 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
     """The recipe that fine-tunes the run's network, on texts read from left to right if it read all texts so.
 
     Raises:
-        WorkbenchError: the run's recipe has several networks, an override is wrong, or parts are not trusted.
+        WorkbenchError: the run's recipe has several networks, an override is wrong, parts are not trusted, or the task
+            does not fit the network (`workbench.evaluation.fitting`).
     """
     base = read_recipe(tuning.run)
     setup = task.setup(tuning)
@@ -63,7 +65,9 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         control=tuning.control or base.control,
     )
     recipe = with_overrides(recipe, tuning.overrides or [])
-    trust_run(tuning.run, recipe, tuning.trust)
+    for read in (base, recipe):
+        trust_run(tuning.run, read, tuning.trust)
+    check_tuning(base, recipe, sees=setup.sees, without=tuning.without or ())
     return recipe
 
 

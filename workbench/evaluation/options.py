@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from workbench.options import bounds
-from workbench.options.bounds import Assignment, Count, Location, Positive
+from workbench.options.bounds import Assignment, Count, Location, Positive, Word
 from workbench.options.command import Trust
 from workbench.recipe.spec import Control
 
@@ -40,6 +40,9 @@ class Tuning:
     batch_size: BatchSize = 32
     lr: LearningRate = 5e-5
     control: Annotated[Control | None, typer.Option(help="Train without what the control takes away.")] = None
+    without: Annotated[
+        list[Word] | None, typer.Option(metavar="STREAM", help="A stream of the network that this task leaves empty.")
+    ] = None
     trust: Trust = False
 
 

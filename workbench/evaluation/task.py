@@ -32,12 +32,14 @@ class Setup:
     Attributes:
         unit: the field that the builder cuts items from, to count an epoch; None: the records are counted.
         poolers: streams that get a pooler where the run has none.
+        sees: pairs of streams (reader, seen): a network whose reader can't see the other is refused.
     """
 
     sequence: SequenceSpec
     objective: dict[str, Any]
     unit: str | None = None
     poolers: tuple[str, ...] = ()
+    sees: tuple[tuple[str, str], ...] = ()
 
 
 class DownstreamTask(Generic[TuningOptions, ScoringOptions]):

@@ -28,7 +28,8 @@ class Builder:
 
     `unit` is the field that the reader cuts items from: None (a record is an item), `text`, `captions`, `questions` or
     `triples`. `window` is the greatest length of a text item in characters (None: not cut); with `window_tokens` it is
-    as many characters as so many tokens have in the corpora, which the reader measures.
+    as many characters as so many tokens have in the corpora, which the reader measures. `reads_spans` says that the
+    builder itself brings knowledge from the entities linked to the text, as a step may (`Step`).
 
     Args:
         tokenizer: given by the recipe.
@@ -42,6 +43,7 @@ class Builder:
     unit: str | None = None
     window: int | None = None
     window_tokens: int | None = None
+    reads_spans: bool = False
 
     def __init__(
         self,

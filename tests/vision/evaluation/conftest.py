@@ -145,6 +145,15 @@ def contrast(train: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
+def apart(squares: Path) -> Path:
+    """A dual encoder: no layer mixes texts and images."""
+    recipe = tree(squares, [{"objective": "vision.itc", "size": 8, "pool_image": "mean"}], max_steps=1)
+    plain = {"layer": "self", "num_heads": 2, "intermediate_size": 64}
+    recipe["model"]["layers"] = [{**plain, "stream": stream} for stream in ("text", "image")]
+    return pretrain(recipe_from_dict(recipe), squares / "runs" / "apart")
+
+
+@pytest.fixture(scope="session")
 def answering(matching: Path, squares: Path) -> Path:
     """The matching run, fine-tuned until it answers."""
     output = squares / "runs" / "answering"

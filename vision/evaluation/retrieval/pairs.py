@@ -19,13 +19,16 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.builders.image_caption import ImageCaption
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Fields, Sequence
 from workbench.terminal import Terminal
 
 
 @dataclass
 class Pairs:
-    """Texts and images without each other; `owner[i]` is the image of text i, `captions[i]` its words."""
+    """Texts and images without each other; `owner[i]` is the image of text i, `captions[i]` its words.
+
+    With a text comes what hangs on it: every stream but the image.
+    """
 
     texts: list[Sequence] = field(default_factory=list)
     images: list[Sequence] = field(default_factory=list)
@@ -61,7 +64,7 @@ def read_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None =
             if image not in known:
                 known.add(image)
                 found.images.append(replace(sequence, streams={"image": sequence.streams["image"]}))
-            found.texts.append(replace(sequence, streams={"text": sequence.streams["text"]}))
+            found.texts.append(replace(sequence, streams=_without_image(sequence)))
             found.owner.append(first + image)
             found.captions.append(samples[image]["captions"][sequence.meta["caption"]])
         first += len(samples)
@@ -128,6 +131,10 @@ class Matcher:
         for text in track(range(texts), "matching", console=Terminal(stderr=True), transient=True):
             rows[text] = self(np.full(images, text), columns)
         return MatrixScores(rows)
+
+
+def _without_image(sequence: Sequence) -> dict[str, Fields]:
+    return {name: fields for name, fields in sequence.streams.items() if name != "image"}
 
 
 def _batch(run: Evaluated, sequences: list[Sequence]) -> Batch:

@@ -94,7 +94,7 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
             "all_right": variant_of(questions) == "single_answer",
         }
         sequence = image_sequence(read_recipe(tuning.run), "question_image", max_length=tuning.max_length)
-        return Setup(sequence, objective, unit="questions", poolers=("text",))
+        return Setup(sequence, objective, unit="questions", poolers=("text",), sees=(("text", "image"),))
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> Result:
         answered = predict(run, corpus, batch_size=scoring.batch_size, limit=scoring.limit)

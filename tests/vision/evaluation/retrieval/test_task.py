@@ -29,8 +29,10 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import Evaluated, open_run
+from workbench.keyed import Draws
 from workbench.runs.folder import read_recipe
 from workbench.sequences.batch import Batch, collate
+from workbench.sequences.protocols import Step
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 
@@ -232,3 +234,20 @@ def test_pairs_hold_each_image_once(contrast: Path, test_corpus: Corpus) -> None
     assert (len(pairs.images), len(pairs.texts)) == (7, 14)
     assert all(set(t.streams) == {"text"} for t in pairs.texts)
     assert all(set(i.streams) == {"image"} for i in pairs.images)
+
+
+class WithEntities(Step):
+    """Hangs an entity on the first token of every text."""
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        for sequence in sequences:
+            sequence.streams["entity"] = {"entity_ids": np.array([7]), "token": np.array([0])}
+        return sequences
+
+
+def test_the_streams_that_hang_on_a_text_stay_with_it(matching: Path, test_corpus: Corpus) -> None:
+    run = open_run(matching, Itm, "")
+    run.task.steps = [WithEntities()]
+    pairs = all_pairs(run, test_corpus, size=4)
+    assert all(set(text.streams) == {"text", "entity"} for text in pairs.texts)
+    assert all(set(image.streams) == {"image"} for image in pairs.images)

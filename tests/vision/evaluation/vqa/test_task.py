@@ -143,3 +143,15 @@ def test_a_corpus_without_questions(matching: Path, captions_only: str, tmp_path
     with pytest.raises(WorkbenchError, match="has no questions"):
         fine_tune(Vqa(), VqaTuning(run=matching, corpus=captions_only, output=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_network_whose_text_never_sees_the_image_is_not_trained_blind(
+    apart: Path, squares: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"run": apart, "corpus": str(squares / "train"), "min_count": 2}
+    with pytest.raises(WorkbenchError, match="no layer of the run's network lets the stream 'text' see 'image'"):
+        fine_tune(Vqa(), VqaTuning(output=tmp_path / "run", **options))
+    assert not (tmp_path / "run").exists()
+    quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0"]
+    blind = VqaTuning(output=tmp_path / "blind", control="question-only", overrides=quick, **options)
+    assert fine_tune(Vqa(), blind) == tmp_path / "blind"

@@ -1,0 +1,121 @@
+"""Whether a downstream task fits the network that it fine-tunes, found on its first samples before anything is trained.
+
+What pretraining's builder brought is not part of another builder: a stream that nothing fills any more, or knowledge
+that nothing reads, would vanish without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.passes import sample_pass
+from workbench.models.network import Network
+from workbench.parts.building import find
+from workbench.recipe.spec import Recipe, TaskSpec
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.building import make_root, tasks_of
+from workbench.text.tokenizer import Tokenizer
+
+SAMPLES = 8
+
+
+def check_tuning(base: Recipe, recipe: Recipe, *, sees: Iterable[tuple[str, str]], without: Iterable[str]) -> None:
+    """
+    Args:
+        base: the pretrained run's recipe.
+        recipe: the one that fine-tunes it.
+        sees: pairs of streams (reader, seen): the first must be able to see the second.
+        without: streams of the network that the user said stay empty.
+
+    Raises:
+        WorkbenchError: pretraining's builder read linked entities and the new one doesn't, nothing fills a stream of
+            the network, or no layer lets a stream see the one it must.
+    """
+    sequences = _first_sequences(recipe)
+    filled = {name for sequence in sequences for name in sequence.streams}
+    if recipe.control is None:
+        _check_builder(base, _first(recipe))
+        _check_streams(base, recipe, filled | set(without))
+    pairs = [pair for pair in sees if filled.issuperset(pair)]
+    if pairs:
+        _check_sees(recipe, sequences, pairs)
+
+
+def sees(network: Network, batch: Batch, reader: str, seen: str) -> bool:
+    """Whether the states of one stream are computed from the other's embeddings, with whatever weights."""
+    leaves: list[Tensor] = []
+
+    def cut(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    hook = network.embeddings[seen].register_forward_hook(cut)
+    try:
+        with torch.enable_grad():
+            states = network(batch)
+    finally:
+        hook.remove()
+    found = torch.autograd.grad(states[reader].sum(), leaves, allow_unused=True)
+    return any(gradient is not None for gradient in found)
+
+
+def _check_builder(base: Recipe, spec: TaskSpec) -> None:
+    tuned = find("builder", _name(spec))
+    for task in base.tasks.values():
+        if find("builder", _name(task)).reads_spans and not tuned.reads_spans:
+            raise WorkbenchError(
+                f"the run's builder {_name(task)!r} brings knowledge from the entities linked to the text, which "
+                f"{_name(spec)!r} doesn't: fine-tuning would lose it. Let a step bring it, which fine-tuning keeps, or "
+                f"name a builder that does (sequence.builder=..., for example one derived from {_name(spec)!r})"
+            )
+
+
+def _check_streams(base: Recipe, recipe: Recipe, filled: set[str]) -> None:
+    """A control says itself what is missing; otherwise every stream of the network is filled, or named."""
+    streams = next(iter(recipe.networks.values())).streams
+    for lost in sorted(streams.keys() - filled):
+        before = ", ".join(dict.fromkeys(_name(task) for task in base.tasks.values()))
+        raise WorkbenchError(
+            f"the network reads the stream {lost!r}, and nothing fills it in fine-tuning: the builder "
+            f"{_name(_first(recipe))!r} and its steps don't (pretraining's builder: {before}). Name a builder or steps "
+            f"that bring it (tasks.{next(iter(recipe.tasks))}.sequence...), or say --without {lost}"
+        )
+
+
+def _first_sequences(recipe: Recipe) -> list[Sequence]:
+    task = next(iter(tasks_of(recipe, _tokenizer(recipe)).values()))  # overrides may add others
+    corpora = [Corpus.open(place) for place in task.spec.corpora]
+    builder = task.builder
+    samples = next(sample_pass(corpora, size=SAMPLES, unit=builder.unit, window=builder.window, limit=SAMPLES))
+    return task.sequences(samples)
+
+
+def _check_sees(recipe: Recipe, sequences: list[Sequence], pairs: list[tuple[str, str]]) -> None:
+    tokenizer = _tokenizer(recipe)
+    network = make_root(recipe, tasks_of(recipe, tokenizer), tokenizer).network().eval()
+    batch = collate(sequences[:1])
+    for reader, seen in pairs:
+        if not sees(network, batch, reader, seen):
+            raise WorkbenchError(
+                f"no layer of the run's network lets the stream {reader!r} see {seen!r}: this task would be trained "
+                "blind. Take a run whose layers mix them (joint, co, cross); to train blind on purpose, say a control"
+            )
+
+
+def _tokenizer(recipe: Recipe) -> Tokenizer | None:
+    return None if recipe.tokenizer is None else Tokenizer.load(recipe.tokenizer)
+
+
+def _first(recipe: Recipe) -> TaskSpec:
+    return next(iter(recipe.tasks.values()))
+
+
+def _name(task: TaskSpec) -> str:
+    builder = task.sequence.builder
+    return builder if isinstance(builder, str) else str(builder["builder"])
