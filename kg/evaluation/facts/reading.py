@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kg.evaluation.facts.ranking import Cloze
+from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.passes import all_records
@@ -50,20 +51,25 @@ def read_candidates(path: Path) -> dict[str, dict[str, str]]:
 
 
 def read_facts(
-    corpus: Corpus, candidates: Mapping[str, Mapping[str, str]], limit: int | None = None
+    corpus: Corpus,
+    candidates: Mapping[str, Mapping[str, str]],
+    known: Sequence[GraphStore] = (),
+    limit: int | None = None,
 ) -> dict[str, Facts]:
     """The sentences of a corpus by relation.
 
+    Args:
+        known: graphs whose facts are true too: their objects don't compete, nor do those of any sentence of the
+            corpus, whatever the limit.
+
     Raises:
-        WorkbenchError: a record that names no fact, or one whose relation or object has no candidates.
+        WorkbenchError: a record that names no fact, one whose relation or object has no candidates, or graphs that know
+            no subject.
     """
-    samples = [sample for sample, _ in zip(all_records(corpus), range(limit or corpus.records), strict=False)]
-    right: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for sample in samples:
-        relation, subject, wanted = fact_of(sample)
-        right[subject, relation].add(wanted)
+    samples = list(all_records(corpus))
+    true = _true_objects(samples, known)
     found: dict[str, Facts] = {}
-    for sample in samples:
+    for sample in samples[:limit]:
         relation, subject, wanted = fact_of(sample)
         if wanted not in candidates.get(relation, {}):
             raise WorkbenchError(
@@ -72,10 +78,29 @@ def read_facts(
             )
         ids = list(candidates[relation])
         facts = found.setdefault(relation, Facts(relation, ids, list(candidates[relation].values())))
-        others = [i for i, name in enumerate(ids) if name in right[subject, relation] - {wanted}]
+        others = [i for i, name in enumerate(ids) if name in true[subject, relation] - {wanted}]
         facts.clozes.append(Cloze.of(sample, ids.index(wanted), others))
         facts.samples.append(sample)
     return found
+
+
+def _true_objects(samples: Sequence[Sample], known: Sequence[GraphStore]) -> dict[tuple[str, str], set[str]]:
+    """(subject, relation) -> the objects that the sentences and the graphs state (Bordes et al., NeurIPS 2013: the
+    filtered setting)."""
+    true: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for sample in samples:
+        relation, subject, wanted = fact_of(sample)
+        true[subject, relation].add(wanted)
+    subjects = {subject for subject, _ in true}
+    stated = [(subject, *edge) for graph in known for subject in subjects for edge in graph.neighbours(subject)]
+    for subject, relation, tail in stated:
+        true[subject, relation].add(tail)
+    if known and not stated:
+        raise WorkbenchError(
+            f"--known: the graphs state nothing of the {len(subjects)} subjects (for example {min(subjects)!r}); give "
+            "those whose ids the corpus uses"
+        )
+    return true
 
 
 def fact_of(sample: Sample) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ from kg.evaluation.facts.pictures import draw_subject
 from kg.evaluation.facts.ranking import FactScores, Normalisation, rank_objects
 from kg.evaluation.facts.reading import Facts, fact_of, read_candidates, read_facts
 from kg.evaluation.facts.slots import SlotPredictor
+from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated, open_run
 from workbench.evaluation.options import Scoring, Tuning
@@ -23,7 +24,7 @@ from workbench.evaluation.ranks import rank_scores
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.objectives.mlm import Mlm, MlmHead
-from workbench.options.bounds import Count, Word
+from workbench.options.bounds import Count, Location, Word
 from workbench.recipe.spec import Recipe
 from workbench.runs.folder import read_recipe
 
@@ -33,17 +34,20 @@ class FactsScoring(Scoring):
     """Rank the object of each fact among all candidates, from a sentence with a slot where the object was.
 
     RUN has an MLM objective. A record of CORPUS has `mask_spans` (the object's characters) and, in `meta`, `relation`,
-    `subject` and `object` (ids). Candidates that are the object of another sentence of the same subject and relation
-    don't compete.
+    `subject` and `object` (ids). Candidates that are true too don't compete: the object of another sentence of the same
+    subject and relation, and with --known every object that these graphs state.
 
     Examples:
 
-      workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates raw/facts_candidates.json
+      workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates candidates.json --known corpora/graph
 
-      workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates raw/facts_candidates.json --control no-kg
+      workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates candidates.json --control no-kg
     """
 
     candidates: Annotated[Path, typer.Option(help="JSON: relation -> [{id, label}], what an object is ranked among.")]
+    known: Annotated[
+        list[Location] | None, typer.Option(help="A graph whose facts are true too (several times: several).")
+    ] = None
     task: Annotated[Word | None, typer.Option(help="Whose builder and steps; default: the first that masks.")] = None
     normalisation: Annotated[Normalisation, typer.Option(help="Of a candidate of several tokens.")] = "sum"
     batch_size: Annotated[Count, typer.Option(help="Sentences at once.")] = 128
@@ -62,7 +66,8 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
         return open_run(scoring.run, Mlm, wanted, task=name, control=scoring.control, trust=scoring.trust)
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: FactsScoring) -> Result:
-        facts = read_facts(corpus, read_candidates(scoring.candidates), scoring.limit)
+        known = [GraphStore.open(place) for place in scoring.known or ()]
+        facts = read_facts(corpus, read_candidates(scoring.candidates), known, scoring.limit)
         scores = _ranked(run, facts, scoring)
         ranks = [rank for s in scores.values() for rank in s.ranks]
         competing = [n for f in facts.values() for n in f.rank_by([0.0] * len(f.ids))[1]]
@@ -73,8 +78,12 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
         return Result(
             task=self.name,
             numbers=numbers,
-            counts={"sentences": len(ranks), "candidates": max(len(f.ids) for f in facts.values())},
-            inputs={"candidates": str(scoring.candidates)},
+            counts={
+                "sentences": len(ranks),
+                "candidates": max(len(f.ids) for f in facts.values()),
+                "candidates that are true too": sum(len(c.also_right) for f in facts.values() for c in f.clozes),
+            },
+            inputs={"candidates": str(scoring.candidates)} | ({"known": scoring.known} if scoring.known else {}),
             variant=f"a candidate's score is the {scoring.normalisation} of its tokens' log-probabilities; realistic "
             "ranks",
             baselines=({"most frequent objects": frequent} if frequent else {}) | {"chance": chance(competing)},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from typing import Any
 
 from workbench.keyed import Draws
@@ -40,9 +42,16 @@ class SentencePair(Builder):
     ) -> None:
         super().__init__(tokenizer, max_length, partial=partial, segments=2, visibility=visibility)
         self.fill(int(0.9 * self.capacity), chars_per_token)
+        self.split = True
+
+    def evaluating(self) -> SentencePair:
+        """A text as it is, in one segment; a pair that is one stays one."""
+        other = copy.copy(self)
+        other.split, other.dropped = False, Counter()
+        return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
-        pairs = [in_two(s, draws.of(tuple(s.get("draw", ())))) if "second" not in s else s for s in samples]
+        pairs = [self._pair(sample, draws) for sample in samples]
         parted = [segments_of(pair) for pair in pairs]
         texts = [sample_text({**pair, **part}) for pair, parts in zip(pairs, parted, strict=True) for part in parts]
         encoded = iter(self.tokenizer.encode_batch(texts))
@@ -50,6 +59,10 @@ class SentencePair(Builder):
             self._sequence(pair, [(part, next(encoded)) for part in parts])
             for pair, parts in zip(pairs, parted, strict=True)
         ]
+
+    def _pair(self, sample: Sample, draws: Draws) -> Sample:
+        whole = "second" in sample or not self.split
+        return sample if whole else in_two(sample, draws.of(tuple(sample.get("draw", ()))))
 
     def _sequence(self, sample: Sample, segments: list[tuple[dict[str, Any], Encoded]]) -> Sequence:
         ranges = self._ranges([len(encoded) for _, encoded in segments])

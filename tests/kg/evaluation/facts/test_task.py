@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,17 @@ import torch
 
 from kg.evaluation.facts.reading import read_candidates, read_facts
 from kg.evaluation.facts.task import FactRanking, FactsScoring
-from tests.kg.evaluation.conftest import WORDINGS, fact, write
+from kg.graph.store import GraphStore
+from tests.kg.evaluation.conftest import WORDINGS, fact, recipe_tree, write
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.opening import open_run
 from workbench.evaluation.passes import all_records
 from workbench.objectives.mlm import Mlm
+from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.batch import collate
+from workbench.training.pretrain import pretrain
 
 
 def told(run: Path, corpus: Path, **options: Any) -> FactsScoring:
@@ -29,15 +32,13 @@ def told(run: Path, corpus: Path, **options: Any) -> FactsScoring:
 
 
 def run_evaluate(run: Path, corpus: Path, **options: Any) -> dict:
-    evaluate(FactRanking(), told(run, corpus, **options))
-    end = f"-{options['control']}" if options.get("control") else ""
-    return json.loads((run / "evaluations" / f"facts-{corpus.name}{end}.json").read_text())
+    return asdict(evaluate(FactRanking(), told(run, corpus, **options)))
 
 
 def test_a_model_that_was_told_knows(world: Path, make_run: Callable[..., Path]) -> None:
     found = run_evaluate(make_run("none"), world / "facts")
     assert found["numbers"]["accuracy"] > 0.7
-    assert found["counts"] == {"sentences": 24, "candidates": 4}
+    assert found["counts"] == {"sentences": 24, "candidates": 4, "candidates that are true too": 0}
     assert found["baselines"]["chance"]["accuracy"] == pytest.approx(0.25)
     assert found["baselines"]["chance"]["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
     assert found["baselines"]["most frequent objects"]["hits@10"] == 1
@@ -110,23 +111,9 @@ def test_a_control_changes_what_the_model_sees(world: Path, make_run: Callable[.
     assert tokens("shuffled-kg") == shuffled
 
 
-def test_other_right_answers_do_not_compete(world: Path, make_run: Callable[..., Path]) -> None:
-    corpus = Corpus.open(world / "facts-unseen")
-    candidates = read_candidates(world / "candidates.json")
-    facts = read_facts(corpus, candidates)["country"]
+def test_the_only_right_answer_competes_with_all(world: Path) -> None:
+    facts = read_facts(Corpus.open(world / "facts-unseen"), read_candidates(world / "candidates.json"))["country"]
     assert [c.also_right for c in facts.clozes] == [()] * 6
-    sample = {**facts.samples[0], "meta": {**facts.samples[0]["meta"], "object": "c0"}}
-
-    class Two:
-        records = 2
-
-        shards = corpus.shards
-
-        def read(self, shard: int, record: int) -> dict:
-            return sample if record else facts.samples[0]
-
-    two = read_facts(Two(), candidates, limit=2)["country"]  # type: ignore[arg-type]
-    assert two.clozes[0].also_right == (0,)
 
 
 def test_wrong_inputs(world: Path, make_run: Callable[..., Path], tmp_path: Path) -> None:
@@ -144,3 +131,54 @@ def test_wrong_inputs(world: Path, make_run: Callable[..., Path], tmp_path: Path
         run_evaluate(run, world / "typing")
     with pytest.raises(WorkbenchError, match="unknown task 'wiki'"):
         run_evaluate(run, corpus, task="wiki")
+
+
+def test_a_sentence_is_never_cut(world: Path, tmp_path: Path) -> None:
+    """Training splits a text in two segments at random; a cloze stays whole."""
+    tree = recipe_tree(world, "none")
+    tree["tasks"]["facts"]["sequence"] = {"builder": "sentence_pair", "max_length": 24}
+    tree["train"] |= {"max_steps": 1, "lr_schedule": "linear"}
+    run = open_run(pretrain(recipe_from_dict(tree), tmp_path / "run"), Mlm, "")
+    samples = [{**sample, "draw": (i,)} for i, sample in enumerate(all_records(Corpus.open(world / "facts")))]
+    for sequence in run.task.sequences(samples):
+        text = sequence.streams["text"]
+        assert (text["input_ids"] == run.tokenizer.id("sep")).sum() == 1
+        assert not text["token_type_ids"].any()
+        assert len(sequence.mask_spans) == 1
+    training = run.loaded.transforms["facts"].sequences(samples)
+    assert any(s.streams["text"]["token_type_ids"].any() for s in training)
+
+
+def two_countries(world: Path, folder: Path) -> Corpus:
+    """Of the first town a sentence about another country than the graph's, and one about the graph's."""
+    record = fact(0, WORDINGS[0])
+    write(folder, [{**record, "meta": {**record["meta"], "object": "c2"}}, record])
+    return Corpus.open(folder)
+
+
+def test_what_the_graph_states_does_not_compete(world: Path, tmp_path: Path) -> None:
+    graph = GraphStore.build([("t0", "country", "c1"), ("t0", "river", "c3")], tmp_path / "graph")
+    corpus = two_countries(world, tmp_path / "corpus")
+    candidates = read_candidates(world / "candidates.json")
+    alone, known = (read_facts(corpus, candidates, graphs)["country"] for graphs in ((), (graph,)))
+    assert [cloze.also_right for cloze in alone.clozes] == [(0,), (2,)]
+    assert [cloze.also_right for cloze in known.clozes] == [(0, 1), (1, 2)]
+    oracle = [1.0, 1.0, 1.0, 0.0]  # all that is true scores alike
+    assert known.rank_by(oracle)[0] == [1, 1]
+    elsewhere = GraphStore.build([("x", "country", "c1")], tmp_path / "elsewhere")
+    with pytest.raises(WorkbenchError, match="state nothing of the 1 subjects"):
+        read_facts(corpus, candidates, [elsewhere])
+
+
+def test_a_limit_does_not_change_what_competes(world: Path, tmp_path: Path) -> None:
+    corpus = two_countries(world, tmp_path / "corpus")
+    candidates = read_candidates(world / "candidates.json")
+    whole, first = (read_facts(corpus, candidates, limit=limit)["country"] for limit in (None, 1))
+    assert len(first.clozes) == 1
+    assert first.clozes[0].also_right == whole.clozes[0].also_right == (0,)
+
+
+def test_the_command_takes_graphs(world: Path, make_run: Callable[..., Path]) -> None:
+    found = run_evaluate(make_run("none"), world / "facts", known=[str(world / "graph")])
+    assert found["inputs"]["known"] == [str(world / "graph")]
+    assert found["counts"]["candidates that are true too"] == 0
