@@ -78,7 +78,9 @@ class HostileHead(Head):
             self.register_buffer("seen", torch.zeros(1))
         if self.how == "new parameter in forward":
             self.score.bias = nn.Parameter(torch.zeros(1))
-        one = (torch.tensor(float("nan" if self.how == "metric nan" else 1)), 1.0)
+        one: Any = (torch.tensor(float("nan" if self.how == "metric nan" else 1)), 1.0)
+        if self.how == "metric float":
+            one = (0.25 * len(rows), len(rows))
         metrics = {"loss" if self.how == "metric named loss" else "odd": one}
         return LossOutput((self.score(rows) - 1).square().sum(), metrics)
 

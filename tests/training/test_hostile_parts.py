@@ -147,6 +147,12 @@ def test_what_forward_makes_is_refused_at_the_first_step(train: Any, tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
+def test_a_metric_may_be_plain_numbers(train: Any, tmp_path: Path) -> None:
+    train("metric float")
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert {json.loads(line)["hostile/odd"] for line in lines} == {0.25}
+
+
 def test_a_metric_that_is_no_number_is_left_out(train: Any, tmp_path: Path) -> None:
     train("metric nan")
 

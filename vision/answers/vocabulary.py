@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vision.answers.metric import major_answer, match_score, normalise
+from vision.answers.metric import accuracy, major_answer, match_score, normalise
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
 from workbench.files.json_values import parse_json
@@ -92,7 +92,12 @@ class AnswerVocabulary:
         dense[classes] = scores
         return dense
 
-    def ceiling(self, questions: Iterable[Mapping[str, Any]]) -> float:
-        """The accuracy (per cent) of the best classifier over this vocabulary; the rest needs answers it lacks."""
-        best = [self.labels(question["answers"])[1].max(initial=0.0) for question in questions]
-        return 100 * float(np.mean(best))
+    def ceiling(self, questions: Iterable[Mapping[str, Any]], variant: str) -> float:
+        """The accuracy (per cent) of the best classifier over this vocabulary, by the metric's own variant; the rest
+        needs answers it lacks."""
+        return 100 * float(np.mean([self._best(question["answers"], variant) for question in questions]))
+
+    def _best(self, answers: Sequence[str | Mapping[str, Any]], variant: str) -> float:
+        """The accuracy of the best answer of the vocabulary; any that nobody gave has 0."""
+        given = {normalise(answer if isinstance(answer, str) else answer["answer"]) for answer in answers}
+        return max((accuracy(answer, answers, variant) for answer in given & self.rows.keys()), default=0.0)

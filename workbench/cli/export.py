@@ -9,15 +9,14 @@ import typer
 from rich.markup import escape
 
 from workbench.interop.bert import write_folder
-from workbench.options.bounds import Word
-from workbench.options.command import Trust
+from workbench.options.command import Trust, WhichNetwork
 from workbench.terminal import Terminal
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     output: Annotated[Path, typer.Option(help="The folder to write.")],
-    network: Annotated[Word, typer.Option(help="Which network of the run.")] = "main",
+    network: WhichNetwork = None,
     trust: Trust = False,
 ) -> None:
     """Write a run's network as a Hugging Face folder (config.json, model.safetensors, tokenizer.json).
@@ -29,7 +28,8 @@ def export(
     from workbench.runs.loading import load
 
     loaded = load(run, trust=trust)
-    write_folder(output, loaded.model.network(network), loaded.model.heads.state_dict())
+    chosen = loaded.model.network_name(network)
+    write_folder(output, loaded.model.network(chosen), loaded.model.heads_of(chosen).state_dict())
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / "tokenizer.json")
     Terminal().print(f"{escape(str(output))}: load it with transformers.AutoModel.from_pretrained")

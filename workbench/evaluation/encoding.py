@@ -22,7 +22,7 @@ from workbench.evaluation.passes import Forward, forward_pass, sample_pass
 from workbench.files.drafts import atomic
 from workbench.models.network import Network
 from workbench.options.bounds import Count, Word
-from workbench.options.command import Trust
+from workbench.options.command import Trust, WhichNetwork
 from workbench.runs.loading import Loaded, load
 from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample, Sequence
@@ -42,27 +42,29 @@ class Encoder:
         pool: `mean` of the rows, the `summary` row that stands for all (the first, [CLS]; the last of a text that is
             read from left to right), the `pooled` output, or the name of an objective whose head gives vectors (itc:
             the space in which texts and images meet).
+        network_name: the network that encodes; without a name the only one.
 
     Raises:
-        WorkbenchError: the run has no such stream, pooling or objective.
+        WorkbenchError: the run has no such stream, pooling, objective or network.
     """
 
     loaded: Loaded
     stream: str = "text"
     pool: str = "mean"
+    network_name: str | None = None
 
     def __post_init__(self) -> None:
-        self.network: Network = self.loaded.model.network()
-        heads = [name for name, head in self.loaded.model.heads.items() if hasattr(head, "vectors")]
+        name = self.loaded.model.network_name(self.network_name)
+        self.network: Network = self.loaded.model.network(name)
+        heads = [name for name, head in self.loaded.model.heads_of(name).items() if hasattr(head, "vectors")]
         if self.stream not in self.network.sizes:
             raise unknown("stream", self.stream, self.network.sizes)
         if self.pool not in (*POOLS, *heads):
             raise unknown("pooling", self.pool, [*POOLS, *heads])
-        task: Task = next(
-            (t for t in self.loaded.transforms.values() if any(o.name == self.pool for o in t.objectives)),
-            next(iter(self.loaded.transforms.values())),
-        )
-        self.task = task.evaluating()
+        tasks = list(self.loaded.transforms.values())
+        reading = [task for task in tasks if any(placed.network == name for placed in task.objectives)]
+        pooling = [task for task in reading if any(placed.name == self.pool for placed in task.objectives)]
+        self.task: Task = next(iter([*pooling, *reading, *tasks])).evaluating()
 
     def __call__(self, samples: Iterator[list[Sample]], *, built: bool) -> tuple[list[str], Tensor]:
         """Keys and vectors [samples, size], in order. A text of several sequences gets the mean of their vectors.
@@ -141,6 +143,7 @@ def encode(
     pool: Annotated[
         Word, typer.Option(help="mean, summary ([CLS]), pooled, or an objective with vectors (itc).")
     ] = "mean",
+    network: WhichNetwork = None,
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64,
     limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None,
     trust: Trust = False,
@@ -157,7 +160,7 @@ def encode(
     """
     loaded = load(run, trust=trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    encoder = Encoder(loaded, stream, pool)
+    encoder = Encoder(loaded, stream, pool, network)
     samples, built = _samples(source, batch_size, limit)
     keys, vectors = encoder(samples, built=built)
     made = {"keys": json.dumps(keys, ensure_ascii=False), "checkpoint": checkpoint_of(run), "input": str(source)}

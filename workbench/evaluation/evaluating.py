@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.opening import result_path
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
@@ -24,7 +23,8 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
     result.control = scoring.control
     result.panels = list(task.panels)
     result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), **result.inputs}
-    result.write(result_path(scoring.run, task.name, corpus.name, scoring.control))
+    result.options = scoring.chosen()
+    result.write(scoring.run / "evaluations")
     task.draw(run, corpus, scoring)
     result.show()
     return result

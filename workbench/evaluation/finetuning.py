@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.fitting import check_tuning
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
 from workbench.runs.folder import TOKENIZER, read_recipe, trust_run
+from workbench.tasks.task import DEFAULT_NETWORK
 from workbench.training.pretrain import pretrain
 
 logger = logging.getLogger(__name__)
@@ -38,18 +39,19 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
     """The recipe that fine-tunes the run's network, on texts read from left to right if it read all texts so.
 
     Raises:
-        WorkbenchError: the run's recipe has several networks, an override is wrong, parts are not trusted, or the task
-            does not fit the network (`workbench.evaluation.fitting`).
+        WorkbenchError: the run has several networks and none is named, an override is wrong, parts are not trusted, or
+            the task does not fit the network (`workbench.evaluation.fitting`).
     """
     base = read_recipe(tuning.run)
     setup = task.setup(tuning)
+    name, network = _network(base, tuning, setup)
     manifest = Corpus.open(tuning.corpus).manifest
     items = manifest.records if setup.unit is None else manifest.lengths.get(setup.unit, 0)
     causal = all(task.sequence.visibility == "causal" for task in base.tasks.values())
     spec = TaskSpec(
         corpora={tuning.corpus: 1.0},
         sequence=setup.sequence.with_visibility("causal") if causal else setup.sequence,
-        objectives=[setup.objective],
+        objectives=[setup.objective if name == DEFAULT_NETWORK else {**setup.objective, "network": name}],
         held_out=[tuning.held_out] if tuning.held_out else [],
     )
     tokenizer = tuning.run / TOKENIZER
@@ -57,7 +59,7 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         base,
         name=f"{base.name}-{task.name}",
         description=f"{base.name}, fine-tuned on {task.name}",
-        model=_network(base, tuning, setup),
+        model=network if name == DEFAULT_NETWORK else {name: network},
         tasks={task.name: spec},
         train=_schedule(base, tuning, items),
         schedule="together",
@@ -71,13 +73,16 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
     return recipe
 
 
-def _network(base: Recipe, tuning: Tuning, setup: Setup) -> NetworkSpec:
-    if len(base.networks) != 1:
-        raise WorkbenchError(
-            f"{tuning.run} has the networks {', '.join(base.networks)}; fine-tuning takes a run of one network"
-        )
-    model = next(iter(base.networks.values()))
-    return dataclasses.replace(model, init_from=str(tuning.run), poolers=sorted({*model.poolers, *setup.poolers}))
+def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSpec]:
+    """The network that is fine-tuned; it keeps its name."""
+    names = list(base.networks)
+    if tuning.network is not None and tuning.network not in names:
+        raise unknown("network", tuning.network, names, str(tuning.run))
+    if tuning.network is None and len(names) > 1:
+        raise WorkbenchError(f"{tuning.run} has the networks {', '.join(names)}; say which one to fine-tune: --network")
+    name = tuning.network or names[0]
+    spec = base.networks[name]
+    return name, dataclasses.replace(spec, init_from=str(tuning.run), poolers=sorted({*spec.poolers, *setup.poolers}))
 
 
 def _schedule(base: Recipe, tuning: Tuning, items: int) -> TrainSpec:

@@ -70,46 +70,58 @@ def checkpoint_of(run: Path) -> str:
     return str(Checkpoints(run).best_or_last())
 
 
-def open_run(
+def open_run(run: Path, objective: type, wanted: str, *, control: str | None = None, trust: bool = False) -> Evaluated:
+    """`find_objective` in a run that is loaded for it.
+
+    Args:
+        control: as the recipe's, for this evaluation alone.
+        trust: whether parts that the run brings along may be run.
+
+    Raises:
+        WorkbenchError: no such run, parts that are not trusted, or as `find_objective`.
+    """
+    return find_objective(load(run, control=control, trust=trust), run, objective, wanted, control=control)
+
+
+def find_objective(
+    loaded: Loaded,
     run: Path,
     objective: type,
     wanted: str,
     *,
     task: str | None = None,
+    network: str | None = None,
     control: str | None = None,
-    trust: bool = False,
 ) -> Evaluated:
     """The run's first task with an objective of this class, on the GPU where there is one.
 
     Args:
         wanted: what to do where there is no such task, for the message.
         task: the task's name, where the run has several.
-        control: as the recipe's, for this evaluation alone.
-        trust: whether parts that the run brings along may be run.
+        network: the network that the objective reads, where such objectives read several.
+        control: what `loaded` was loaded under, for this evaluation alone.
 
     Raises:
-        WorkbenchError: no such run or task, parts that are not trusted, or a control that nothing in this run heeds.
+        WorkbenchError: no such task, network or objective, several networks and none named, or a control that nothing
+            in this run heeds.
     """
-    loaded = load(run, control=control, trust=trust)
-    return find_objective(loaded, run, objective, wanted, task=task, control=control)
-
-
-def find_objective(
-    loaded: Loaded, run: Path, objective: type, wanted: str, *, task: str | None = None, control: str | None = None
-) -> Evaluated:
-    """As `open_run`, of a run that is loaded already."""
     if task is not None and task not in loaded.transforms:
         raise unknown("task", task, loaded.transforms, str(run))
-    for name in [task] if task is not None else list(loaded.transforms):
-        for placed in loaded.transforms[name].objectives:
-            if isinstance(placed.objective, objective):
-                found = Evaluated(loaded, loaded.transforms[name].evaluating(), placed, run)
-                check_control(control, found.parts, str(run))
-                loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
-                return found
-    raise WorkbenchError(f"{run} has no task with the objective {objective.__name__.lower()}: {wanted}")
-
-
-def result_path(run: Path, task: str, corpus: str, control: str | None) -> Path:
-    """Where a result goes: evaluations/<task>-<corpus>[-<control>].json."""
-    return run / "evaluations" / ("-".join(filter(None, (task, corpus, control))) + ".json")
+    if network is not None:
+        loaded.model.network_name(network)
+    tasks = [loaded.transforms[task]] if task is not None else list(loaded.transforms.values())
+    found = [
+        Evaluated(loaded, each.evaluating(), placed, run)
+        for each in tasks
+        for placed in each.objectives
+        if isinstance(placed.objective, objective) and network in (None, placed.network)
+    ]
+    if not found:
+        reading = f" that reads {network}" if network else ""
+        raise WorkbenchError(f"{run} has no task with the objective {objective.__name__.lower()}{reading}: {wanted}")
+    read = sorted({each.objective.network for each in found})
+    if len(read) > 1:
+        raise WorkbenchError(f"{run}: {objective.__name__.lower()} reads the networks {', '.join(read)}; say --network")
+    check_control(control, found[0].parts, str(run))
+    loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return found[0]

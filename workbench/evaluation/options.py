@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from workbench.options import bounds
 from workbench.options.bounds import Assignment, Count, Location, Positive, Word
-from workbench.options.command import Trust
+from workbench.options.command import Trust, WhichNetwork
 from workbench.recipe.spec import Control
 
 Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
@@ -39,11 +39,15 @@ class Tuning:
     epochs: Epochs = 4.0
     batch_size: BatchSize = 32
     lr: LearningRate = 5e-5
+    network: WhichNetwork = None
     control: Annotated[Control | None, typer.Option(help="Train without what the control takes away.")] = None
     without: Annotated[
         list[Word] | None, typer.Option(metavar="STREAM", help="A stream of the network that this task leaves empty.")
     ] = None
     trust: Trust = False
+
+
+UNTOLD = ("batch_size", "control", "trust")  # they change no number, or stand in a result for themselves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,14 @@ class Scoring:
 
     run: Annotated[Path, typer.Argument(help="The run.")]
     corpus: Annotated[Location, typer.Argument(help="Test set.")]
+    network: WhichNetwork = None
     control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
     limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None
     trust: Trust = False
+
+    def chosen(self) -> dict[str, Any]:
+        """The options that differ from their default, as plain values: what a result was made with."""
+        optional = [f for f in fields(self) if f.default is not MISSING and f.name not in UNTOLD]
+        differing = {f.name: getattr(self, f.name) for f in optional if getattr(self, f.name) != f.default}
+        return {name: str(value) if isinstance(value, Path) else value for name, value in differing.items()}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,11 @@ from rich.table import Table
 
 from workbench.corpora.corpus import Corpus
 from workbench.files.drafts import atomic
+from workbench.files.json_values import parse_json
 from workbench.terminal import Terminal
+
+CHECKPOINTS = ("checkpoint", "first stage")
+MAX_NAME = 200
 
 
 @dataclass
@@ -21,6 +27,7 @@ class Result:
     """A result as it is written to `evaluations/*.json` of a run.
 
     `variant` names the convention of the metric where published scripts differ; `control` what was taken away;
+    `options` are those of the evaluation that differ from their default;
     `inputs` are the run's checkpoint and the corpora with their checksums; `examples` are a few predictions, which the
     `panels` (import paths, `workbench.report.panels`) show.
     """
@@ -31,20 +38,39 @@ class Result:
     inputs: dict[str, Any] = field(default_factory=dict)
     variant: str = ""
     control: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     examples: list[dict[str, Any]] = field(default_factory=list)
     panels: list[str] = field(default_factory=list)
 
-    def write(self, path: Path) -> None:
-        """Write JSON, whole or not at all."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def write(self, folder: Path) -> Path:
+        """Write JSON into a folder, whole or not at all; returns the file.
+
+        Its name is <task>-<corpus>[-<control>][-<option>=<value>...].json. A result takes the place of an earlier one
+        of the same inputs (but for the checkpoint) and options; where another one has that name, a checksum is added.
+        """
+        path = folder / f"{self._name()}.json"
+        if path.is_file() and _what(parse_json(path.read_text(encoding="utf-8"))) != self._what():
+            path = folder / f"{self._name()}-{hashlib.sha256(self._what().encode()).hexdigest()[:8]}.json"
+        folder.mkdir(parents=True, exist_ok=True)
         with atomic(path) as file:
             file.write((json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n").encode())
+        return path
+
+    def _name(self) -> str:
+        corpus = self.inputs.get("corpus")
+        place = Path(corpus["path"]).name if isinstance(corpus, dict) else ""
+        chosen = (f"{name}={_word(value)}" for name, value in self.options.items())
+        return "-".join(filter(None, (self.task, place, self.control, *chosen)))[:MAX_NAME]
+
+    def _what(self) -> str:
+        return _what(dataclasses.asdict(self))
 
     def table(self) -> Table:
         """The numbers beside those of the baselines."""
         title = self.task + (f", control: {self.control}" if self.control else "")
-        table = Table(title=title, caption=self.variant or None)
+        counted = ", ".join(f"{value:,} {name}" for name, value in self.counts.items())
+        table = Table(title=title, caption="; ".join(filter(None, (counted, self.variant))) or None)
         table.add_column("")
         table.add_column("result", justify="right")
         for name in self.baselines:
@@ -61,3 +87,16 @@ class Result:
 def corpus_input(corpus: Corpus) -> dict[str, Any]:
     """A corpus among a result's `inputs`: its place, its size and its identity (a checksum of the content)."""
     return {"path": str(corpus.place), "records": corpus.records, "sha256": corpus.identity}
+
+
+def _what(record: dict[str, Any]) -> str:
+    """What was measured and how, whatever the weights: the corpora by their content, the control, the options."""
+    inputs = {name: value for name, value in record.get("inputs", {}).items() if name not in CHECKPOINTS}
+    told = [record.get("task"), record.get("control"), record.get("options"), inputs]
+    return json.dumps(told, sort_keys=True, default=str)
+
+
+def _word(value: Any) -> str:
+    """An option's value in a file name: of a path the last part."""
+    values = value if isinstance(value, list) else [value]
+    return "+".join(re.sub(r"[^\w.]+", "_", Path(str(each)).name) for each in values)

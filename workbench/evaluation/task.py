@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.opening import Evaluated, open_run
+from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.recipe.spec import SequenceSpec
+from workbench.runs.loading import load
 from workbench.tasks.objective import Objective
 
 TuningOptions = TypeVar("TuningOptions", bound=Tuning)
@@ -78,7 +79,10 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
             WorkbenchError: there is none, or the control would change nothing.
         """
         wanted = f"fine-tune it first: workbench finetune {self.name} {scoring.run} TRAINING-SET"
-        return open_run(scoring.run, self.objective, wanted, control=scoring.control, trust=scoring.trust)
+        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        return find_objective(
+            loaded, scoring.run, self.objective, wanted, network=scoring.network, control=scoring.control
+        )
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> Result:
         """The numbers on a corpus, beside those of baselines.

@@ -22,6 +22,7 @@ from workbench.runs.checkpoint import Checkpoints, read_checkpoint
 from workbench.runs.folder import read_recipe
 from workbench.runs.weights import check_shapes, copy_weights
 from workbench.tasks.root import Root
+from workbench.tasks.task import DEFAULT_NETWORK, objective_name
 
 logger = logging.getLogger(__name__)
 SHOWN = 8
@@ -88,13 +89,17 @@ def _from_run(folder: Path, network: str, place: str) -> Source:
     if source is None:
         raise WorkbenchError(f"init_from {place}: the run has no checkpoint yet")
     tensors = read_checkpoint(source)
-    specs = read_recipe(folder).networks
+    recipe = read_recipe(folder)
+    specs = recipe.networks
     chosen = network if network in specs else next(iter(specs)) if len(specs) == 1 else None
     if chosen is None:
         raise unknown("network", network, specs, f"init_from {place}")
     prefix = f"networks.{chosen}."
     body = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+    placed = [spec for task in recipe.tasks.values() for spec in task.objectives]
+    reading = {objective_name(spec) for spec in placed if spec.get("network", DEFAULT_NETWORK) == chosen}
     heads = {name.removeprefix("heads."): t for name, t in tensors.items() if name.startswith("heads.")}
+    heads = {name: t for name, t in heads.items() if name.partition(".")[0] in reading}
     return Source(place, body | heads, specs[chosen])
 
 

@@ -15,10 +15,16 @@ import typer
 from rich.markup import escape
 from typer.models import ArgumentInfo, ParameterInfo
 
+from workbench.options.bounds import Word
 from workbench.options.values import check
 
 Trust = Annotated[bool, typer.Option("--trust", help="Run the code that the recipe or run brings along.")]
 """Whether parts that are not installed may be imported: see `workbench.parts.trust`."""
+
+WhichNetwork = Annotated[
+    Word | None, typer.Option("--network", help="Which of the run's networks, where it has several.")
+]
+"""The name of a network; without one the only network (`Root.network_name`)."""
 
 Returned = TypeVar("Returned")
 COMMAND = "__command__"  # the attribute of a command that keeps the function it was made of

@@ -85,8 +85,7 @@ def _label(run: Run, result: Record) -> str:
         tags.append(f"trained with {run.control}")
     if result.get("control"):
         tags.append(f"evaluated with {result['control']}")
-    if result.get("split"):
-        tags.append(str(result["split"]))
+    tags += [f"{name} {_identity(value)}" for name, value in (result.get("options") or {}).items()]
     return escape(run.name) + "".join(f' <span class="tag">{escape(tag)}</span>' for tag in tags)
 
 

@@ -66,7 +66,7 @@ STEP_HEAD = Returns(
 )
 LOSS = Returns(
     "workbench.tasks.objective.LossOutput(loss, metrics): the sum as a tensor without dimensions, and a dict of "
-    "(sum, count) with such sums by name, none of them named 'loss', which is the loss's own name",
+    "(sum, count), numbers or such tensors, by name, none of them named 'loss', which is the loss's own name",
     _is_loss,
     _told_loss,
 )

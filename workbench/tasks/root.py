@@ -61,19 +61,27 @@ class Root(nn.Module):
         self.places = places
         self.progress = 1.0
 
-    def network(self, name: str | None = None) -> Network:
-        """The network of this name; without a name the only one.
+    def network_name(self, name: str | None = None) -> str:
+        """The name itself, or without one that of the only network.
 
         Raises:
             WorkbenchError: there is none of this name, or there are several to choose from.
         """
         if name is None and len(self.networks) > 1:
-            raise WorkbenchError(f"the model has several networks: {', '.join(self.networks)}; say which")
+            raise WorkbenchError(f"the model has several networks: {', '.join(self.networks)}; say which (--network)")
         if name is not None and name not in self.networks:
             raise unknown("network", name, self.networks, "the model")
-        found = self.networks[name] if name is not None else next(iter(self.networks.values()))
+        return next(iter(self.networks)) if name is None else name
+
+    def network(self, name: str | None = None) -> Network:
+        """The network of this name; without a name the only one (`network_name`)."""
+        found = self.networks[self.network_name(name)]
         assert isinstance(found, Network)
         return found
+
+    def heads_of(self, network: str) -> nn.ModuleDict:
+        """The heads that read a network, by the objectives' names."""
+        return nn.ModuleDict({name: head for name, head in self.heads.items() if self.places[name].network == network})
 
     def forward(
         self, micro: MicroBatch, objectives: list[str], embed: bool = False

@@ -176,12 +176,17 @@ def labels(tasks: Mapping[str, Task]) -> dict[tuple[str, str], str]:
     }
 
 
+def objective_name(spec: Spec) -> str:
+    """The name of an objective in a recipe: the one it is given there, or the last part of its own."""
+    return str(spec.get("name") or re.split("[.:]", str(spec["objective"]))[-1].lower())
+
+
 def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
     options = dict(spec)
     names = [field.name for field in fields(Placement)]
     place = check(Placement, {name: options.pop(name) for name in names if name in options}, where)
     objective = build("objective", options, where, **given)
-    objective.name = place.name or re.split("[.:]", str(options["objective"]))[-1].lower()
+    objective.name = objective_name(spec)
     after = (*objective.after, *place.after)
     stated = {name: value for name, value in spec.items() if name != "weight"}
     return TaskObjective(objective, objective.name, place.weight, place.view, place.network, after, stated)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
+from kg.evaluation.entity_typing.baselines import baselines
 from kg.evaluation.entity_typing.inventory import read_inventory
-from kg.evaluation.entity_typing.metric import Macro, Rule, predicted_types, typing_scores
-from kg.evaluation.entity_typing.predictions import examples, inventory_of, predict, probed
+from kg.evaluation.entity_typing.metric import Gold, Macro, Rule, TypingScores, predicted_types, typing_scores
+from kg.evaluation.entity_typing.predictions import examples, inventory_of, mentioned, predict
 from kg.objectives.types import Types
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -74,6 +76,9 @@ class TypingScoring(Scoring):
         Rule, typer.Option(help="positive: logit > 0 (Open Entity); positive_or_top: at least one type (FIGER).")
     ] = "positive"
     macro: Annotated[Macro, typer.Option(help="Macro average: open_type (the data set's), ernie.")] = "open_type"
+    gold: Annotated[
+        Gold, typer.Option(help="Gold types to be found: all, or those of the run's inventory (Open Entity's nine).")
+    ] = "all"
     probe: Annotated[bool, typer.Option(help="Beside an entity stream: a linear probe on its vectors alone.")] = True
 
 
@@ -102,23 +107,28 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: TypingScoring) -> Result:
         names = inventory_of(run)
-        run.task.builder.take_dropped()
         found = predict(run, corpus, scoring.batch_size, scoring.limit)
         chosen = predicted_types(found.logits, scoring.rule)
-        scores = typing_scores(chosen, found.gold, scoring.macro)
-        outside = run.task.builder.take_dropped().get("type outside the inventory", 0)
-        counts = {"mentions": scores.examples, "without prediction": scores.without_prediction, "types": len(names)}
-        result = Result(
+        missed = found.outside if scoring.gold == "all" else None
+
+        def scores_of(predicted: np.ndarray) -> TypingScores:
+            return typing_scores(predicted, found.gold, scoring.macro, missed)
+
+        scores = scores_of(chosen)
+        return Result(
             task=self.name,
             numbers=scores.numbers(),
-            counts=counts | ({"gold types outside the inventory": outside} if outside else {}),
-            variant=f"rule {scoring.rule}, macro {scoring.macro}",
+            counts={
+                "mentions": scores.examples,
+                "without prediction": scores.without_prediction,
+                "linked mentions": sum(bool(mentioned(sample)) for sample in found.samples),
+                "types": len(names),
+                "gold types outside the inventory": int(found.outside.sum()),
+            },
+            variant=f"rule {scoring.rule}, macro {scoring.macro}, gold {scoring.gold}",
+            baselines=baselines(run, found, scores_of, scoring.rule, scoring.probe),
             examples=examples(found, chosen, names),
         )
-        probe = probed(run, found, scoring.rule, scoring.macro) if scoring.probe else None
-        if probe is not None:
-            result.baselines["linear probe on the entity vectors"] = probe
-        return result
 
 
 def _known_marker(run: Path) -> str:

@@ -17,7 +17,7 @@ from kg.evaluation.facts.reading import Facts, fact_of, read_candidates, read_fa
 from kg.evaluation.facts.slots import SlotPredictor
 from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.opening import Evaluated, open_run
+from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.ranks import rank_scores
@@ -27,6 +27,7 @@ from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.options.bounds import Count, Location, Word
 from workbench.recipe.spec import Recipe
 from workbench.runs.folder import read_recipe
+from workbench.runs.loading import load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,9 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
     def open(self, scoring: FactsScoring) -> Evaluated:
         name = scoring.task or _facts_task(read_recipe(scoring.run))
         wanted = "evaluate a run that was pretrained with mlm"
-        return open_run(scoring.run, Mlm, wanted, task=name, control=scoring.control, trust=scoring.trust)
+        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        options: Any = {"task": name, "network": scoring.network, "control": scoring.control}
+        return find_objective(loaded, scoring.run, Mlm, wanted, **options)
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: FactsScoring) -> Result:
         known = [GraphStore.open(place) for place in scoring.known or ()]

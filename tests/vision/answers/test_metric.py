@@ -139,6 +139,16 @@ def test_major_answer_prefers_the_given_one() -> None:
     assert major_answer({"answers": ["Dog", "dog", "Dog"]}) == "dog"
 
 
+@pytest.mark.parametrize("variant", ["official_2015", "always_normalise", "single_answer"])
+def test_the_ceiling_is_what_the_best_classifier_reaches(variant: str) -> None:
+    """Sets of right answers too, of which any has full marks under single_answer."""
+    vocabulary = AnswerVocabulary(("red", "2", "4"))
+    sets = [["red", "blue"], ["2", "four", "red"], ["blue", "green"], ["red", "red", "2"], ["Red", "Red", "Red"]]
+    questions = [{"question_id": i, "answers": answers} for i, answers in enumerate(sets)]
+    best = [max(accuracy(answer, answers, variant) for answer in vocabulary.answers) for answers in sets]
+    assert vocabulary.ceiling(questions, variant) == pytest.approx(100 * sum(best) / len(best))
+
+
 def test_vocabulary_and_soft_labels(tmp_path: Path) -> None:
     questions = [{"answers": ["Two"] * 3 + ["2"] * 2 + ["four"] * 2 + ["a lot"] * 3, "answer": "2"}] * 4
     questions += [{"answers": ["red"] * 10}] * 5 + [{"answers": ["4"] * 10}] * 2
@@ -149,7 +159,9 @@ def test_vocabulary_and_soft_labels(tmp_path: Path) -> None:
     assert scores.tolist() == pytest.approx([1.0, 0.6])
     assert vocabulary.targets(questions[0]["answers"]).tolist() == pytest.approx([0, 1, 0.6])
     assert vocabulary.labels(["blue"])[0].size == 0
-    assert vocabulary.ceiling([*questions[:1], {"answers": ["blue"]}]) == pytest.approx(50)
+    single = [{"answers": ["two"]}, {"answers": ["blue"]}]
+    assert vocabulary.ceiling(single, "single_answer") == pytest.approx(50)
+    assert vocabulary.ceiling([*questions[:1], {"answers": ["blue"] * 10}], "always_normalise") == pytest.approx(50)
     vocabulary.save(tmp_path / "answers.json")
     assert AnswerVocabulary.load(tmp_path / "answers.json") == vocabulary
     (tmp_path / "twice.json").write_text('["a", "a"]')

@@ -111,9 +111,11 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
             raise WorkbenchError("--first-stage names the run that finds candidates; say how many with --rerank")
         loaded = load(scoring.run, trust=scoring.trust)
         if scoring.rerank:
-            return find_objective(loaded, scoring.run, Itm, "--rerank needs an itm that re-ranks")
+            wanted = "--rerank needs an itm that re-ranks"
+            return find_objective(loaded, scoring.run, Itm, wanted, network=scoring.network)
         wanted = f"train one: workbench finetune {self.name} {scoring.run} TRAINING-SET"
-        return find_objective(loaded, scoring.run, Itc if _has(loaded, Itc) else Itm, wanted)
+        objective = Itc if _has(loaded, Itc) else Itm
+        return find_objective(loaded, scoring.run, objective, wanted, network=scoring.network)
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: RetrievalScoring) -> Result:
         found = score(

@@ -117,7 +117,7 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
 
 def _baselines(run: Evaluated, questions: list[dict[str, Any]], variant: str) -> dict[str, dict[str, float]]:
     """The training set's most frequent answer, overall and per question type; the best that the vocabulary allows."""
-    found = {"best of the vocabulary": {"accuracy": vocabulary_of(run).ceiling(questions)}}
+    found = {"best of the vocabulary": {"accuracy": vocabulary_of(run).ceiling(questions, variant)}}
     try:
         corpora = [Corpus.open(place) for place in run.task.spec.corpora]
     except WorkbenchError as error:

@@ -12,6 +12,7 @@ import pytest
 
 from kg.evaluation.entity_typing.inventory import OPEN_ENTITY, read_inventory
 from kg.evaluation.entity_typing.task import EntityTyping, TypingScoring, TypingTuning
+from tests.kg.evaluation.conftest import typing_records, write
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
@@ -71,7 +72,7 @@ def test_types_of_new_entities_come_from_their_vectors(tuned: Path, world: Path)
     run_evaluate(tuned, world / "typing-test")
     found = result(tuned, "entity-typing-typing-test")
     assert found["numbers"]["loose_micro/f1"] > 0.9
-    assert found["variant"] == "rule positive, macro open_type"
+    assert found["variant"] == "rule positive, macro open_type, gold all"
     assert found["counts"]["mentions"] == 16
     assert found["baselines"]["linear probe on the entity vectors"]["loose_micro/f1"] > 0.9
     assert found["examples"][0]["mention"] == [7, 16]
@@ -85,7 +86,7 @@ def test_controls_take_the_vectors_away(tuned: Path, world: Path, control: str) 
     plain, taken = (result(tuned, f"entity-typing-typing-test{end}") for end in ("", f"-{control}"))
     assert taken["control"] == control
     assert taken["numbers"]["loose_micro/f1"] < plain["numbers"]["loose_micro/f1"] - 0.1
-    assert bool(taken["baselines"]) == (control == "random-entities")
+    assert ("linear probe on the entity vectors" in taken["baselines"]) == (control == "random-entities")
 
 
 def test_a_control_that_changes_nothing_is_refused(tuned: Path, world: Path) -> None:
@@ -97,10 +98,35 @@ def test_a_control_that_changes_nothing_is_refused(tuned: Path, world: Path) -> 
 
 def test_a_rule_and_a_limit(tuned: Path, world: Path) -> None:
     run_evaluate(tuned, world / "typing-test", rule="positive_or_top", macro="ernie", limit=3)
-    found = result(tuned, "entity-typing-typing-test")
-    assert found["variant"] == "rule positive_or_top, macro ernie"
+    found = result(tuned, "entity-typing-typing-test-limit=3-rule=positive_or_top-macro=ernie")
+    assert found["variant"] == "rule positive_or_top, macro ernie, gold all"
     assert found["counts"]["mentions"] == 3
     assert found["counts"]["without prediction"] == 0
+
+
+def test_what_is_easy_stands_beside(tuned: Path, world: Path) -> None:
+    run_evaluate(tuned, world / "typing-test")
+    found = result(tuned, "entity-typing-typing-test")
+    assert found["counts"]["linked mentions"] == 16
+    always = found["baselines"]["always place"]  # every mention has it, and one type more
+    assert always["loose_micro/precision"] == 1
+    assert always["loose_micro/recall"] == pytest.approx(0.5)
+    assert found["baselines"]["no type"]["strict_accuracy"] == 0
+    assert found["baselines"]["no type"]["loose_micro/f1"] == 0
+
+
+def test_gold_types_that_the_model_has_no_name_for_are_missed(tuned: Path, world: Path) -> None:
+    corpus = world / "typing-wider"
+    write(corpus, [{**record, "types": [*record["types"], "port", "bay"]} for record in typing_records(test=True)])
+    found = {}
+    for gold, end in (("all", ""), ("inventory", "-gold=inventory")):
+        run_evaluate(tuned, corpus, gold=gold)
+        found[gold] = result(tuned, f"entity-typing-typing-wider{end}")
+        assert found[gold]["counts"]["gold types outside the inventory"] == 32
+    for name in ("loose_micro/recall", "loose_macro/recall"):
+        assert found["all"]["numbers"][name] == pytest.approx(found["inventory"]["numbers"][name] / 2)
+    assert found["all"]["numbers"]["strict_accuracy"] == 0
+    assert found["inventory"]["numbers"]["strict_accuracy"] > 0.8
 
 
 def test_a_run_that_was_not_fine_tuned(world: Path, make_run: Callable[..., Path]) -> None:

@@ -120,7 +120,7 @@ def test_the_command_writes_a_result_with_pictures(answering: Path, squares: Pat
     evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus, control="question-only", batch_size=4, limit=4))
     folder = answering / "evaluations"
     result = json.loads((folder / "vqa-test.json").read_text())
-    control = json.loads((folder / "vqa-test-question-only.json").read_text())
+    control = json.loads((folder / "vqa-test-question-only-limit=4.json").read_text())
     assert result["task"] == "vqa"
     assert result["control"] is None
     assert control["control"] == "question-only"

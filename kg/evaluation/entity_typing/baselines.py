@@ -1,0 +1,72 @@
+"""What a typing model is held against: no type at all, always the most frequent one, and a linear probe on its entity
+vectors alone."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from kg.evaluation.entity_typing.metric import Rule, TypingScores, predicted_types
+from kg.evaluation.entity_typing.predictions import Predictions, inventory_of, mentioned
+from kg.evaluation.entity_typing.probe import Typed, fit_best
+from kg.sequences.steps.entity_stream import EntityStream
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.passes import all_records
+from workbench.sequences.sequence import Sample
+
+logger = logging.getLogger(__name__)
+Score = Callable[[np.ndarray], TypingScores]
+
+
+def baselines(run: Evaluated, test: Predictions, score: Score, rule: Rule, probe: bool) -> dict[str, dict[str, float]]:
+    """Numbers by baseline; those that need the run's training set are left out, and said so, where it is not at hand.
+
+    Args:
+        score: predicted types [mentions, types] -> scores against the test set's gold types.
+        probe: whether one is fitted, where the run has an entity stream that no control took away.
+    """
+    found = {"no type": score(np.zeros_like(test.gold)).numbers()}
+    try:
+        trained = [sample for place in run.task.spec.corpora for sample in all_records(Corpus.open(place))]
+    except WorkbenchError as error:
+        logger.warning("no majority baseline and no probe, since the training set is not at hand: %s", error)
+        return found
+    names = inventory_of(run)
+    counts = Counter(name for sample in trained for name in sample.get("types", ()) if name in names)
+    most = min(names, key=lambda name: (-counts[name], name))
+    always = np.zeros_like(test.gold)
+    always[:, names.index(most)] = True
+    found[f"always {most}"] = score(always).numbers()
+    entity = next((step for step in run.task.steps if isinstance(step, EntityStream)), None)
+    if probe and entity is not None and entity.linked:
+        predicted = predicted_types(_probe_logits(run, entity, trained, test, rule), rule)
+        found["linear probe on the entity vectors"] = score(predicted).numbers()
+    return found
+
+
+def _probe_logits(
+    run: Evaluated, entity: EntityStream, trained: list[Sample], test: Predictions, rule: Rule
+) -> np.ndarray:
+    """Of a probe that is fitted to the run's own training set; its vectors are those the model gets."""
+    names = {name: i for i, name in enumerate(inventory_of(run))}
+    gold = np.zeros((len(trained), len(names)), bool)
+    for row, sample in zip(gold, trained, strict=True):
+        row[[names[name] for name in sample.get("types", ()) if name in names]] = True
+    fitted = fit_best(_typed(run, entity, trained, gold), rule)
+    return fitted.logits(_typed(run, entity, test.samples, test.gold).vectors)
+
+
+@torch.inference_mode()
+def _typed(run: Evaluated, entity: EntityStream, samples: list[Sample], gold: np.ndarray) -> Typed:
+    """The vector of the entity that is linked to exactly the mention."""
+    entities = [mentioned(sample) for sample in samples]
+    rows = torch.tensor([entity.rows.get(name, -1) + 1 for name in entities])
+    device = next(run.network.parameters()).device
+    vectors = run.network.embeddings["entity"]({"entity_ids": rows.to(device)}).float().cpu().numpy()
+    return Typed(entities, vectors, gold)

@@ -1,0 +1,88 @@
+"""A network's name is strict, and every command that reads one of a run's networks can be told which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from workbench.cli.export import export
+from workbench.errors import WorkbenchError
+from workbench.evaluation.encoding import encode
+from workbench.evaluation.finetuning import fine_tune
+from workbench.evaluation.opening import find_objective
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.task import DownstreamTask, Setup
+from workbench.objectives.mlm import Mlm
+from workbench.recipe.spec import SequenceSpec
+from workbench.runs.loading import load
+
+SEVERAL = r"networks:? (large, small|small, large)"
+
+
+class OnMlm(DownstreamTask[Tuning, Scoring]):
+    tuning, scoring, objective = Tuning, Scoring, Mlm
+
+    def setup(self, tuning: Tuning) -> Setup:
+        return Setup(SequenceSpec({"builder": "document", "max_length": 24}), {"objective": "mlm"})
+
+
+def test_a_name_that_is_none_is_refused(pretrained: Path, two_networks: Path) -> None:
+    one, two = load(pretrained).model, load(two_networks).model
+    assert one.network() is one.network("main")
+    for root, name in ((one, "typo"), (two, "main"), (two, "smal")):
+        with pytest.raises(WorkbenchError, match=f"unknown network '{name}'"):
+            root.network(name)
+    with pytest.raises(WorkbenchError, match=SEVERAL):
+        two.network()
+
+
+def test_export_writes_the_network_that_was_named_with_its_own_heads(two_networks: Path, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="unknown network 'typo'"):
+        export(two_networks, tmp_path / "typo", network="typo")
+    with pytest.raises(WorkbenchError, match=SEVERAL):
+        export(two_networks, tmp_path / "none")
+    for name, width in (("small", 8), ("large", 16)):
+        export(two_networks, tmp_path / name, network=name)
+        tensors = load_file(tmp_path / name / "model.safetensors")
+        assert tensors["bert.embeddings.word_embeddings.weight"].shape[1] == width
+        head = tensors.get("cls.predictions.transform.dense.weight")
+        assert head is None if name == "large" else head.shape == (8, 8)  # large's head is not called mlm
+
+
+def test_encode_reads_the_network_that_was_named(two_networks: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("the red boat is new .\n")
+    output = tmp_path / "vectors.safetensors"
+    with pytest.raises(WorkbenchError, match=SEVERAL):
+        encode(two_networks, tmp_path / "lines.txt", output)
+    for name, width in (("small", 8), ("large", 16)):
+        encode(two_networks, tmp_path / "lines.txt", output, network=name)
+        with safe_open(output, "pt") as file:
+            assert file.get_tensor("vectors").shape == (1, width)
+
+
+def test_the_network_that_was_named_is_fine_tuned_and_evaluated(
+    two_networks: Path, texts: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"run": two_networks, "corpus": str(texts / "texts"), "output": tmp_path / "run"}
+    with pytest.raises(WorkbenchError, match=SEVERAL):
+        fine_tune(OnMlm(), Tuning(**options))
+    with pytest.raises(WorkbenchError, match="unknown network 'typo'"):
+        fine_tune(OnMlm(), Tuning(**options, network="typo"))
+    quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0", "train.lr=1e-9", "train.optimizer.weight_decay=0"]
+    run = fine_tune(OnMlm(), Tuning(**options, network="large", overrides=quick))
+    before, after = (load(folder).model.network("large").state_dict() for folder in (two_networks, run))
+    assert max(float((after[name] - before[name]).abs().max()) for name in before) < 1e-6
+    assert OnMlm().open(Scoring(run=run, corpus=str(texts / "texts"))).network.sizes == {"text": 16}
+
+
+def test_an_evaluation_asks_which_of_several_it_measures(two_networks: Path) -> None:
+    loaded = load(two_networks)
+    with pytest.raises(WorkbenchError, match="mlm reads the networks large, small; say --network"):
+        find_objective(loaded, two_networks, Mlm, "")
+    assert find_objective(loaded, two_networks, Mlm, "", network="large").network.sizes == {"text": 16}
+    with pytest.raises(WorkbenchError, match="unknown network 'typo'"):
+        find_objective(loaded, two_networks, Mlm, "", network="typo")

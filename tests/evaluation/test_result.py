@@ -1,0 +1,68 @@
+"""Results: one file for each way to measure; what counted is shown."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from workbench.evaluation.options import Scoring
+from workbench.evaluation.result import Result
+
+
+def made(accuracy: float, corpus: str = "sets/test", checksum: str = "a", **more: Any) -> Result:
+    inputs = {"checkpoint": f"step-{accuracy}", "corpus": {"path": corpus, "records": 3, "sha256": checksum}}
+    return Result(task="facts", numbers={"accuracy": accuracy}, counts={"sentences": 1200}, inputs=inputs, **more)
+
+
+def test_no_result_takes_the_place_of_another(tmp_path: Path) -> None:
+    results = [
+        made(0.1),
+        made(0.2, control="no-kg"),
+        made(0.3, options={"limit": 50}),
+        made(0.4, options={"limit": 50, "normalisation": "mean", "known": ["corpora/graph", "b"]}),
+        made(0.5, corpus="other/test", checksum="b"),
+    ]
+    written = [result.write(tmp_path) for result in results]
+    assert [path.name for path in written[:4]] == [
+        "facts-test.json",
+        "facts-test-no-kg.json",
+        "facts-test-limit=50.json",
+        "facts-test-limit=50-normalisation=mean-known=graph+b.json",
+    ]
+    kept = [json.loads(path.read_text())["numbers"]["accuracy"] for path in written]
+    assert kept == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_the_same_measured_again_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    for accuracy in (0.1, 0.6):
+        path = made(accuracy).write(tmp_path)
+        other = made(accuracy, corpus="other/test", checksum="b").write(tmp_path)
+    assert json.loads(path.read_text())["numbers"]["accuracy"] == 0.6
+    assert json.loads(other.read_text())["inputs"]["corpus"]["path"] == "other/test"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnScoring(Scoring):
+    needed: Path
+    rule: str = "any"
+    stage: Path | None = None
+
+
+def test_the_options_that_were_chosen_are_told() -> None:
+    plain = OwnScoring(run=Path("a"), corpus="b", needed=Path("c"), batch_size=7, control="no-kg")
+    assert plain.chosen() == {}
+    chosen = OwnScoring(run=Path("a"), corpus="b", needed=Path("c"), limit=3, rule="all", stage=Path("runs/x"))
+    assert chosen.chosen() == {"limit": 3, "rule": "all", "stage": "runs/x"}
+
+
+def test_the_table_shows_what_was_counted() -> None:
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(made(0.5, variant="sum").table())
+    assert "1,200 sentences; sum" in console.export_text()
