@@ -28,7 +28,8 @@ def write_json_lines(path: Path, rows: list[dict[str, object]]) -> None:
 
 
 def write_texts(folder: Path) -> None:
-    """notes.txt: paragraphs about cities; news.jsonl: the same as JSON lines; pages/: as files; pairs.tsv: a table."""
+    """notes.txt: paragraphs about cities; news.jsonl: the same as JSON lines; labelled.jsonl: with the hour that the
+    market opens as a class; pages/: as files; pairs.tsv: a table."""
     rng = random.Random(0)
     texts = []
     for n in range(120):
@@ -42,6 +43,8 @@ def write_texts(folder: Path) -> None:
     write_json_lines(folder / "news.jsonl", news)
     pairs = [f"{text}\tIs there a river?\t{n % 2}\n" for n, text in enumerate(texts[:20])]
     (folder / "pairs.tsv").write_text("premise\tquestion\tlabel\n" + "".join(pairs))
+    labelled = [{"text": text, "labels": {"hour": 5 + n % 5}} for n, text in enumerate(texts)]
+    write_json_lines(folder / "labelled.jsonl", labelled)
     (folder / "pages").mkdir()
     for n, text in enumerate(texts[:5]):
         (folder / "pages" / f"page {n}.txt").write_text(text)

@@ -22,6 +22,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "clm": {"builder": "document", "visibility": "causal", "labels": lambda row: row + 1},
     "nsp": {"builder": "sentence_pair", "labels": None},
     "sop": {"builder": "sentence_pair", "labels": None},
+    "classify": {"builder": "sentence_pair", "labels": None, "options": {"classes": ["0", "1", "2"], "dropout": 0.0}},
 }
 POLICIES: dict[str, dict[str, Any]] = {"token": {}, "whole_word": {}, "span": {}, "entity": {}, "field": {}}
 BUILDERS: dict[str, dict[str, Any]] = {
@@ -72,6 +73,7 @@ def draws(part, seed=0, number=(0,)):
 
 
 def objective(name, tokenizer, **options):
+    options = {**OBJECTIVES[name].get("options", {}), **options}
     made = parts.build("objective", {"objective": name, **options}, "", tokenizer=tokenizer)
     made.name = name
     return made
@@ -82,7 +84,10 @@ def prepared(made, tokenizer, samples, seed=0, max_length=512, builder=None):
     case = OBJECTIVES[made.name]
     spec = {"builder": builder or case["builder"], "visibility": case.get("visibility", "bidirectional")}
     build = parts.build("builder", spec, "", tokenizer=tokenizer, max_length=max_length)
-    arranged = made.arrange(copy.deepcopy(samples), draws("arrange", seed))
+    samples = copy.deepcopy(samples)
+    if made.name == "classify":
+        samples = [{**sample, "labels": {"label": i % 3}} for i, sample in enumerate(samples)]
+    arranged = made.arrange(samples, draws("arrange", seed))
     clean = build(arranged, draws("build", seed))
     return clean, corrupted(made, clean, seed)
 
@@ -184,7 +189,7 @@ def test_empty_and_one_token_samples(name, tokenizer, make_network):
     network = make_network()
     loss = made.head(network)(Seen.of(network, batch, batch.targets[name])).loss
     assert torch.isfinite(loss)
-    assert made.count(batch) == {"mlm": 1, "clm": 4, "nsp": 0, "sop": 0}[name]
+    assert made.count(batch) == {"mlm": 1, "clm": 4, "nsp": 0, "sop": 0, "classify": 3}[name]
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

@@ -37,6 +37,7 @@ class TaskCommands(Commands):
 
 def _finetune(task: Any) -> Callable[..., None]:
     from workbench.evaluation.finetuning import fine_tune
+    from workbench.evaluation.seeds import fine_tune_seeds
 
     if task.tuning is None:
         raise WorkbenchError(
@@ -44,7 +45,10 @@ def _finetune(task: Any) -> Callable[..., None]:
         )
 
     def finetune(tuning: Any) -> None:
-        fine_tune(task, tuning)
+        if tuning.seeds > 1:
+            fine_tune_seeds(task, tuning).show()
+        else:
+            fine_tune(task, tuning)
 
     return _told(finetune, tuning=task.tuning)
 

@@ -28,11 +28,15 @@ def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
     Raises:
         WorkbenchError: the task is for evaluation alone, or a wrong input.
     """
-    recipe = recipe_of(task, tuning)
-    suffix = f"{task.name}-{tuning.control}" if tuning.control else task.name
-    folder = pretrain(recipe, tuning.output or tuning.run.with_name(f"{tuning.run.name}-{suffix}"))
+    folder = pretrain(recipe_of(task, tuning), run_folder(task, tuning))
     logger.info("now: workbench evaluate %s %s CORPUS", task.name, folder)
     return folder
+
+
+def run_folder(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
+    """Where the new run goes: --output, or RUN-TASK[-CONTROL]."""
+    name = "-".join(filter(None, (tuning.run.name, task.name, tuning.control)))
+    return tuning.output or tuning.run.with_name(name)
 
 
 def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:

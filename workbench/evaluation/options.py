@@ -44,6 +44,9 @@ class Tuning:
     without: Annotated[
         list[Word] | None, typer.Option(metavar="STREAM", help="A stream of the network that this task leaves empty.")
     ] = None
+    seeds: Annotated[
+        Count, typer.Option(help="So many runs with seeds of their own, evaluated on --held-out and tabulated.")
+    ] = 1
     trust: Trust = False
 
 

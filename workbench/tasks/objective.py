@@ -7,6 +7,7 @@ which turns streams into a sum and metrics. The trainer divides by the count ove
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -76,12 +77,14 @@ class StepHead(Head):
 class Objective:
     """The worker half. A subclass overrides the hooks it needs; `name` is set from the recipe.
 
-    `step_wide` says that `head` returns a `StepHead`; `after` names objectives of the task whose heads run first.
+    `step_wide` says that `head` returns a `StepHead`; `after` names objectives of the task whose heads run first;
+    `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`.
     """
 
     name: str = ""
     step_wide: bool = False
     after: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         """Change samples before they become sequences (a sample's labels go to `sample["labels"]`)."""
@@ -99,6 +102,14 @@ class Objective:
         """How many labels the loss sums over; by default the number of `labels` in the targets that are not -100."""
         targets = batch.targets.get(self.name, {})
         return float((targets["labels"] != -100).sum()) if "labels" in targets else 0.0
+
+    def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
+        """Metrics of a held-out pass as a whole, where no sums give them (F1, correlations, ranks).
+
+        Args:
+            made: what `measured` names, of all micro-batches and ranks, in the order of the pass, on the CPU.
+        """
+        return {}
 
     def head(self, network: Network) -> Head:
         """The module with the loss, for this network's sizes."""

@@ -16,6 +16,7 @@ from workbench.tasks.feed import MicroBatches, Place, SampleReader, feed
 from workbench.tasks.objective import LossOutput, StepHead
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
+from workbench.training.measured import Measured
 from workbench.training.metrics import Window, add_sums
 from workbench.training.modes import evaluating
 from workbench.training.step import autocast_dtype, seed_device
@@ -50,11 +51,12 @@ class HeldOut:
         self.root, self.tasks, self.passes = root, tasks, passes
         self.spec, self.world, self.seed = spec, world, seed
         self.labels = labels(tasks)
+        self.measured = Measured(tasks)
         self.autocast = autocast_dtype(spec.precision, world.device)
 
     def run(self) -> dict[str, float]:
         """`held_out/<objective>/loss` and metrics, over all ranks; the same on every rank."""
-        window = Window()
+        window, self.measured = Window(), Measured(self.tasks)
         with torch.no_grad(), evaluating(self.root):
             for task in self.passes:
                 self._pass(task, window)
@@ -62,7 +64,8 @@ class HeldOut:
         for losses, metrics in self.world.gather((window.losses, window.metrics)):
             add_sums(total.losses, losses)
             add_sums(total.metrics, metrics)
-        return {f"{PREFIX}{name}": value for name, value in total.means().items()}
+        values = total.means() | self.measured.metrics(self.world)
+        return {f"{PREFIX}{name}": value for name, value in values.items()}
 
     def _pass(self, task: str, window: Window) -> None:
         steps = self.passes[task].steps
@@ -92,6 +95,7 @@ class HeldOut:
                         counts[name][lane] = micro.counts[name]
                     else:
                         self._add(window, (task, name), output, micro.counts[name])
+                        self.measured.add((task, name), (number, lane), output)
             for name in wide:
                 self._step_wide(window, (task, name), embedded[name], counts[name])
 

@@ -28,9 +28,8 @@ class SentencePair(Builder):
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), or in the second
             segment those up to itself and in the first one that segment (`prefix`: UniLM, arXiv:1905.03197).
+        split: cut a text in two that is no pair; or else a record is one item, in one segment where it is no pair.
     """
-
-    unit = "text"
 
     def __init__(
         self,
@@ -39,15 +38,19 @@ class SentencePair(Builder):
         chars_per_token: Positive | None = None,
         partial: Partial = "cover",
         visibility: Visibility = "bidirectional",
+        split: bool = True,
     ) -> None:
         super().__init__(tokenizer, max_length, partial=partial, segments=2, visibility=visibility)
-        self.fill(int(0.9 * self.capacity), chars_per_token)
-        self.split = True
+        self.split = split
+        self.unit = "text" if split else None
+        if split:
+            self.fill(int(0.9 * self.capacity), chars_per_token)
 
     def evaluating(self) -> SentencePair:
-        """A text as it is, in one segment; a pair that is one stays one."""
+        """A record is one item, in one segment where it is no pair."""
         other = copy.copy(self)
-        other.split, other.dropped = False, Counter()
+        other.split, other.unit, other.window, other.window_tokens = False, None, None, None
+        other.dropped = Counter()
         return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:

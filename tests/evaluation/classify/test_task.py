@@ -1,0 +1,181 @@
+"""Classification of texts, from raw lines to the result, and the metrics that a held-out pass measures."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+from pipelines.commands.text import text as prepare_text
+from workbench.errors import WorkbenchError
+from workbench.evaluation.classify.panel import classified
+from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.finetuning import fine_tune, recipe_of
+from workbench.evaluation.seeds import fine_tune_seeds
+from workbench.objectives.classify import Classify, class_scores
+from workbench.report.run import load_run
+from workbench.runs.loading import load
+from workbench.sequences.sequence import Sequence, text_fields
+from workbench.training.measured import Measured
+
+GOOD, BAD = ["good", "new", "lost"], ["bad", "old"]
+
+
+def rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Films that are good (1, three in five) or bad (0), by one word."""
+    rng = random.Random(seed)
+    made = []
+    for _ in range(count):
+        label = int(rng.random() < 0.6)
+        made.append({"text": f"the film is {rng.choice(GOOD if label else BAD)} .", "labels": {"verdict": label}})
+    return made
+
+
+@pytest.fixture(scope="session")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """`films(name, rows)`: a corpus that `prepare text` made of JSON lines."""
+    folder = tmp_path_factory.mktemp("films")
+
+    def make(name: str, lines: list[dict[str, Any]]) -> str:
+        if not (folder / name).exists():
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            prepare_text(inputs=[str(folder / f"{name}.jsonl")], output=folder / name, workers=1)
+        return str(folder / name)
+
+    return make
+
+
+def tuning(run: Path, corpus: str, output: Path, *overrides: str, **options: Any) -> ClassifyTuning:
+    wanted: dict[str, Any] = {"epochs": 6.0, "batch_size": 8, "lr": 1e-2, **options}
+    quick = ["train.num_workers=0", *overrides]
+    return ClassifyTuning(run=run, corpus=corpus, output=output, overrides=quick, **wanted)
+
+
+@pytest.fixture(scope="session")
+def tuned(pretrained: Path, films: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    train, dev = films("train", rows(64, 0)), films("dev", rows(20, 1))
+    best = ["train.evaluate_every=12", "train.best=classify/macro_f1"]
+    output = tmp_path_factory.mktemp("classify") / "run"
+    return fine_tune(Classification(), tuning(pretrained, train, output, *best, held_out=dev))
+
+
+def test_it_learns_and_the_majority_does_not(tuned: Path, films: Callable[..., str]) -> None:
+    found = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=films("dev", [])))
+    assert found.numbers["accuracy"] == found.numbers["macro_f1"] == found.numbers["mcc"] == 1
+    assert found.counts == {"texts": 20, "classes": 2}
+    share = sum(row["labels"]["verdict"] for row in rows(20, 1)) / 20
+    assert found.baselines["always 1"]["accuracy"] == pytest.approx(share)
+    assert found.baselines["always 1"]["mcc"] == 0
+    assert found.examples[0] == {"text": rows(20, 1)[0]["text"], "second": "", "prediction": "1", "label": "1"}
+    shown = classified(load_run(tuned))
+    assert shown is not None
+    assert "✓ 1" in shown
+
+
+def test_a_metric_of_the_whole_pass_chooses_the_best_checkpoint(tuned: Path, films: Callable[..., str]) -> None:
+    lines = [json.loads(line) for line in (tuned / "metrics.jsonl").read_text().splitlines()]
+    measured = [line["held_out/classify/macro_f1"] for line in lines if "held_out/classify/macro_f1" in line]
+    state = json.loads((tuned / "best" / "state.json").read_text())
+    assert state["best"]["metric"] == "held_out/classify/macro_f1"
+    assert state["best"]["value"] == max(measured)
+    result = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=films("dev", [])))
+    assert result.numbers["macro_f1"] == pytest.approx(max(measured))
+
+
+def test_several_seeds_are_tabulated(pretrained: Path, films: Callable[..., str], tmp_path: Path) -> None:
+    train, dev = films("train", rows(64, 0)), films("dev", rows(20, 1))
+    with pytest.raises(WorkbenchError, match="say on which corpus: --held-out"):
+        fine_tune_seeds(Classification(), tuning(pretrained, train, tmp_path / "x", seeds=2))
+    several = tuning(pretrained, train, tmp_path / "x", epochs=1.0, seeds=3, held_out=dev)
+    spread = fine_tune_seeds(Classification(), several)
+    assert [Path(run).name for run in spread.runs] == ["x-seed-0", "x-seed-1", "x-seed-2"]
+    assert [load(run).recipe.seed for run in spread.runs] == [0, 1, 2]
+    accuracies = [numbers["accuracy"] for numbers in spread.runs.values()]
+    written = json.loads((tmp_path / "x-seeds.json").read_text())["numbers"]["accuracy"]
+    assert written["mean"] == pytest.approx(np.mean(accuracies))
+    assert written["deviation"] == pytest.approx(np.std(accuracies, ddof=1))
+
+
+def test_what_cannot_be_learnt_is_refused(pretrained: Path, films: Callable[..., str], tmp_path: Path) -> None:
+    plain = films("plain", [{"text": "the film is good ."}])
+    several = films("several", [{"text": "the film is good .", "labels": {"verdict": 1, "stars": 5}}])
+    for corpus, label, message in [
+        (plain, None, "has no labels"),
+        (several, None, "has the labels stars, verdict; choose one: --label"),
+        (several, "star", "unknown label 'star'"),
+        (several, "stars", "have stars = 5; nothing can be learnt"),
+    ]:
+        with pytest.raises(WorkbenchError, match=message):
+            recipe_of(Classification(), tuning(pretrained, corpus, tmp_path / "run", label=label))
+
+
+def test_classes_that_the_run_does_not_know_are_named(tuned: Path, films: Callable[..., str]) -> None:
+    odd = films("odd", [{"text": "the film is good .", "labels": {"verdict": 7}}])
+    plain = films("plain", [{"text": "the film is good ."}])
+    for corpus, message in ((odd, "unknown class '7'"), (plain, "no texts with the label 'verdict'")):
+        with pytest.raises(WorkbenchError, match=message):
+            evaluate(Classification(), ClassifyScoring(run=tuned, corpus=corpus))
+
+
+def test_a_long_text_is_one_item_and_a_pair_keeps_both(tuned: Path, films: Callable[..., str]) -> None:
+    task = load(tuned).transforms["classify"]
+    assert (task.builder.unit, task.builder.window) == (None, None)
+    long = {"key": "a", "draw": (0,), "text": "the film is good . " * 30, "labels": {"verdict": 1}}
+    (sequence,) = task.sequences([long])
+    assert sequence.length("text") <= task.builder.max_length
+    assert not sequence.streams["text"]["token_type_ids"].any()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_scores_are_those_of_scikit_learn(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    classes = int(rng.integers(2, 5))
+    gold, predicted = rng.integers(0, classes, (2, 30))
+    found = class_scores(predicted, gold, classes)
+    assert found["accuracy"] == pytest.approx(accuracy_score(gold, predicted))
+    assert found["macro_f1"] == pytest.approx(f1_score(gold, predicted, average="macro"))
+    assert found["mcc"] == pytest.approx(matthews_corrcoef(gold, predicted))
+
+
+def test_ranks_measure_together_in_the_order_of_the_pass() -> None:
+    class Recording(Classify):
+        def measure(self, made: Any) -> dict[str, float]:
+            return {"predicted": float("".join(str(int(p)) for p in made["predicted"]))}
+
+    class Task:
+        name = "films"
+
+        def __init__(self) -> None:
+            placed = Recording(["no", "yes"])
+            self.objectives = [type("Placed", (), {"name": "classify", "objective": placed})()]
+
+    ranks = [Measured({"films": Task()}) for _ in range(2)]  # type: ignore[dict-item]
+    for number in range(2):
+        for lane, rank in enumerate(ranks):
+            made = {"predicted": torch.tensor([number, lane]), "gold": torch.zeros(2)}
+            output = type("Output", (), {"made": made})()
+            rank.add(("films", "classify"), (number, lane), output)  # type: ignore[arg-type]
+    world: Any = type("World", (), {"gather": lambda self, kept: [rank.kept for rank in reversed(ranks)]})()
+    assert ranks[0].metrics(world) == {"classify/predicted": 11011.0}
+    with pytest.raises(WorkbenchError, match="unknown tensor 'predicted'"):
+        ranks[0].add(("films", "classify"), (0, 0), type("Output", (), {"made": {}})())  # type: ignore[arg-type]
+
+
+def test_a_sequence_without_the_label_is_not_counted() -> None:
+    objective = Classify(["no", "yes"], label="verdict")
+    objective.name = "classify"
+    text = {"text": text_fields(np.arange(3))}
+    made = [Sequence(text, (0,)), Sequence(text, (1,), labels={"verdict": 1})]
+    with pytest.raises(WorkbenchError, match="unknown class '1'"):
+        objective.corrupt(made, None)  # type: ignore[arg-type]
+    made[1].labels = {"verdict": "yes"}  # type: ignore[dict-item]
+    objective.corrupt(made, None)  # type: ignore[arg-type]
+    assert [int(s.targets["classify"]["labels"][0]) for s in made] == [-100, 1]

@@ -1,0 +1,121 @@
+"""Classification of a text or a pair of texts (BERT, arXiv:1810.04805, section 4.1): one of several classes.
+
+With p the pooled output of a stream and y the class,
+
+    z = W dropout(p) + b
+    L = -log softmax(z)[y], summed over the sequences that have a label
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor, nn
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.keyed import Draws
+from workbench.objectives._vocabulary import TokenLoss
+from workbench.options.bounds import Dropout, Name, Word
+from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network, States
+
+
+class Classify(Objective):
+    """The class of a sequence, which the sample's `labels` name.
+
+    Args:
+        classes: names of the classes, or their numbers as text; a class's place is its row.
+        label: which of the sample's labels; a sequence without it is not counted.
+        stream: whose pooled output is read.
+        dropout: of what is read.
+    """
+
+    measured = ("predicted", "gold")
+
+    def __init__(
+        self, classes: list[Name], label: Name = "label", stream: Word = "text", dropout: Dropout = 0.1
+    ) -> None:
+        if len(classes) < 2 or len(set(classes)) != len(classes):
+            raise WorkbenchError(
+                f"objective classify: classes has {len(classes)} entries, {len(set(classes))} of them different; give "
+                "two or more different ones"
+            )
+        self.classes = {name: row for row, name in enumerate(classes)}
+        self.label, self.stream, self.dropout = label, stream, dropout
+
+    def row(self, sequence: Sequence) -> int:
+        """The class of a sequence; -100 where it has no such label.
+
+        Raises:
+            WorkbenchError: it is none of the classes.
+        """
+        if self.label not in sequence.labels:
+            return -100
+        name = str(sequence.labels[self.label])
+        if name not in self.classes:
+            raise unknown("class", name, self.classes, f"label {self.label!r} of sequence {sequence.key!r}")
+        return self.classes[name]
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Writes the target `labels` [1] of every sequence; changes nothing."""
+        for sequence in sequences:
+            sequence.targets[self.name] = {"labels": np.array([self.row(sequence)], np.int64)}
+        return {}
+
+    def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
+        return class_scores(made["predicted"].numpy(), made["gold"].numpy(), len(self.classes))
+
+    def head(self, network: Network) -> Head:
+        if self.stream not in network.poolers:
+            raise WorkbenchError(
+                f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
+            )
+        return ClassifyHead(network.sizes[self.stream], len(self.classes), self.stream, self.dropout)
+
+
+class ClassifyHead(Head):
+    """A linear layer on the pooled output."""
+
+    def __init__(self, hidden_size: int, classes: int, stream: str, dropout: float) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(hidden_size, classes)
+        self.dropout = nn.Dropout(dropout)
+        self.stream = stream
+        self.loss = TokenLoss()
+
+    def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
+        """[sequences, classes]."""
+        logits: Tensor = self.classifier(self.dropout(network.pool(states, batch, self.stream)))
+        return logits
+
+    def forward(self, seen: Seen) -> LossOutput:
+        """Metric `accuracy`; made: `predicted` and `gold` [labelled sequences]."""
+        logits, labels = self.logits(seen.network, seen.states, seen.batch), seen.targets["labels"]
+        loss, metrics, _ = self.loss(logits, labels)
+        made = {"predicted": logits.argmax(-1)[labels != -100], "gold": labels[labels != -100]}
+        return LossOutput(loss, metrics, made)
+
+
+def class_scores(predicted: np.ndarray, gold: np.ndarray, classes: int) -> dict[str, float]:
+    """Accuracy, macro F1 and Matthews' correlation coefficient of predicted against gold classes, both [examples].
+
+    `macro_f1` is the mean over the classes that are predicted or gold somewhere, 0 where one is never right; `mcc`
+    that of several classes (Gorodkin, Computational Biology and Chemistry 2004), 0 where all predictions are equal.
+    """
+    table = np.zeros((classes, classes))
+    np.add.at(table, (gold, predicted), 1)
+    right, found, wanted, n = table.diagonal(), table.sum(0), table.sum(1), len(gold)
+    there = found + wanted > 0
+    spread = np.sqrt((n**2 - (found**2).sum()) * (n**2 - (wanted**2).sum()))
+    return {
+        "accuracy": float(right.sum() / n),
+        "macro_f1": float((2 * right[there] / (found + wanted)[there]).mean()),
+        "mcc": float((right.sum() * n - found @ wanted) / spread) if spread else 0.0,
+    }
