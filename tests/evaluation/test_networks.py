@@ -9,6 +9,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from tests.evaluation.conftest import network, recipe_tree
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
 from workbench.evaluation.encoding import encode
@@ -18,7 +19,9 @@ from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.objectives.mlm import Mlm
 from workbench.recipe.spec import SequenceSpec
+from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.loading import load
+from workbench.training.pretrain import pretrain
 
 SEVERAL = r"networks:? (large, small|small, large)"
 
@@ -77,6 +80,19 @@ def test_the_network_that_was_named_is_fine_tuned_and_evaluated(
     before, after = (load(folder).model.network("large").state_dict() for folder in (two_networks, run))
     assert max(float((after[name] - before[name]).abs().max()) for name in before) < 1e-6
     assert OnMlm().open(Scoring(run=run, corpus=str(texts / "texts"))).network.sizes == {"text": 16}
+
+
+def test_what_was_tied_or_frozen_is_fine_tuned_by_itself(texts: Path, tmp_path: Path) -> None:
+    tied = {**network(16), "tie": {"text.token": "first.text.token"}, "frozen": True}
+    tree = recipe_tree(texts, {"first": network(16), "second": tied}, [{"objective": "mlm", "network": "first"}])
+    base = pretrain(recipe_from_dict(tree), tmp_path / "base")
+    quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0", "train.optimizer.weight_decay=0"]
+    options: dict[str, Any] = {"run": base, "corpus": str(texts / "texts"), "output": tmp_path / "run"}
+    run = fine_tune(OnMlm(), Tuning(**options, network="second", lr=1e-3, overrides=quick))
+    before, after = (load(folder).model.network("second").state_dict() for folder in (base, run))
+    changed = {name: float((after[name] - before[name]).abs().max()) for name in before}
+    assert 0 < changed["embeddings.text.token.weight"] < 2e-3
+    assert max(changed.values()) < 2e-3
 
 
 def test_an_evaluation_asks_which_of_several_it_measures(two_networks: Path) -> None:
