@@ -46,7 +46,7 @@ def _finetune(task: Any) -> Callable[..., None]:
 
     def finetune(tuning: Any) -> None:
         if tuning.seeds > 1:
-            fine_tune_seeds(task, tuning).show()
+            fine_tune_seeds(task, tuning)
         else:
             fine_tune(task, tuning)
 

@@ -10,27 +10,29 @@ import dataclasses
 import json
 import statistics
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import recipe_of, run_folder
-from workbench.evaluation.options import Tuning
+from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import write_text
+from workbench.processes.distributed import distributed
 from workbench.terminal import Terminal
 from workbench.training.pretrain import pretrain
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The numbers of several runs of one task, by the run's folder."""
+    """The numbers of several runs of one task on a corpus, by the run's folder."""
 
     task: str
+    corpus: str
     runs: dict[str, dict[str, float]]
 
     def summary(self) -> dict[str, dict[str, float]]:
@@ -40,7 +42,7 @@ class Spread:
         found = {name: [numbers[name] for numbers in every] for name in shared}
         return {name: {"mean": statistics.fmean(v), "deviation": statistics.stdev(v)} for name, v in found.items()}
 
-    def show(self, console: Console | None = None) -> None:
+    def table(self) -> Table:
         """A row per number, a column per run."""
         table = Table(title=f"{self.task}, {len(self.runs)} seeds")
         for column in ("", "mean", "deviation", *(Path(run).name for run in self.runs)):
@@ -48,7 +50,13 @@ class Spread:
         for name, of in self.summary().items():
             own = (f"{numbers[name]:.4g}" for numbers in self.runs.values())
             table.add_row(name, f"{of['mean']:.4g}", f"{of['deviation']:.2g}", *own)
-        (console or Terminal()).print(table)
+        return table
+
+    def tell(self, path: Path) -> None:
+        """Show the table, and write it as JSON."""
+        Terminal().print(self.table())
+        told = {**dataclasses.asdict(self), "numbers": self.summary()}
+        write_text(path, json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 def fine_tune_seeds(task: DownstreamTask[Any, Any], tuning: Tuning) -> Spread:
@@ -63,12 +71,16 @@ def fine_tune_seeds(task: DownstreamTask[Any, Any], tuning: Tuning) -> Spread:
     if tuning.held_out is None:
         raise WorkbenchError(f"--seeds {tuning.seeds} tabulates how well the runs do; say on which corpus: --held-out")
     recipe, folder = recipe_of(task, tuning), run_folder(task, tuning)
-    runs = {}
-    for seed in range(recipe.seed, recipe.seed + tuning.seeds):
-        run = pretrain(dataclasses.replace(recipe, seed=seed), folder.with_name(f"{folder.name}-seed-{seed}"))
-        scoring = task.scoring(run=run, corpus=tuning.held_out, trust=tuning.trust)
-        runs[str(run)] = evaluate(task, scoring).numbers
-    spread = Spread(task.name, runs)
-    told = {"task": task.name, "corpus": tuning.held_out, "runs": runs, "numbers": spread.summary()}
-    write_text(folder.with_name(f"{folder.name}-seeds.json"), json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    runs: dict[str, dict[str, float]] = {}
+    with distributed() as world:  # joined once for all runs; the main rank evaluates
+        for seed in range(recipe.seed, recipe.seed + tuning.seeds):
+            run = pretrain(dataclasses.replace(recipe, seed=seed), folder.with_name(f"{folder.name}-seed-{seed}"))
+            scoring = task.scoring(run=run, corpus=tuning.held_out, trust=tuning.trust)
+            runs[str(run)] = world.from_main(partial(_numbers, task, scoring))
+        spread = Spread(task.name, tuning.held_out, runs)
+        world.from_main(partial(spread.tell, folder.with_name(f"{folder.name}-seeds.json")))
     return spread
+
+
+def _numbers(task: DownstreamTask[Any, Any], scoring: Scoring) -> dict[str, float]:
+    return evaluate(task, scoring).numbers
