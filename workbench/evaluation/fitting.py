@@ -20,6 +20,7 @@ from workbench.recipe.spec import Recipe, TaskSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.building import make_root, tasks_of
+from workbench.tasks.windows import window_of
 from workbench.text.tokenizer import Tokenizer
 
 SAMPLES = 8
@@ -91,8 +92,8 @@ def _check_streams(base: Recipe, recipe: Recipe, filled: set[str]) -> None:
 def _first_sequences(recipe: Recipe) -> list[Sequence]:
     task = next(iter(tasks_of(recipe, _tokenizer(recipe)).values()))  # overrides may add others
     corpora = [Corpus.open(place) for place in task.spec.corpora]
-    builder = task.builder
-    samples = next(sample_pass(corpora, size=SAMPLES, unit=builder.unit, window=builder.window, limit=SAMPLES))
+    window = window_of(task, corpora)
+    samples = next(sample_pass(corpora, size=SAMPLES, unit=task.builder.unit, window=window, limit=SAMPLES))
     return task.sequences(samples)
 
 
