@@ -125,9 +125,9 @@ def _checksum(tensors: Mapping[str, Tensor], provenance: str) -> str:
     """The SHA-256 checksum of the tensors, their types and shapes, and the provenance."""
     state = hashlib.sha256(provenance.encode())
     for name in TENSORS:
-        tensor = tensors[name].contiguous()
+        tensor = tensors[name]
         state.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        state.update(tensor.flatten().view(torch.uint8).numpy().data)
+        state.update(np.ascontiguousarray(tensor.numpy()).data)
     return state.hexdigest()
 
 

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from workbench.evaluation.encoding import Encoder, encode_texts
-from workbench.evaluation.finetuning import Tuning
+from workbench.evaluation.finetuning import recipe_of
+from workbench.evaluation.options import Tuning
+from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.recipe.reading import load_recipe
-from workbench.recipe.spec import SequenceSpec
+from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.runs.loading import load
 from workbench.sequences.batch import collate
 from workbench.training.pretrain import pretrain
@@ -66,13 +68,27 @@ def test_the_last_row_stands_for_a_text(gpt: Path, pool: str) -> None:
     torch.testing.assert_close(vectors[:1], encode_texts(loaded, LINES[:1], pool=pool))
 
 
-@pytest.mark.parametrize("builder", ["mention", {"builder": "mention", "max_length": 32}])
-def test_fine_tuning_keeps_it(gpt: Path, world: Any, builder: Any) -> None:
-    recipe = Tuning(run=gpt, corpus=str(world.text)).recipe("x", SequenceSpec(builder), {"objective": "kg.types"})
-    assert recipe.tasks["x"].sequence.visibility == "causal"
+class Plain(DownstreamTask[Tuning, Any]):
+    """A task that is what the test says."""
+
+    def __init__(self, sequence: SequenceSpec, objective: dict[str, Any]) -> None:
+        self.planned = Setup(sequence, objective)
+
+    def setup(self, tuning: Tuning) -> Setup:
+        return self.planned
+
+
+def fine_tuned(run: Path, world: Any, sequence: SequenceSpec, objective: dict[str, Any]) -> Recipe:
+    return recipe_of(Plain(sequence, objective), Tuning(run=run, corpus=str(world.text)))
+
+
+@pytest.mark.parametrize("builder", ["document", "packed"])
+def test_fine_tuning_keeps_it(gpt: Path, world: Any, builder: str) -> None:
+    recipe = fine_tuned(gpt, world, SequenceSpec({"builder": builder, "max_length": 32}), {"objective": "mlm"})
+    assert recipe.tasks["plain"].sequence.visibility == "causal"
 
 
 def test_what_fine_tuning_says_itself_holds(gpt: Path, world: Any) -> None:
-    builder = {"builder": "document", "visibility": "bidirectional"}
-    recipe = Tuning(run=gpt, corpus=str(world.text)).recipe("x", SequenceSpec(builder), {"objective": "mlm"})
-    assert recipe.tasks["x"].sequence.visibility == "bidirectional"
+    builder = {"builder": "document", "max_length": 32, "visibility": "bidirectional"}
+    recipe = fine_tuned(gpt, world, SequenceSpec(builder), {"objective": "mlm"})
+    assert recipe.tasks["plain"].sequence.visibility == "bidirectional"

@@ -65,7 +65,7 @@ def test_tasks_that_share_a_name_share_a_head_of_one_kind(make_recipe: Any) -> N
         tree["tasks"]["more"] = {**tree["tasks"]["text"], "objectives": [{"objective": "clm", "name": "mlm"}]}
 
     path = make_recipe(change)
-    with pytest.raises(WorkbenchError, match="give one of them another `name`"):
+    with pytest.raises(WorkbenchError, match="Give this one another `name`"):
         make_root(load_recipe(str(path), trust=True), tasks_of(path), None)
 
 

@@ -226,10 +226,10 @@ class FaultyStep(Step):
         self.how, self.after, self.corpus = how, after, corpus
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
-        if draws.number[1] >= self.steps and self.how == "cut off":
+        if draws.number[1] >= self.after and self.how == "cut off":
             for shard in Path(self.corpus).glob("*.tar"):
                 os.truncate(shard, 100)
-        elif draws.number[1] >= self.steps:
+        elif draws.number[1] >= self.after:
             _fail(self.how)
         return sequences
 
