@@ -34,7 +34,7 @@ IMPORTED = (
     "pipelines.commands.text",
     "pipelines.commands.image_text",
     "pipelines.stages.region_features",
-    "vision.regions",
+    "vision.features.regions",
     "torch.utils.tensorboard",
     "torch._dynamo",
 )

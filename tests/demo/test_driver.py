@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from pipelines.demo.plan import WRITE, Job, plan
+from pipelines.demo.processes import IMPORTED
 from pipelines.demo.progress import PRIOR, WINDOW, Board, Pace
 from pipelines.demo.raw import PARTS, write_part
 from pipelines.demo.together import Interrupted, _ready, run_together
@@ -170,3 +172,8 @@ def test_a_part_of_the_raw_files_is_there_whole_or_not_at_all(tmp_path: Path, mo
     write_part("world", tmp_path / "raw", seed=4)
     assert sorted(file.name for file in (tmp_path / "raw" / "world").iterdir()) == ["one", "two"]
     assert (tmp_path / "raw" / "world" / "one").read_text() == "3"
+
+
+def test_what_jobs_are_forked_with_is_there() -> None:
+    """A module that is not would be passed over in silence, and every job would make the import itself."""
+    assert [name for name in IMPORTED if importlib.util.find_spec(name) is None] == []
