@@ -96,14 +96,44 @@ class Classification(DownstreamTask[ClassifyTuning, ClassifyScoring]):
                 f"corpus {corpus.name!r} has no texts with the label {objective.label!r}; evaluate on one that has"
             )
         names = list(objective.classes)
+        shown = zip(found.shown, found.predicted, found.gold, strict=False)
         return Result(
             task=self.name,
-            numbers=found.scores(objective, found.predicted),
+            numbers=self.numbers(objective, found.predicted, found.gold, scoring),
             counts={"texts": len(found.gold), "classes": len(names)},
-            variant=f"label {objective.label}",
-            baselines=_baselines(run, objective, found),
-            examples=found.examples(names),
+            variant=self.variant(objective, scoring),
+            baselines=self._baselines(run, objective, found.gold, scoring),
+            examples=[self.example(sample, names[p], names[g]) for sample, p, g in shown],
         )
+
+    def numbers(
+        self, objective: Classify, predicted: list[int], gold: list[int], scoring: ClassifyScoring
+    ) -> dict[str, float]:
+        """The scores of predicted against gold classes: as the objective measures them in held-out passes."""
+        return objective.measure({"predicted": torch.tensor(predicted), "gold": torch.tensor(gold)})
+
+    def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
+        """What the numbers depend on beside the predictions."""
+        return f"label {objective.label}"
+
+    def example(self, sample: Sample, prediction: str, label: str) -> dict[str, Any]:
+        """A text as the panel shows it."""
+        return {"text": sample["text"], "second": sample.get("second", ""), "prediction": prediction, "label": label}
+
+    def _baselines(
+        self, run: Evaluated, objective: Classify, gold: list[int], scoring: ClassifyScoring
+    ) -> dict[str, dict[str, float]]:
+        """Always the training set's most frequent class."""
+        counts: Counter[str] = Counter()
+        try:
+            for place in run.task.spec.corpora:
+                counts += _counts(all_records(Corpus.open(place)))[objective.label]
+        except WorkbenchError as error:
+            logger.warning("no majority baseline, since the training set is not at hand: %s", error)
+            return {}
+        most = min(counts, key=lambda name: (-counts[name], name))
+        always = [objective.classes[most]] * len(gold)
+        return {f"always {most}": self.numbers(objective, always, gold, scoring)}
 
 
 class Predictions:
@@ -127,18 +157,6 @@ class Predictions:
                 self.predicted.append(predicted)
                 self.gold.append(gold)
                 self.shown += [by_key[sequence.key]] if len(self.shown) < EXAMPLES else []
-
-    def scores(self, objective: Classify, predicted: list[int]) -> dict[str, float]:
-        """As the objective measures them in held-out passes."""
-        return objective.measure({"predicted": torch.tensor(predicted), "gold": torch.tensor(self.gold)})
-
-    def examples(self, names: list[str]) -> list[dict[str, Any]]:
-        """The first texts, as the panel shows them."""
-        found = zip(self.shown, self.predicted, self.gold, strict=False)
-        return [
-            {"text": s["text"], "second": s.get("second", ""), "prediction": names[p], "label": names[g]}
-            for s, p, g in found
-        ]
 
 
 def _classes(corpus: Corpus, label: str | None) -> tuple[str, list[str]]:
@@ -172,16 +190,3 @@ def _counts(samples: Iterable[Sample]) -> dict[str, Counter[str]]:
         for label, value in sample.get("labels", {}).items():
             found.setdefault(label, Counter())[str(value)] += 1
     return found
-
-
-def _baselines(run: Evaluated, objective: Classify, found: Predictions) -> dict[str, dict[str, float]]:
-    """Always the training set's most frequent class."""
-    counts: Counter[str] = Counter()
-    try:
-        for place in run.task.spec.corpora:
-            counts += _counts(all_records(Corpus.open(place)))[objective.label]
-    except WorkbenchError as error:
-        logger.warning("no majority baseline, since the training set is not at hand: %s", error)
-        return {}
-    most = min(counts, key=lambda name: (-counts[name], name))
-    return {f"always {most}": found.scores(objective, [objective.classes[most]] * len(found.gold))}
