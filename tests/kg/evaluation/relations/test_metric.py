@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kg.evaluation.relation_metrics import accuracy, relation_scores
+from kg.evaluation.relations.metric import accuracy, relation_scores
 
 
 @pytest.fixture(scope="module")

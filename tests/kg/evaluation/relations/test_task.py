@@ -1,0 +1,90 @@
+"""Relation classification, from marked mentions to the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kg.evaluation.relations.panel import related
+from kg.evaluation.relations.task import RelationClassification, RelationScoring, RelationTuning
+from tests.kg.evaluation.conftest import TOWNS, WORDINGS, fact, write
+from workbench.errors import WorkbenchError
+from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.finding import find_task
+from workbench.evaluation.finetuning import fine_tune
+from workbench.report.run import load_run
+
+
+def pairs(towns: range) -> list[dict[str, Any]]:
+    """Towns and countries of one sentence; which is the head decides the relation, so that the marks must be read."""
+    found = []
+    for town in towns:
+        for wording in WORDINGS:
+            record = fact(town, wording)
+            places = {entity[0]: [start, end] for start, end, entity, _ in record["spans"]}
+            for head, tail, relation in (("t", "c", "lies in"), ("c", "t", "contains")):
+                marks = sorted([[*places[head], "head"], [*places[tail], "tail"]])
+                more = {"text": record["text"], "spans": record["spans"], "marks": marks}
+                found.append({**more, "labels": {"relation": relation}, "meta": {}})
+    return found
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("relations")
+    for name, towns in (("train", range(16)), ("test", range(16, len(TOWNS)))):
+        write(folder / name, pairs(towns))
+    return {name: str(folder / name) for name in ("train", "test")}
+
+
+@pytest.fixture(scope="module")
+def tuned(make_run: Callable[..., Path], corpora: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("tuned") / "run"
+    options: dict[str, Any] = {"epochs": 20.0, "batch_size": 16, "lr": 5e-3, "overrides": ["train.num_workers=0"]}
+    task = RelationClassification()
+    wanted = RelationTuning(
+        run=make_run("entities"), corpus=corpora["train"], output=output, head="/", tail=".", **options
+    )
+    return fine_tune(task, wanted)
+
+
+def test_it_is_found_by_its_folder() -> None:
+    assert isinstance(find_task("relations"), RelationClassification)
+
+
+def test_the_marks_are_read(tuned: Path, corpora: dict[str, str]) -> None:
+    found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"]))
+    assert found.numbers["accuracy"] > 0.9
+    assert found.baselines["always contains"]["accuracy"] == 0.5
+    assert "f1" not in found.numbers
+    assert {mark[2] for mark in found.examples[0]["marks"]} == {"head", "tail"}
+    shown = related(load_run(tuned))
+    assert shown is not None
+    assert '<mark title="head">' in shown
+
+
+def test_a_negative_class_is_left_out_of_the_micro_scores(tuned: Path, corpora: dict[str, str]) -> None:
+    scoring = RelationScoring(run=tuned, corpus=corpora["test"], negative="contains")
+    found = evaluate(RelationClassification(), scoring)
+    assert found.numbers["f1"] > 0.8
+    assert found.baselines["always contains"]["recall"] == 0
+    assert "without contains" in found.variant
+
+
+def test_a_negative_class_that_is_none_is_refused(tuned: Path, corpora: dict[str, str]) -> None:
+    scoring = RelationScoring(run=tuned, corpus=corpora["test"], negative="NA")
+    with pytest.raises(WorkbenchError, match=r"unknown relation 'NA'.*--negative.*contains, lies in"):
+        evaluate(RelationClassification(), scoring)
+
+
+def test_a_corpus_without_marks_is_refused(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    plain = [{**record, "marks": []} for record in pairs(range(2))]
+    write(tmp_path / "plain", plain)
+    wanted = RelationTuning(
+        run=make_run("none"), corpus=str(tmp_path / "plain"), output=tmp_path / "run", head="/", tail="."
+    )
+    with pytest.raises(WorkbenchError, match=r"no .marks.*a marked head and tail"):
+        fine_tune(RelationClassification(), wanted)
