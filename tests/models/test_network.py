@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
-from workbench.models.network import Network
+from workbench.models.embeddings.token import Token
+from workbench.models.network import Network, initialise
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream
 
@@ -143,3 +145,31 @@ def test_to_share_what_is_not_there_is_refused() -> None:
     layer = {"layer": "self", "stream": "text", "num_heads": 4, "repeat": 2, "share": "relation"}
     with pytest.raises(WorkbenchError, match=r"layers\[0\]: share = 'relation'"):
         Network(NetworkSpec({"text": TEXT}, [layer]))
+
+
+class Adapter(nn.Module):
+    """Adds nothing at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(4, 2), nn.Linear(2, 4)
+
+    def initialise(self, scale: float) -> None:
+        nn.init.normal_(self.down.weight, std=2 * scale)
+        nn.init.zeros_(self.up.weight)
+
+
+def test_a_part_may_start_otherwise() -> None:
+    stack = nn.Sequential(Adapter(), nn.Linear(4, 4))
+    nn.init.ones_(stack[0].up.weight)
+    initialise(stack, 0.02)
+    assert stack[0].up.weight.count_nonzero() == 0
+    assert 0 < stack[0].down.weight.std() < 0.1
+    assert 0 < stack[1].weight.std() < 0.05
+
+
+def test_a_segment_beyond_the_table_is_told() -> None:
+    embedding = Token(8, 10, token_types=1)
+    ids = torch.tensor([1, 2])
+    with pytest.raises(WorkbenchError, match="segment 1, but token_types = 1: enlarge token_types"):
+        embedding({"input_ids": ids, "position_ids": ids, "token_type_ids": torch.tensor([0, 1])})

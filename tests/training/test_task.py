@@ -73,6 +73,8 @@ def test_tasks_that_share_a_name_share_a_head_of_one_kind(make_recipe: Any) -> N
     ("objectives", "message"),
     [
         ([{"objective": "mlm"}, {"objective": "mlm"}], "several objectives are named 'mlm'"),
+        ([{"objective": "mlm", "name": "values"}], "cannot be named 'values'; give it another `name`"),
+        ([{"objective": "mlm", "name": "layers"}], "cannot be named 'layers'; give it another `name`"),
         ([{"objective": "mlm", "weight": "much"}], "weight = 'much'"),
         ([{"objective": "mlm", "view": "a.b"}], "view = 'a.b'"),
         ([{"objective": "mln"}], "Did you mean 'mlm'"),

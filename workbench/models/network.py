@@ -215,9 +215,14 @@ def _share(layer: nn.Module, original: nn.Module, name: str) -> int:
 def initialise(module: nn.Module, scale: float) -> None:
     """BERT's initialisation: matrices and tables from N(0, scale^2), biases 0, norms 1 and 0.
 
-    A part that brings its own values (a pretrained backbone, an entity table) sets `keeps_values = True`.
+    A part that brings its own values (a pretrained backbone, an entity table) sets `keeps_values = True`; one that
+    starts otherwise (an adapter that is 0 at first) has a method `initialise(scale)`, which fills it and all it holds.
     """
     if getattr(module, "keeps_values", False):
+        return
+    own = getattr(module, "initialise", None)
+    if callable(own):
+        own(scale)
         return
     if isinstance(module, nn.Linear | nn.Embedding | nn.Conv2d):
         nn.init.normal_(module.weight, std=scale)

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_VIEW = "main"
 DEFAULT_NETWORK = "main"
+OF_NETWORKS = ("embeddings", "layers", "poolers")
+"""What a network has; weights to start from hold these beside the heads, which are named after their objectives."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,7 @@ def _in_order(objectives: list[TaskObjective], where: str) -> list[TaskObjective
 def _check_names(objectives: list[TaskObjective], where: str) -> None:
     names = [placed.name for placed in objectives]
     for name in names:
-        if hasattr(nn.ModuleDict(), name):
+        if name in OF_NETWORKS or hasattr(nn.ModuleDict(), name):
             raise WorkbenchError(f"{where}: an objective cannot be named {name!r}; give it another `name`")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

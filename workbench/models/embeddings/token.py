@@ -58,6 +58,12 @@ class Token(nn.Module):
                 )
             states = states + self.position(positions)
         if self.token_type is not None:
-            states = states + self.token_type(fields["token_type_ids"])
+            types = fields["token_type_ids"]
+            if not types.is_cuda and types.numel() and int(types.max()) >= self.token_type.num_embeddings:
+                raise WorkbenchError(
+                    f"a sequence has segment {int(types.max())}, but token_types = {self.token_type.num_embeddings}: "
+                    "enlarge token_types, set it to 0, or choose a builder of one segment"
+                )
+            states = states + self.token_type(types)
         states = dropout(self.norm(states), self.dropout, self.training)
         return states if self.project is None else self.project(states)
