@@ -14,6 +14,7 @@ from workbench.sequences.builder import TRUNCATED
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
+EXCUSED = "builders have no contracts beside the core's, which marks do not fit"
 TEXT = "the town of Lima lies in Peru , far away from all the rivers of the north"
 HEAD, TAIL = [12, 16], [25, 29]
 
