@@ -19,6 +19,8 @@ from workbench.errors import BadValueError, WorkbenchError
 from workbench.options.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
 from workbench.sequences.sequence import Sample
 
+NAMED = "named media"
+
 
 @dataclass(frozen=True)
 class RegionFeatures:
@@ -26,8 +28,8 @@ class RegionFeatures:
 
     `backbone` is a torchvision detector or a timm network; `weights` as in `vision.features.backbones.read_weights`.
     `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. An
-    image that cannot be used stops the run, or is dropped where `on_error` says so. The network runs on `device` with
-    `batch_size` images at once, which decide nothing but the time it takes.
+    image that cannot be used, or a record of named media, stops the run, or is dropped where `on_error` says so. The
+    network runs on `device` with `batch_size` images at once, which decide nothing but the time it takes.
     """
 
     backbone: Name
@@ -67,6 +69,10 @@ class RegionFeatures:
     def _pixels(self, sample: Sample) -> Tensor | Drop:
         where = f"image {sample['key']!r}"
         try:
+            if "image" not in sample:
+                raise BadValueError(
+                    where, "it has named media and no `image`; features are of one image", sample, NAMED
+                )
             _check_storable(sample["image"], where)
             return self.source.pixels(sample["image"], where)
         except BadValueError as error:

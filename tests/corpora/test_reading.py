@@ -255,7 +255,7 @@ def test_skipping_stops_above_the_limit(write: Any, texts: Any) -> None:
         damage(corpus, 0, record)
     damaged = Corpus.open(corpus.place, verify=False)
     passed = Reader.finite([damaged], lanes=1, micro_batch_size=10, on_error="skip", skip_limit=2)
-    with pytest.raises(WorkbenchError, match=r"more than 2 samples .*3 x member json is not UTF-8.*verify"):
+    with pytest.raises(WorkbenchError, match=r"more than 2 samples .*3 x member json is not UTF-8.*verify.*skip_limit"):
         passed.micro_batch(0, 0)
 
 

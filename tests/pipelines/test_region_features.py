@@ -74,6 +74,14 @@ def test_a_bad_image_stops_or_is_left_out(source, picture):
         RegionFeatures("made-up").batch(mixed)
 
 
+def test_named_media_have_no_features(source, picture):
+    """Features are stored of the one image of a record; without one it is named, or left out and counted."""
+    media = {"key": "both", "media": {"left": picture(), "right": picture()}}
+    with pytest.raises(WorkbenchError, match=r"image 'both': it has named media and no `image`.* --on-error skip"):
+        RegionFeatures("made-up").batch([media])
+    assert RegionFeatures("made-up", on_error="skip").batch([media]) == [Drop("named media")]
+
+
 def test_the_network_sees_batches_of_the_size_asked_for(source, picture):
     samples = [sample(str(i), picture(seed=i)) for i in range(5)]
     RegionFeatures("made-up", batch_size=2).batch(samples)

@@ -52,6 +52,9 @@ def test_training_may_skip_damaged_records_and_counts_them(world: Path, workbenc
     assert ended.code == 0, ended.err
     records = [json.loads(line) for line in (world / "run" / "metrics.jsonl").read_text().splitlines()]
     assert sum(n for r in records for name, n in r.items() if name.startswith("dropped/")) == 1
+    none = workbench("pretrain", "recipe.yaml", *skip, "train.skip_limit=0", "train.max_steps=5", "--run", "other")
+    assert none.code == 2
+    assert "more than 0 samples could not be read" in none.err
 
 
 def test_a_missing_shard(world: Path, refused: Refused) -> None:

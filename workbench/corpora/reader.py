@@ -70,7 +70,7 @@ class _Source:
             counts = ", ".join(f"{n} x {reason}" for reason, n in self.skipped.most_common())
             raise WorkbenchError(
                 f"more than {self.limit} samples could not be read ({counts}); the last: {error}. "
-                "Run `workbench verify` on the corpus and mend it"
+                "Run `workbench verify` on the corpus and mend it, or allow more (train.skip_limit)"
             ) from error
 
 

@@ -8,6 +8,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
+from workbench.files.identities import noted
 
 
 def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
@@ -17,12 +18,14 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
         WorkbenchError: a wrong input; or the run reads knowledge, and the corpus has none linked.
     """
     corpus = Corpus.open(scoring.corpus)
-    run = task.open(scoring)
-    run.check_linked(corpus)
-    result = task.score(run, corpus, scoring)
+    with noted() as opened:
+        run = task.open(scoring)
+        run.check_linked(corpus)
+        result = task.score(run, corpus, scoring)
     result.control = scoring.control
     result.panels = list(task.panels)
-    result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), **result.inputs}
+    read = {kind: {**run.loaded.read.get(kind, {}), **opened.get(kind, {})} for kind in {*run.loaded.read, *opened}}
+    result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), "read": read, **result.inputs}
     result.options = scoring.chosen()
     result.write(scoring.run / "evaluations")
     task.draw(run, corpus, scoring)

@@ -28,8 +28,9 @@ class Result:
 
     `variant` names the convention of the metric where published scripts differ; `control` what was taken away;
     `options` are those of the evaluation that differ from their default;
-    `inputs` are the run's checkpoint and the corpora with their checksums; `examples` are a few predictions, which the
-    `panels` (import paths, `workbench.report.panels`) show.
+    `inputs` are the run's checkpoint, the corpus with its checksum, and in `read` the identity of all else that was
+    opened (`workbench.files.identities`: the tokenizer, graphs, how true a shuffled one is); `examples` are a few
+    predictions, which the `panels` (import paths, `workbench.report.panels`) show.
     """
 
     task: str

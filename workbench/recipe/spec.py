@@ -169,6 +169,7 @@ class TrainSpec:
     keep_last: Count = 2
     best: Name | None = None
     on_error: Literal["stop", "skip"] = "stop"
+    skip_limit: CountOrZero = 100
     verify: bool = True
     freeze: list[Name] = field(default_factory=list)
     train_only: list[Name] = field(default_factory=list)

@@ -47,6 +47,7 @@ MAY_CHANGE = (
             "keep_last",
             "best",
             "on_error",
+            "skip_limit",
             "verify",
             "compile",
             "activation_checkpointing",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
-from workbench.files.identities import noted
+from workbench.files.identities import Identities, noted
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import Checkpoints, read_checkpoint
 from workbench.runs.data_record import refuse_other
@@ -24,13 +24,15 @@ class Loaded:
     """A run in Python: the root module in evaluation mode, its tokenizer, its recipe.
 
     `transforms[task]` is the task's half in the loader: `transforms[task].micro_batch(samples, number)`, or
-    `.sequences(samples)` for sequences without objectives.
+    `.sequences(samples)` for sequences without objectives. `read` has the identity of what was opened for it: the
+    tokenizer, graphs, vectors.
     """
 
     model: Root
     tokenizer: Tokenizer | None
     recipe: Recipe
     transforms: dict[str, Task]
+    read: Identities = field(default_factory=dict)
 
 
 def load(run: str | Path, *, control: str | None = None, trust: bool = False) -> Loaded:
@@ -59,4 +61,4 @@ def load(run: str | Path, *, control: str | None = None, trust: bool = False) ->
         root = make_root(recipe, tasks, tokenizer)
     refuse_other(folder, read)
     load_weights(root, read_checkpoint(source), str(source))
-    return Loaded(root.eval(), tokenizer, recipe, tasks)
+    return Loaded(root.eval(), tokenizer, recipe, tasks, read)

@@ -34,6 +34,7 @@ def reader_of(recipe: Recipe, task: Task) -> Reader:
         unit=task.builder.unit,
         window=window,
         on_error=recipe.train.on_error,
+        skip_limit=recipe.train.skip_limit,
     )
 
 
@@ -47,6 +48,7 @@ def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
         unit=task.builder.unit,
         window=window_of(task, corpora),
         on_error=recipe.train.on_error,
+        skip_limit=recipe.train.skip_limit,
         max_steps=recipe.train.evaluate_steps,
     )
     logger.info("tasks.%s: held-out losses read %s of %s items", task.name, f"{passed.read:,}", f"{passed.total:,}")

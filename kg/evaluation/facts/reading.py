@@ -15,6 +15,8 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.ranks import realistic_rank
+from workbench.files.drafts import sha256_of
+from workbench.files.identities import note
 from workbench.files.json_values import parse_json
 from workbench.sequences.sequence import Sample
 
@@ -43,6 +45,7 @@ def read_candidates(path: Path) -> dict[str, dict[str, str]]:
     """
     try:
         tree = parse_json(path.read_text(encoding="utf-8"))
+        note("candidates", path, sha256_of(path))
         return {relation: {str(c["id"]): str(c["label"]) for c in listed} for relation, listed in tree.items()}
     except OSError as error:
         raise WorkbenchError(f"there are no candidates at {path}: {error.strerror}") from error

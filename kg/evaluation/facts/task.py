@@ -86,7 +86,6 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
                 "candidates": max(len(f.ids) for f in facts.values()),
                 "candidates that are true too": sum(len(c.also_right) for f in facts.values() for c in f.clozes),
             },
-            inputs={"candidates": str(scoring.candidates)} | ({"known": scoring.known} if scoring.known else {}),
             variant=f"a candidate's score is the {scoring.normalisation} of its tokens' log-probabilities; realistic "
             "ranks",
             baselines=({"most frequent objects": frequent} if frequent else {}) | {"chance": chance(competing)},

@@ -1,4 +1,4 @@
-"""Relation classification: the TACRED score and FewRel's accuracy.
+"""Relation classification: the TACRED score.
 
 TACRED (Zhang et al., EMNLP 2017): micro precision, recall and F1 over all relations but the negative one. Published
 scripts differ only where nothing is predicted: the official scorer calls that precision 1, the evaluation script of
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,3 @@ def relation_scores(
         examples=len(pairs),
         empty_precision=empty_precision,
     )
-
-
-def accuracy(logits: np.ndarray, gold: np.ndarray) -> float:
-    """Share of rows of logits [examples, classes] whose greatest (the first of equals) is the gold class [examples].
-
-    FewRel in ERNIE's supervised split: every example has one of the classes, so micro F1 is the accuracy.
-    """
-    return float((np.argmax(logits, axis=1) == np.asarray(gold)).mean())

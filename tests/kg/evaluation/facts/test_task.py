@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -92,6 +93,10 @@ def test_controls(world: Path, make_run: Callable[..., Path]) -> None:
     for control in ("no-kg", "shuffled-kg"):
         found = run_evaluate(make_run("tree"), world / "facts", control=control)
         assert found["control"] == control
+        assert ("shuffled graph" in found["inputs"]["read"]) == (control == "shuffled-kg")
+    (share,) = found["inputs"]["read"]["shuffled graph"].values()
+    assert re.fullmatch(r"seed \d+, \d+\.\d\d % of the triples are still true", share)
+    assert {"graph", "tokenizer", "candidates"} <= found["inputs"]["read"].keys()
     with pytest.raises(WorkbenchError, match="its parts heed no-kg, shuffled-kg"):
         run_evaluate(make_run("tree"), world / "facts", control="random-entities")
     with pytest.raises(WorkbenchError, match="its parts heed none"):
@@ -180,5 +185,5 @@ def test_a_limit_does_not_change_what_competes(world: Path, tmp_path: Path) -> N
 
 def test_the_command_takes_graphs(world: Path, make_run: Callable[..., Path]) -> None:
     found = run_evaluate(make_run("none"), world / "facts", known=[str(world / "graph")])
-    assert found["inputs"]["known"] == [str(world / "graph")]
+    assert found["inputs"]["read"]["graph"] == {str(world / "graph"): GraphStore.open(world / "graph").identity}
     assert found["counts"]["candidates that are true too"] == 0
