@@ -113,11 +113,36 @@ def test_both_passes_of_a_step_wide_objective_draw_the_same_dropout(make_recipe:
         torch.testing.assert_close(twice[name], gradient, atol=1e-6, rtol=1e-4)
 
 
+def test_a_contrast_of_the_micro_batch_alone_is_trained(make_recipe: Any) -> None:
+    def nearby(tree: dict[str, Any]) -> None:
+        without_dropout(tree)
+        tree["tasks"]["text"]["objectives"] = [{"objective": "toy_parts:Nearby"}]
+
+    recipe = load_recipe(str(make_recipe(nearby)), trust=True)
+    root, tasks = make(recipe)
+    micros = [tasks["text"].micro_batch(samples(6)[part], (0, 0, 0)) for part in (slice(0, 2), slice(2, 6))]
+    wanted = sum(root(micro, ["nearby"])["nearby"].loss.item() for micro in micros)
+    loss, count = stepped(root, tasks, recipe, [2, 4]).losses["nearby"]
+    assert loss == pytest.approx(wanted, rel=1e-5)
+    assert count == 7
+
+
 @pytest.mark.parametrize("pieces", [[3, 3], [1, 5], [2, 0, 1, 3]])
-def test_what_a_head_keeps_is_that_of_the_whole_step(make_recipe: Any, pieces: list[int]) -> None:
+@pytest.mark.parametrize(
+    "objective",
+    [
+        {"objective": "toy_parts:Queueing", "name": "queueing"},
+        {"objective": "toy_parts:Nearby", "name": "queueing"},
+        {"objective": "toy_parts:Nearby", "name": "queueing", "step_wide": True},
+    ],
+    ids=["additive", "micro-batch", "step-wide"],
+)
+def test_what_a_head_keeps_is_that_of_the_whole_step(
+    make_recipe: Any, objective: dict[str, Any], pieces: list[int]
+) -> None:
     def queueing(tree: dict[str, Any]) -> None:
         without_dropout(tree)
-        tree["tasks"]["text"]["objectives"] = [{"objective": "toy_parts:Queueing"}]
+        tree["tasks"]["text"]["objectives"] = [objective]
 
     recipe = load_recipe(str(make_recipe(queueing)), trust=True)
     queues = []

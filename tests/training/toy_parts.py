@@ -55,6 +55,28 @@ class ContrastHead(StepHead):
         return LossOutput(F.cross_entropy(scores, answers, reduction="sum"), {"accuracy": (hits, float(len(scores)))})
 
 
+class Nearby(Contrast):
+    """The same among the texts of the micro-batch alone; its head keeps a queue of the last eight texts' vectors."""
+
+    def __init__(self, step_wide: bool = False) -> None:
+        self.step_wide = step_wide
+
+    def head(self, network: Any) -> StepHead:
+        return NearbyHead(network.sizes["text"])
+
+
+class NearbyHead(ContrastHead):
+    keeps = ("left",)
+    queue: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.register_buffer("queue", torch.zeros(8, 8))
+
+    def after_step(self, update: Any) -> None:
+        self.queue = torch.cat([self.queue, update.made["left"]])[-8:]
+
+
 class Exploding(Objective):
     """A loss that becomes NaN when the head's parameter has moved far enough."""
 

@@ -59,7 +59,8 @@ class StepHead(Head):
     `embed` gives per-sample tensors of one micro-batch; the trainer gathers them over micro-batches and ranks, in
     lane order, and calls `loss` for each micro-batch: with the tensors of the whole step, and where its own sequences
     are among them. The sum of what these calls give is the step's loss; it is divided by the global count. So no rank
-    does the work of another, and no more than the terms of one micro-batch is in memory at once.
+    does the work of another, and no more than the terms of one micro-batch is in memory at once. What is embedded is
+    also what such a head has `made`, for the heads behind it and for `keeps`.
     """
 
     def embed(self, seen: Seen) -> dict[str, Tensor]:
@@ -71,7 +72,8 @@ class StepHead(Head):
         raise NotImplementedError(f"{type(self).__name__} must define loss")
 
     def forward(self, seen: Seen) -> LossOutput:
-        return self.loss(self.embed(seen), slice(0, seen.batch.size))
+        embedded = self.embed(seen)
+        return self.loss(embedded, slice(0, seen.batch.size))._replace(made=embedded)
 
 
 class Objective:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,11 +84,11 @@ class Root(nn.Module):
         return nn.ModuleDict({name: head for name, head in self.heads.items() if self.places[name].network == network})
 
     def forward(
-        self, micro: MicroBatch, objectives: list[str], embed: bool = False
+        self, micro: MicroBatch, objectives: list[str], embed: Container[str] = ()
     ) -> dict[str, LossOutput | dict[str, Tensor]]:
         """The loss (a sum) of each objective of this micro-batch; heads run in the order of the names.
 
-        With `embed`, a step-wide objective gives the tensors that are gathered over the step instead.
+        Those of `embed`, which are step-wide, give the tensors that are gathered over the step instead.
         """
         networks = {name: self.network(name) for name in self.networks}
         keep = {what for name in objectives for what in ("hidden", "attention") if self._reads(name, what)}
@@ -101,7 +101,8 @@ class Root(nn.Module):
                 embedded = call(head, "embed", EMBEDDED, seen)
                 passed.made[name] = embedded
                 own = slice(0, seen.batch.size)
-                results[name] = embedded if embed else call(head, "loss", LOSS, embedded, own)
+                alone = name not in embed
+                results[name] = call(head, "loss", LOSS, embedded, own)._replace(made=embedded) if alone else embedded
             else:
                 results[name] = call(head, "", LOSS, seen)
                 passed.made[name] = results[name].made

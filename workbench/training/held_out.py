@@ -88,7 +88,7 @@ class HeldOut:
                     continue
                 seed_device(self.seed, number, f"{PREFIX}{task}", lane)
                 with torch.autocast(self.world.device.type, self.autocast, enabled=self.autocast is not None):
-                    outputs = self.root(micro.to(self.world.device), list(micro.counts), embed=True)
+                    outputs = self.root(micro.to(self.world.device), list(micro.counts), embed=wide)
                 for name, output in outputs.items():
                     if isinstance(output, dict):
                         embedded[name][lane] = output

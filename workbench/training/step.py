@@ -73,10 +73,12 @@ class Pass(nn.Module):
         super().__init__()
         self.root = root
 
-    def forward(self, micro: MicroBatch | None, names: list[str], total: Callable[[Outputs], Tensor]) -> Tensor:
-        """`total` of the outputs of these objectives (of none without a micro-batch)."""
+    def forward(
+        self, micro: MicroBatch | None, names: list[str], wide: list[str], total: Callable[[Outputs], Tensor]
+    ) -> Tensor:
+        """`total` of the outputs of these objectives (of none without a micro-batch); the step-wide ones embed."""
         smallest = min((p for p in self.root.parameters() if p.requires_grad), key=torch.Tensor.numel)
-        outputs = self.root(micro, names, embed=True) if micro is not None else {}
+        outputs = self.root(micro, names, embed=wide) if micro is not None else {}
         return total(outputs) + smallest.sum() * 0
 
 
@@ -200,7 +202,7 @@ class Updater:
             for item in work:
                 if item.task == task and item.micro is not None and wide:
                     # all names: the second pass draws the same random numbers only if it runs the same heads
-                    embed = partial(self.root, objectives=self._names(task), embed=True)
+                    embed = partial(self.root, objectives=self._names(task), embed=wide)
                     with torch.no_grad():
                         outputs = self._forward(embed, step, item)
                     for name in wide:
@@ -208,8 +210,10 @@ class Updater:
         return {label: self._step_loss(label, lanes, factors[label]) for label, lanes in mine.items()}
 
     def _step_loss(self, label: Label, mine: dict[int, Embedded], factor: float) -> StepLoss:
-        head = self.root.heads[label[1]]
+        head = self._head(label[1])
         assert isinstance(head, StepHead)
+        if head.keeps:
+            self.kept[label] = {lane: _only(head.keeps, embedded) for lane, embedded in mine.items()}
         return step_loss(head, mine, self.spec.lanes, factor, self.world)
 
     def _backward(
@@ -226,8 +230,9 @@ class Updater:
             if isinstance(self.forward, DistributedDataParallel) and i + 1 < len(present):
                 hold = self.forward.no_sync()  # type: ignore[assignment]
             total = partial(self._total, item, factors, gathered, sums)
+            names, wide = self._names(item.task), self._wide(item.task)
             with hold:
-                self._forward(partial(self.forward, names=self._names(item.task), total=total), step, item).backward()
+                self._forward(partial(self.forward, names=names, wide=wide, total=total), step, item).backward()
 
     def _total(
         self,
@@ -263,7 +268,7 @@ class Updater:
             return surrogate(output, gradients) * self.world.size if gradients else _zero(self.world.device)
         sums.add(label, output)
         if kept := self._head(label[1]).keeps:
-            self.kept.setdefault(label, {})[lane] = {what: output.made[what].detach() for what in kept}
+            self.kept.setdefault(label, {})[lane] = _only(kept, output.made)
         return output.loss * (factors[label] * self.world.size)
 
     def _after_step(self, step: int, work: list[Work]) -> None:
@@ -303,6 +308,10 @@ class Updater:
                 "Try a lower train.lr, more train.lr_schedule.warmup_steps, a smaller train.clip_norm or "
                 "train.precision=float32"
             )
+
+
+def _only(names: tuple[str, ...], made: Mapping[str, Tensor]) -> Embedded:
+    return {name: made[name].detach() for name in names}
 
 
 def _embedded(output: LossOutput | Embedded) -> Embedded:
