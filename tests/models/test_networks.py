@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from workbench.errors import WorkbenchError
-from workbench.models.networks import build_networks, copy_followed, follow
+from workbench.models.networks import build_networks, follow
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
+from workbench.tasks.root import Root
 
 LAYERS = [{"layer": "self", "stream": "text", "num_heads": 2}]
 TEXT = {"embedding": "token", "hidden_size": 8}
@@ -66,11 +67,11 @@ def test_a_frozen_network_stays_in_evaluation_mode() -> None:
 
 def test_a_follower_starts_as_a_copy_and_moves() -> None:
     described_networks = recipe(main=described(), momentum={"follows": "main", "decay": 0.75})
-    made = torch.nn.ModuleDict(build_networks(described_networks, vocab_size=9))
+    made = build_networks(described_networks, vocab_size=9)
     own, other = (made[name].embeddings["text"].token.weight for name in ("momentum", "main"))
     with torch.no_grad():
         other.add_(1)
-    copy_followed(described_networks, made)
+    Root(made, {}, {}, described_networks.followers).start_followers()
     torch.testing.assert_close(own, other)
     with torch.no_grad():
         other.add_(4)

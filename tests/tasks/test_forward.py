@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
-from workbench.recipe.spec import NetworkSpec
+from workbench.recipe.spec import Follower, NetworkSpec
 from workbench.sequences.batch import Batch, MicroBatch, Stream
 from workbench.tasks.forward import Place, Seen
 from workbench.tasks.objective import Head, LossOutput
@@ -162,6 +162,51 @@ def test_targets_and_progress(batch: Batch) -> None:
     root.progress = 0.25
     run(root, batch)
     assert found == [([0], 1.0), ([0], 0.25)]
+
+
+class Averaging(Noting):
+    """A head of which one layer follows."""
+
+    def __init__(self, act: Any) -> None:
+        super().__init__(act)
+        self.layer, self.other = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.layer.after_step = lambda update: self.heard.append(update)  # type: ignore[assignment]
+        self.heard: list[Any] = []
+
+    def averaged(self) -> nn.Module:
+        return self.layer
+
+
+def test_what_a_head_says_follows_it_as_its_network_is_followed(batch: Batch) -> None:
+    found: list[nn.Module] = []
+    heads: dict[str, Head] = {
+        "one": Averaging(lambda seen: found.append(seen.averaged("slow"))),
+        "two": Noting(lambda seen: None),
+    }
+    networks = {"main": network(), "slow": network().requires_grad_(False)}
+    root = Root(networks, heads, dict.fromkeys(heads, Place("main", "main")), {"slow": Follower("main", 0.75)})
+    run(root.train(), batch)
+    average, layer = found[0], heads["one"].layer
+    assert not average.training
+    assert [name for name in root.state_dict() if name.startswith("averages.")] == [
+        "averages.slow.one.weight",
+        "averages.slow.one.bias",
+    ]
+    with torch.no_grad():
+        layer.weight.add_(1)
+    root.start_followers()
+    torch.testing.assert_close(average.weight, layer.weight)
+    with torch.no_grad():
+        layer.weight.add_(4)
+    root.after_step(1, {})
+    torch.testing.assert_close(layer.weight.detach() - average.weight, torch.full((2, 2), 3.0))
+    assert not average.weight.requires_grad
+    assert len(heads["one"].heard) == 1
+
+
+def test_an_average_that_is_not_there_is_refused(batch: Batch) -> None:
+    with pytest.raises(WorkbenchError, match="unknown follower 'slow'"):
+        run(root_of(lambda seen: seen.averaged("slow")), batch)
 
 
 class Counting(nn.Module):

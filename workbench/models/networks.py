@@ -69,13 +69,6 @@ def _module(networks: dict[str, Network], name: str, path: str, where: str) -> n
 
 
 @torch.no_grad()
-def copy_followed(recipe: Recipe, networks: nn.ModuleDict) -> None:
-    """Let every follower start as what it follows is now."""
-    for name, follower in recipe.followers.items():
-        networks[name].load_state_dict(networks[follower.follows].state_dict())
-
-
-@torch.no_grad()
 def follow(follower: nn.Module, followed: nn.Module, decay: float) -> None:
     """One step of a moving average: decay * own + (1 - decay) * followed for weights; buffers are copied."""
     for weight, target in zip(follower.parameters(), followed.parameters(), strict=True):

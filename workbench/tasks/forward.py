@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
@@ -56,6 +56,7 @@ class Forward:
         views: the micro-batch's batches.
         progress: of the run, 0 at its start and 1 at its end and in evaluation.
         keep: what of every read is kept beside the states: `hidden`, `attention`.
+        averages: of heads, by follower and objective.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class Forward:
         *,
         progress: float = 1.0,
         keep: frozenset[str] = frozenset(),
+        averages: Mapping[str, Mapping[str, nn.Module]] | None = None,
     ) -> None:
         self.networks, self.views, self.progress, self.keep = networks, views, progress, keep
+        self.averages = averages or {}
         self.made: dict[str, dict[str, Tensor]] = {}
         self._reads: dict[Place, Read] = {}
 
@@ -108,8 +111,8 @@ class Seen:
         targets: of this objective.
     """
 
-    def __init__(self, forward: Forward, place: Place, targets: Targets) -> None:
-        self._forward, self._place = forward, place
+    def __init__(self, forward: Forward, place: Place, targets: Targets, objective: str = "") -> None:
+        self._forward, self._place, self._objective = forward, place, objective
         self.targets = targets
 
     @classmethod
@@ -166,6 +169,17 @@ class Seen:
             WorkbenchError: no such network or tap.
         """
         return self._forward.run(network or self._place.network, batch, after, taps)
+
+    def averaged(self, follower: str) -> nn.Module:
+        """The moving average of what this head says follows it (`Head.averaged`), as of the network `follower`.
+
+        Raises:
+            WorkbenchError: there is no such network, or it doesn't follow the objective's own.
+        """
+        known = [name for name, heads in self._forward.averages.items() if self._objective in heads]
+        if follower not in known:
+            raise unknown("follower", follower, known, f"the networks that follow {self._place.network!r}")
+        return self._forward.averages[follower][self._objective]
 
     def made(self, objective: str) -> dict[str, Tensor]:
         """What the head of another objective handed on (`LossOutput.made`).

@@ -52,6 +52,11 @@ class Head(nn.Module):
         """The loss of one micro-batch. `seen.states[stream]` is [rows, hidden_size]."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
+    def averaged(self) -> nn.Module | None:
+        """What of this head follows it where its network has a follower: the head finds the moving average of this
+        module in `Seen.averaged`."""
+        return None
+
 
 class StepHead(Head):
     """The head of a step-wide objective: its loss looks at the samples of the whole step.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+import copy
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError, unknown
@@ -44,7 +46,7 @@ class Root(nn.Module):
         networks: by the recipe's names (a single one is `main`).
         heads: by the objectives' names.
         places: the place of each objective.
-        followers: networks that are moving averages of others.
+        followers: networks that are moving averages of others, and what they have of the heads that read those.
     """
 
     def __init__(
@@ -59,7 +61,35 @@ class Root(nn.Module):
         self.networks = nn.ModuleDict(networks)
         self.heads = nn.ModuleDict(heads)
         self.places = places
+        self.averages = nn.ModuleDict({name: self._averages_of(f.follows) for name, f in self.followers.items()})
         self.progress = 1.0
+
+    def _averages_of(self, network: str) -> nn.ModuleDict:
+        """A copy of what follows in each head of a network."""
+        heads = {name: head.averaged() for name, head in self.heads_of(network).items() if isinstance(head, Head)}
+        copies = nn.ModuleDict({name: copy.deepcopy(part) for name, part in heads.items() if part is not None})
+        return copies.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Root:
+        super().train(mode)
+        self.averages.eval()
+        return self
+
+    @torch.no_grad()
+    def start_followers(self) -> None:
+        """Let every follower start as what it follows is now."""
+        for own, followed, _ in self._following():
+            own.load_state_dict(followed.state_dict())
+
+    def _following(self) -> Iterator[tuple[nn.Module, nn.Module, float]]:
+        """Each moving average, what it follows, and its decay."""
+        for name, follower in self.followers.items():
+            yield self.network(name), self.network(follower.follows), follower.decay
+            averages = self.averages[name]
+            assert isinstance(averages, nn.ModuleDict)
+            for head, average in averages.items():
+                followed = self.heads[head].averaged()  # type: ignore[operator]
+                yield average, followed, follower.decay
 
     def network_name(self, name: str | None = None) -> str:
         """The name itself, or without one that of the only network.
@@ -92,11 +122,12 @@ class Root(nn.Module):
         """
         networks = {name: self.network(name) for name in self.networks}
         keep = {what for name in objectives for what in ("hidden", "attention") if self._reads(name, what)}
-        passed = Forward(networks, micro.views, progress=self.progress, keep=frozenset(keep))
+        averages = {name: dict(self.averages[name].items()) for name in self.followers}  # type: ignore[operator]
+        passed = Forward(networks, micro.views, progress=self.progress, keep=frozenset(keep), averages=averages)
         results: dict[str, Any] = {}
         for name in objectives:
             place, head = self.places[name], self.heads[name]
-            seen = Seen(passed, place, micro.views[place.view].targets.get(name, {}))
+            seen = Seen(passed, place, micro.views[place.view].targets.get(name, {}), name)
             if isinstance(head, StepHead):
                 embedded = call(head, "embed", EMBEDDED, seen)
                 passed.made[name] = embedded
@@ -114,12 +145,13 @@ class Root(nn.Module):
         Args:
             made: by objective, what its head `keeps`.
         """
-        for name, follower in self.followers.items():
-            follow(self.network(name), self.network(follower.follows), follower.decay)
+        for average, followed, decay in self._following():
+            follow(average, followed, decay)
         heads = {id(head): name for name, head in self.heads.items()}
+        averages = set(self.averages.modules())
         for module in self.modules():
             hook = getattr(module, "after_step", None)
-            if module is not self and callable(hook):
+            if module is not self and module not in averages and callable(hook):
                 hook(Update(number, self.progress, made.get(heads.get(id(module), ""), {})))
 
     def _reads(self, name: str, what: str) -> bool:

@@ -17,7 +17,6 @@ from rich.console import Console
 from workbench.files.identities import noted
 from workbench.files.lock import locked
 from workbench.interop.initial import initialise, sources_of
-from workbench.models.networks import copy_followed
 from workbench.optimization.building import make_lr_schedule
 from workbench.processes.distributed import World, distributed
 from workbench.processes.stop_request import StopRequest
@@ -114,7 +113,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Train
             for source in sources_of(spec):
                 refuse_changed(Path(source), read)
             initialise(root, network, spec)
-        copy_followed(recipe, root.networks)
+        root.start_followers()
     return Trainer(recipe, tasks, readers, passes, root, world, run, console)
 
 
