@@ -16,6 +16,7 @@ from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.batch import MicroBatch
 from workbench.sequences.sequence import Sample
 from workbench.tasks.building import make_root
+from workbench.tasks.forward import read
 from workbench.tasks.objective import StepHead
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, build_tasks
@@ -158,6 +159,6 @@ def test_clip_can_be_embedded_apart(samples: list[Sample], tokenizer: Tokenizer)
     head, network = root.heads["itc"], root.network()
     assert isinstance(head, StepHead)
     batch = tasks["pairs"].micro_batch(samples, (0, 0)).views["main"]
-    beside = head.vectors(network(batch), batch, "text")
+    beside = head.vectors(read(network, batch), "text")
     alone = dataclasses.replace(batch, streams={"text": batch.streams["text"]})
-    torch.testing.assert_close(head.vectors(network(alone), alone, "text"), beside)
+    torch.testing.assert_close(head.vectors(read(network, alone), "text"), beside)

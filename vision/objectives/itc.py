@@ -5,9 +5,10 @@
 with t and v the normalised projections of the text and the image. By default the negatives are those of the whole
 step, over micro-batches and ranks; `negatives: micro-batch` looks at the micro-batch alone.
 
-Texts and images need vectors of their own. A network whose layers mix no streams (CLIP) has them; one with joint layers
-has them under `apart`, which keeps the two from seeing each other, so that the stack encodes each alone with shared
-weights. Give the objective a view of its own then, and others use the same network as a single stream.
+Texts and images need vectors of their own. A network whose layers mix no streams (CLIP) has them; one that encodes each
+before it mixes them (ALBEF, CoCa) has them at a layer `tap`. One with joint layers has them under `apart`, which keeps
+the two from seeing each other, so that the stack encodes each alone with shared weights. Give the objective a view of
+its own then, and others use the same network as a single stream.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
-from workbench.options.bounds import Number, Size
+from workbench.options.bounds import Number, Size, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen, States
+from workbench.tasks.forward import Read, Seen
 from workbench.tasks.objective import BatchTargets, LossOutput, Objective, StepHead
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Itc(Objective):
         negatives: over the `step`, or the `micro-batch` alone.
         same_image: what other captions of a pair's own image are: `ignored` (left out), or `negative` (CLIP's code).
         apart: text and image do not see each other; for networks with joint layers.
+        tap: the layer `tap` whose streams are compared; by default those of the last layer.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Itc(Objective):
         negatives: Literal["step", "micro-batch"] = "step",
         same_image: Literal["ignored", "negative"] = "ignored",
         apart: bool = False,
+        tap: Word | None = None,
     ) -> None:
         self.size = size
         self.pools: dict[str, Pool] = {"text": pool_text, "image": pool_image}
@@ -69,6 +72,7 @@ class Itc(Objective):
         self.step_wide = negatives == "step"
         self.same_image = same_image
         self.apart = apart
+        self.tap = tap
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
@@ -103,19 +107,26 @@ class ItcHead(StepHead):
 
     def __init__(self, options: Itc, sizes: dict[str, int]) -> None:
         super().__init__()
-        self.pools = options.pools
+        self.pools, self.tap = options.pools, options.tap
         self.ignore_same_image = options.same_image == "ignored"
         self.norms = nn.ModuleDict({s: nn.LayerNorm(sizes[s]) if options.norm else nn.Identity() for s in self.pools})
         self.projections = nn.ModuleDict({s: nn.Linear(sizes[s], options.size, bias=False) for s in self.pools})
         self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / options.temperature)))
 
-    def vectors(self, states: States, batch: Batch, stream: str) -> Tensor:
-        """The normalised vector of each sequence's text or image [sequences, size], float32."""
-        pooled = pool_rows(states[stream], batch, stream, self.pools[stream])
+    def vectors(self, read: Read, stream: str) -> Tensor:
+        """The normalised vector of each sequence's text or image [sequences, size], float32.
+
+        Raises:
+            WorkbenchError: the network has no such tap.
+        """
+        if self.tap is not None and self.tap not in read.taps:
+            raise unknown("tap", self.tap, read.taps, "the network's layers")
+        states = read.states if self.tap is None else read.taps[self.tap]
+        pooled = pool_rows(states[stream], read.batch, stream, self.pools[stream])
         return F.normalize(self.projections[stream](self.norms[stream](pooled)).float(), dim=-1)
 
     def embed(self, seen: Seen) -> dict[str, Tensor]:
-        both = {stream: self.vectors(seen.states, seen.batch, stream) for stream in self.pools}
+        both = {stream: self.vectors(seen.read(), stream) for stream in self.pools}
         return {**both, "image_id": seen.targets["image"]}
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:

@@ -118,7 +118,7 @@ class Encoder:
             lengths = batch.streams[self.stream].lengths
             return torch.stack([rows.mean(0) for rows in states[self.stream].split(lengths)])
         head: Any = self.loaded.model.heads[self.pool]
-        return head.vectors(states, batch, self.stream)
+        return head.vectors(forward.read, self.stream)
 
 
 def encode_texts(loaded: Loaded, texts: list[str], *, pool: str = "mean", batch_size: int = 64) -> Tensor:

@@ -13,6 +13,7 @@ from workbench.models.network import Network, States
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample
 from workbench.sequences.sequence import Sequence as TokenSequence
+from workbench.tasks.forward import Read, read
 
 Transform = Callable[[list[Sample], tuple[int, ...]], list[TokenSequence]]
 
@@ -23,8 +24,15 @@ class Forward:
 
     samples: list[Sample]
     sequences: list[TokenSequence]
-    batch: Batch
-    states: States
+    read: Read
+
+    @property
+    def batch(self) -> Batch:
+        return self.read.batch
+
+    @property
+    def states(self) -> States:
+        return self.read.states
 
 
 def sample_pass(
@@ -56,4 +64,4 @@ def forward_pass(network: Network, transform: Transform, samples: Iterator[list[
         sequences = transform(group, (number,))
         if sequences:
             batch = collate(sequences).to(device)
-            yield Forward(group, sequences, batch, network(batch))
+            yield Forward(group, sequences, read(network, batch))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,18 @@ class Read:
     taps: dict[str, States] = field(default_factory=dict)
     hidden: list[States] = field(default_factory=list)
     attention: list[tuple[tuple[str, ...], tuple[str, ...], Tensor]] = field(default_factory=list)
+
+
+def read(network: Network, batch: Batch, *, after: str | None = None, taps: States | None = None, **kept: Any) -> Read:
+    """Run a network on a batch, or its layers after a tap on streams.
+
+    Args:
+        kept: what the layers are told and what is kept, as options of `Context`.
+    """
+    context = Context(batch, **kept)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not network.frozen):
+        states = network(batch, context, after=after, taps=taps)
+    return Read(network, batch, states, context.taps, context.hidden, context.attention)
 
 
 class Forward:
@@ -92,16 +104,8 @@ class Forward:
         """As `Seen.run`."""
         if network not in self.networks:
             raise unknown("network", network, self.networks, "the recipe")
-        chosen = self.networks[network]
-        context = Context(
-            batch,
-            keep_attention="attention" in self.keep,
-            keep_hidden="hidden" in self.keep,
-            progress=self.progress,
-        )
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not chosen.frozen):
-            states = chosen(batch, context, after=after, taps=taps)
-        return Read(chosen, batch, states, context.taps, context.hidden, context.attention)
+        keep = {f"keep_{what}": what in self.keep for what in ("attention", "hidden")}
+        return read(self.networks[network], batch, after=after, taps=taps, progress=self.progress, **keep)
 
 
 class Seen:

@@ -14,7 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen
+from workbench.tasks.forward import Read, Seen, read
 
 
 def itc(**options: object) -> Itc:
@@ -50,8 +50,7 @@ def test_the_loss_is_the_plain_loop(
     _, batch = corrupted(objective, pairs)
     head = objective.head(network)
     output = loss(objective, network, batch, head)
-    states = network(batch)
-    text, image = (head.vectors(states, batch, stream).detach() for stream in ("text", "image"))
+    text, image = (head.vectors(read(network, batch), stream).detach() for stream in ("text", "image"))
     torch.testing.assert_close(text.norm(dim=-1), torch.ones(8))
     ids = batch.targets["itc"]["image"].tolist()
     assert len(set(ids)) == 7
@@ -101,6 +100,19 @@ def test_the_scale_is_clamped_and_can_come_back(tiny: Callable) -> None:
 
 def test_one_pair_alone_has_no_loss(tiny: Callable, pairs: list[Sequence], corrupted: Callable, loss: Callable) -> None:
     assert loss(itc(), tiny(), corrupted(itc(), pairs[:1])[1]).loss.item() == pytest.approx(0, abs=1e-6)
+
+
+def test_vectors_of_a_tap(tiny: Callable, pairs: list[Sequence], corrupted: Callable) -> None:
+    network, objective = tiny(), itc(tap="encoded")
+    head, batch = objective.head(network), corrupted(objective, pairs)[1]
+    states = network(batch)
+    nothing = {stream: torch.zeros_like(rows) for stream, rows in states.items()}
+    tapped = head.vectors(Read(network, batch, nothing, {"encoded": states}), "text")
+    head.tap = None
+    torch.testing.assert_close(head.vectors(Read(network, batch, states), "text"), tapped)
+    head.tap = "typo"
+    with pytest.raises(WorkbenchError, match=r"unknown tap 'typo'.*encoded"):
+        head.vectors(Read(network, batch, states, {"encoded": states}), "text")
 
 
 @pytest.mark.parametrize(("pool", "wanted"), [("first", [0, 3]), ("last", [2, 7]), ("mean", [1, 5])])

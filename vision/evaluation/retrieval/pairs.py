@@ -20,6 +20,7 @@ from workbench.evaluation.passes import sample_pass
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.builders.image_caption import ImageCaption
 from workbench.sequences.sequence import Fields, Sequence
+from workbench.tasks.forward import read
 from workbench.terminal import Terminal
 
 
@@ -99,7 +100,7 @@ def dual_scores(
             _check_apart(run, head, part)
         for stream, sequences in (("text", part.texts), ("image", part.images)):
             batch = _batch(run, sequences)
-            vectors[stream].append(head.vectors(run.network(batch), batch, stream).float().cpu())
+            vectors[stream].append(head.vectors(read(run.network, batch), stream).float().cpu())
         owner += part.owner
         captions += part.captions
     return DualScores(torch.cat(vectors["text"]), torch.cat(vectors["image"])), np.asarray(owner), captions
@@ -157,7 +158,7 @@ def _check_apart(run: Evaluated, head: ItcHead, part: Pairs) -> None:
     first = part.owner[0]
     beside = _batch(run, [_together(t, images[o - first]) for t, o in zip(texts, part.owner, strict=False)])
     alone = _batch(run, texts)
-    difference = head.vectors(run.network(beside), beside, "text") - head.vectors(run.network(alone), alone, "text")
+    difference = head.vectors(read(run.network, beside), "text") - head.vectors(read(run.network, alone), "text")
     if difference.abs().max() > 1e-2:
         raise WorkbenchError(
             f"{run.folder}: its network lets texts see images, so a text has no vector of its own, as contrast (itc) "

@@ -31,17 +31,17 @@ from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import Evaluated, open_run
 from workbench.keyed import Draws
 from workbench.runs.folder import read_recipe
-from workbench.sequences.batch import Batch, collate
+from workbench.sequences.batch import collate
 from workbench.sequences.protocols import Step
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
+from workbench.tasks.forward import Read, Seen, read
 
 
-def forward(run: Evaluated, *streams: dict[str, Any]) -> tuple[Any, Batch]:
+def forward(run: Evaluated, *streams: dict[str, Any]) -> Read:
     merged = {name: fields for part in streams for name, fields in part.items()}
     batch = collate([Sequence(merged, (0,))])
     with torch.no_grad():
-        return run.network(batch), batch
+        return read(run.network, batch)
 
 
 def plain_ranks(scores: np.ndarray, owner: list[int]) -> tuple[list[float], list[float]]:
@@ -86,8 +86,8 @@ def test_dual_encoder_scores_are_those_of_texts_and_images_alone(contrast: Path,
     pairs = all_pairs(run, test_corpus, size=3)
     head = run.head
     assert isinstance(head, ItcHead)
-    texts = torch.cat([head.vectors(*forward(run, t.streams), "text") for t in pairs.texts])
-    images = torch.cat([head.vectors(*forward(run, i.streams), "image") for i in pairs.images])
+    texts = torch.cat([head.vectors(forward(run, t.streams), "text") for t in pairs.texts])
+    images = torch.cat([head.vectors(forward(run, i.streams), "image") for i in pairs.images])
     found = scored(contrast, test_corpus, size=4)
     np.testing.assert_allclose(matrix(found), (texts @ images.T).detach().numpy(), atol=1e-5)
     assert pairs.owner == [i // 2 for i in range(20)]
@@ -121,9 +121,9 @@ def test_matching_scores_every_pair(matching: Path, test_corpus: Corpus) -> None
     scores = np.empty((20, 10))
     for t, text in enumerate(pairs.texts):
         for i, image in enumerate(pairs.images):
-            states, batch = forward(run, text.streams, image.streams)
+            found = forward(run, text.streams, image.streams)
             with torch.no_grad():
-                exchanged, matched = head.logits(run.network, states, batch)[0].tolist()
+                exchanged, matched = head.logits(run.network, found.states, found.batch)[0].tolist()
             scores[t, i] = matched - exchanged
     found = scored(matching, test_corpus, size=7)
     np.testing.assert_allclose(matrix(found), scores, atol=1e-4)
