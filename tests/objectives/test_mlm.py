@@ -11,7 +11,12 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.parts.building import build
+from workbench.recipe.spec import Follower
+from workbench.sequences.batch import MicroBatch, collate
 from workbench.sequences.sequence import Span
+from workbench.tasks.forward import Place
+from workbench.tasks.root import Root
+from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
 
 DRAWS = Draws(0, "task", "mlm", number=(0,))
 
@@ -130,3 +135,33 @@ def test_head_of_a_network_without_tokens(make_network):
     del network.embeddings["text"]
     with pytest.raises(WorkbenchError, match="no text stream with a token table"):
         MlmHead(network)
+
+
+def test_soft_targets_are_those_of_the_moving_average(make_network, tokenizer, make_samples):
+    """Network and head of the follower, at the same masked positions, ramped by the run's progress."""
+    made = Mlm(tokenizer, soft=SoftTargets("slow", 0.4, ramp=0.5))
+    network, slow = make_network(), make_network().requires_grad_(False)
+    root = Root(
+        {"main": network, "slow": slow},
+        {"mlm": made.head(network)},
+        {"mlm": Place("main", "main")},
+        {"slow": Follower("main", 0.9)},
+    )
+    for parameter in root.averages.parameters():
+        parameter.normal_(std=0.5)
+    _, after = corrupted(made, tokenizer, make_samples(4))
+    batch = collate(after)
+    root.progress = 0.25
+    output = root(MicroBatch("text", {"main": batch}, {}), ["mlm"])["mlm"]
+    targets = batch.targets["mlm"]
+    logits, taught = (
+        head.logits(of, of(batch)["text"][targets["rows"]])
+        for head, of in ((root.heads["mlm"], network), (root.averages["slow"]["mlm"], slow))
+    )
+    torch.testing.assert_close(output.loss, soft_cross_entropy(logits, targets["labels"], taught, 0.2))
+    output.loss.backward()
+    assert all(p.grad is None for p in [*slow.parameters(), *root.averages.parameters()])
+
+
+def test_a_head_without_soft_targets_is_not_copied(make_network, tokenizer):
+    assert Mlm(tokenizer).head(make_network()).averaged() is None

@@ -3,7 +3,8 @@
     L = - sum over selected tokens i of log softmax(E^T t(h_i) + b)[x_i],   t(h) = LayerNorm(gelu(W h + c))
 
 E is the token embedding of the network. Of the selected tokens 80 % become [MASK], 10 % a random ordinary token, 10 %
-stay; the draw is per token (BERT) or per group (SpanBERT's paper: per span).
+stay; the draw is per token (BERT) or per group (SpanBERT's paper: per span). With `soft`, what a moving average of
+network and head predicts is a share of the targets (ALBEF).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from workbench.sequences.returns import GROUPS
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Mlm(Objective):
         mask, random: shares of the selected that become [MASK] and a random token; the rest stays.
         replace: whether [MASK]/random/stay is drawn per `token` or per `group` of the policy.
         max_predictions: at most so many labels per sequence.
+        soft: {follower, share, ramp} of soft targets (`workbench.tasks.soft_targets`); by default the labels alone.
     """
 
     name = "mlm"
@@ -52,6 +55,7 @@ class Mlm(Objective):
         random: Share = 0.1,
         replace: Literal["token", "group"] = "token",
         max_predictions: Count | None = None,
+        soft: SoftTargets | None = None,
     ) -> None:
         if mask + random > 1 + 1e-9:
             raise WorkbenchError(
@@ -61,6 +65,7 @@ class Mlm(Objective):
         self.rate, self.mask, self.random = rate, mask, random
         self.per_group = replace == "group"
         self.max_predictions = max_predictions
+        self.soft = soft
         self.policy = build("policy", policy, "policy")
         self.mask_id = tokenizer.id("mask")
         self.ordinary = tokenizer.ordinary_ids
@@ -96,14 +101,15 @@ class Mlm(Objective):
         return rows, labels
 
     def head(self, network: Network) -> Head:
-        return MlmHead(network)
+        return MlmHead(network, self.soft)
 
 
 class MlmHead(Head):
     """BERT's prediction head: dense + gelu + LayerNorm, then the tied token embedding plus a bias."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, soft: SoftTargets | None = None) -> None:
         super().__init__()
+        self.soft = soft
         vocab_size, width = token_table(network).shape
         self.dense = nn.Linear(network.sizes["text"], width)
         self.norm = nn.LayerNorm(width, eps=1e-12)
@@ -118,4 +124,14 @@ class MlmHead(Head):
         """Hands on `rows` and `labels` as they are, and `logits` [rows, vocab_size]."""
         targets = seen.targets
         logits = self.logits(seen.network, seen.states["text"][targets["rows"]])
-        return self.loss(logits, targets["labels"])._replace(made={**targets, "logits": logits})
+        output = self.loss(logits, targets["labels"])._replace(made={**targets, "logits": logits})
+        if self.soft is None:
+            return output
+        slow, read = seen.averaged(self.soft.follower), seen.read(network=self.soft.follower)
+        assert isinstance(slow, MlmHead)
+        taught = slow.logits(read.network, read.states["text"][targets["rows"]])
+        share = self.soft.share_at(seen.progress)
+        return output._replace(loss=soft_cross_entropy(logits, targets["labels"], taught, share))
+
+    def averaged(self) -> nn.Module | None:
+        return None if self.soft is None else self
