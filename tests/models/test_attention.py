@@ -10,7 +10,8 @@ import torch
 
 from workbench.errors import WorkbenchError
 from workbench.models.attention.call import Request, attend, choose, use_kernel
-from workbench.models.context import Context, Layout
+from workbench.models.context import Context
+from workbench.models.layout import Layout
 from workbench.sequences.batch import Batch
 
 _spec = importlib.util.spec_from_file_location("models_oracle", Path(__file__).with_name("conftest.py"))

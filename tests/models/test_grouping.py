@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from workbench.models.attention.padding import GROUP_CALL, GROUP_SCORES, GROUP_WASTE, groups_of
-from workbench.models.context import Layout
+from workbench.models.layout import Layout
 
 
 def members(lengths: list[int]) -> list[tuple[int, int]]:

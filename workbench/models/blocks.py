@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError
 from workbench.models.attention.call import attend
 from workbench.models.attention.relation import Relation
-from workbench.models.context import Context, Layout
+from workbench.models.context import Context
 from workbench.models.dropout import dropout
+from workbench.models.layout import Layout
 from workbench.models.rotary import rotate
 from workbench.options.bounds import PartName, PartSpec
 from workbench.parts.building import build
@@ -141,12 +142,15 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Rows [rows_q, hidden_size] and [rows_k, key_size] (None: the same rows) -> [rows_q, hidden_size].
 
-        `names` are the streams of the queries and of the keys, for kept attention weights.
+        `names` are the streams of the queries and of the keys, for kept attention weights and for a past.
         """
         q, k, v = self._heads(query_rows, key_rows)
         if self.rotary is not None:
             q = rotate(q, queries.positions, self.rotary)
             k = rotate(k, keys.positions, self.rotary)
+        if context.keeps("keys"):
+            known, keys = context.recall(names[1], torch.stack([k, v], 1))
+            k, v = known.unbind(1)
         out, weights = attend(
             *(q, k, v, queries, keys),
             dropout=self.dropout if self.training else 0.0,

@@ -2,126 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from functools import cached_property
-from itertools import accumulate
-from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
-
 import torch
 from torch import Tensor
 
-from workbench.errors import unknown
-from workbench.sequences.batch import VISIBILITY, Batch, Stream
-
-Made = TypeVar("Made")
-
-
-class Layout:
-    """How the rows of one stream, or of several streams joined, divide into sequences.
-
-    Args:
-        lengths: rows of each sequence, as Python integers.
-        offsets: the same, cumulated [sequences + 1], on the device.
-        integers: the visibility integers that are not 0 everywhere, each [rows].
-        order: for joined streams, the row (in the order of `torch.cat` over the streams) at each place of the
-            order in which each sequence is contiguous [rows]; None where rows are in that order already.
-        streams: the streams that the rows are of; without any, rows have no fields.
-    """
-
-    def __init__(
-        self,
-        lengths: list[int],
-        offsets: Tensor,
-        integers: dict[str, Tensor],
-        order: Tensor | None = None,
-        streams: Sequence[Stream] = (),
-    ) -> None:
-        self.lengths = lengths
-        self.offsets = offsets
-        self.integers = integers
-        self.order = order
-        self.streams = streams
-        self._kept: WeakKeyDictionary[Layout, dict[Hashable, Any]] = WeakKeyDictionary()
-
-    @property
-    def rows(self) -> int:
-        return sum(self.lengths)
-
-    @property
-    def device(self) -> torch.device:
-        return self.offsets.device
-
-    def kept(self, keys: Layout, what: Hashable, make: Callable[[], Made]) -> Made:
-        """What attention from these rows to those of `keys` needs in every layer: made once, kept while both live."""
-        kept = self._kept.setdefault(keys, {})
-        if what not in kept:
-            kept[what] = make()
-        return kept[what]
-
-    @cached_property
-    def starts(self) -> list[int]:
-        """Where each sequence begins, in contiguous order."""
-        return [0, *accumulate(self.lengths)][:-1]
-
-    @cached_property
-    def contiguous_integers(self) -> dict[str, Tensor]:
-        """The integers in the order in which each sequence is contiguous."""
-        return {name: self.contiguous(values) for name, values in self.integers.items()}
-
-    def contiguous(self, values: Tensor) -> Tensor:
-        """Values of the rows in the order in which each sequence is contiguous."""
-        return values if self.order is None else values[self.order]
-
-    def restored(self, values: Tensor) -> Tensor:
-        """Values in that order, back in the order of the rows."""
-        return values if self.order is None else values[torch.argsort(self.order)]
-
-    def field(self, name: str) -> Tensor:
-        """An integer field of the streams [rows]; 0 where a stream lacks it.
-
-        Raises:
-            WorkbenchError: no stream has it.
-        """
-        if not any(name in stream.fields for stream in self.streams):
-            raise unknown("field", name, {f for stream in self.streams for f in stream.fields}, "these streams")
-        return _concatenated(self.streams, name, self.device)
-
-    @cached_property
-    def positions(self) -> Tensor:
-        """The positions of the rows [rows]: `position_ids`; the rows of a stream without are counted."""
-        if not self.streams:
-            return self.restored(self.index)
-        return torch.cat(
-            [s.fields["position_ids"] if "position_ids" in s.fields else _single(s).index for s in self.streams]
-        )
-
-    @cached_property
-    def counted(self) -> bool:
-        """Whether the positions are known to be the places of the rows in their sequences.
-
-        Only a CPU is asked: another device would have to be waited for.
-        """
-        return self.device.type == "cpu" and torch.equal(self.contiguous(self.positions), self.index)
-
-    @cached_property
-    def sequence_ids(self) -> Tensor:
-        """The number of the sequence of each row, in contiguous order [rows]."""
-        counts = torch.tensor(self.lengths, device=self.device)
-        return torch.repeat_interleave(
-            torch.arange(len(self.lengths), device=self.device), counts, output_size=self.rows
-        )
-
-    @cached_property
-    def index(self) -> Tensor:
-        """The place of each row in its sequence, in contiguous order [rows]."""
-        return torch.arange(self.rows, device=self.device) - self.offsets[:-1][self.sequence_ids]
+from workbench.models.layout import Layout, layout_of
+from workbench.models.past import Growing, Keeps, Past
+from workbench.sequences.batch import Batch
 
 
 class Context:
     """Knowledge about one batch, shared by all layers of a forward, and what is kept of it for heads and pictures.
 
+    Args:
+        past: what the sequences go on from; `past_now` says what it has become after the forward.
+
     Attributes:
+        batch: with a past, also the streams that it alone has, without rows.
         progress: of the run: 0 at its start, 1 at its end and in evaluation.
         attention: of every attention call, where it is kept: query streams, key streams, weights.
         hidden: the streams before the first layer and after each, where they are kept.
@@ -129,11 +25,20 @@ class Context:
     """
 
     def __init__(
-        self, batch: Batch, *, keep_attention: bool = False, keep_hidden: bool = False, progress: float = 1.0
+        self,
+        batch: Batch,
+        *,
+        keep_attention: bool = False,
+        keep_hidden: bool = False,
+        progress: float = 1.0,
+        past: Past | None = None,
     ) -> None:
-        self.batch = batch
+        self._growing = None if past is None else Growing(past, batch)
+        self.batch = batch if self._growing is None else self._growing.batch
+        self._layer = self._calls = 0
         self.progress = progress
         self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._wholes: dict[tuple[str, ...], Layout] = {}
         self.keep_attention, self.keep_hidden = keep_attention, keep_hidden
         self.attention: list[tuple[tuple[str, ...], tuple[str, ...], Tensor]] = []
         self.hidden: list[dict[str, Tensor]] = []
@@ -144,37 +49,49 @@ class Context:
 
     @torch.compiler.disable
     def layout(self, *streams: str) -> Layout:
-        """The layout of one stream, or of several joined: their rows in the order of `torch.cat`."""
+        """The layout of the batch's rows of one stream, or of several joined, in the order of `torch.cat`."""
         if streams not in self._layouts:
             parts = [self.batch.streams[name] for name in streams]
-            self._layouts[streams] = _single(parts[0]) if len(parts) == 1 else _joined(parts)
+            self._layouts[streams] = layout_of(parts, self._places(streams))
         return self._layouts[streams]
 
+    def enter(self, layer: int) -> None:
+        """Say which layer of the stack comes; the places of a past are counted in it."""
+        self._layer, self._calls = layer, 0
 
-def _single(stream: Stream) -> Layout:
-    integers = {name: stream.fields[name] for name in VISIBILITY if name in stream.fields}
-    return Layout(stream.lengths, stream.offsets, integers, streams=(stream,))
+    def keeps(self, what: Keeps) -> bool:
+        """Whether there is a past that keeps the rows, or the keys, that attention reads."""
+        return self._growing is not None and self._growing.past.keeps == what
 
+    @torch.compiler.disable
+    def recall(self, streams: tuple[str, ...], rows: Tensor) -> tuple[Tensor, Layout]:
+        """What an attention call reads of streams: the past's rows and those of the batch, as one layout.
 
-def _joined(streams: list[Stream]) -> Layout:
-    lengths = [sum(parts) for parts in zip(*(s.lengths for s in streams), strict=True)]
-    offsets = torch.stack([s.offsets for s in streams]).sum(0)
-    present = [name for name in VISIBILITY if any(name in s.fields for s in streams)]
-    integers = {name: _concatenated(streams, name, offsets.device) for name in present}
-    return Layout(lengths, offsets, integers, _interleave(streams).to(offsets.device, non_blocking=True), streams)
+        Called once by each attention call, where `keeps` says so, with what is to be kept of the batch's rows
+        [rows, ...], in the order of `layout`.
+        """
+        assert self._growing is not None
+        place = f"{self._layer}.{self._calls}"
+        self._calls += 1
+        return self._growing.extend(place, streams, rows), self._whole(streams)
 
+    @property
+    def past_now(self) -> Past:
+        """The past with what was read of this batch."""
+        assert self._growing is not None
+        return self._growing.past_now()
 
-def _concatenated(streams: Sequence[Stream], name: str, device: torch.device) -> Tensor:
-    """A field of the rows of streams, in the order of `torch.cat`."""
-    return torch.cat([s.fields.get(name, torch.zeros(s.rows, dtype=torch.long, device=device)) for s in streams])
+    def _whole(self, streams: tuple[str, ...]) -> Layout:
+        assert self._growing is not None
+        if streams not in self._wholes:
+            self._wholes[streams] = layout_of([self._growing.whole(name) for name in streams])
+        return self._wholes[streams]
 
-
-def _interleave(streams: list[Stream]) -> Tensor:
-    """The permutation that brings the rows of each sequence together, made from the lengths on the host."""
-    rows = [torch.arange(s.rows) for s in streams]
-    base = 0
-    pieces = []
-    for stream, numbers in zip(streams, rows, strict=True):
-        pieces.append(torch.split(numbers + base, stream.lengths))
-        base += stream.rows
-    return torch.cat([piece for sequence in zip(*pieces, strict=True) for piece in sequence])
+    def _places(self, streams: tuple[str, ...]) -> Tensor | None:
+        """Where the batch's rows stand among all, in the order of `torch.cat`; None where nothing is before them."""
+        growing = self._growing
+        if growing is None or not any(growing.reaches_back(name) for name in streams):
+            return None
+        whole = self._whole(streams)
+        parts = whole.restored(whole.index).split([stream.rows for stream in whole.streams])
+        return torch.cat([part[growing.new_rows(name)] for part, name in zip(parts, streams, strict=True)])

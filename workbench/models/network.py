@@ -107,17 +107,30 @@ class Network(nn.Module):
             WorkbenchError: there is no such tap.
         """
         context = context or Context(batch)
-        hidden = self.embed(batch) if after is None else dict(taps or {})
+        hidden = self._begin(batch, context) if after is None else dict(taps or {})
         first = 0 if after is None else self._behind(after)
         if context.keep_hidden:
             context.hidden.append(hidden)
-        for layer in self.layers[first:]:
+        for number in range(first, len(self.layers)):
             if self.checkpointing and self.training:
-                hidden = checkpoint(call, layer, "", STREAMS, hidden, context, use_reentrant=False)
+                hidden = checkpoint(self._pass, number, hidden, context, use_reentrant=False)
             else:
-                hidden = call(layer, "", STREAMS, hidden, context)
+                hidden = self._pass(number, hidden, context)
             if context.keep_hidden:
                 context.hidden.append(hidden)
+        return hidden
+
+    def _pass(self, layer: int, hidden: States, context: Context) -> States:
+        context.enter(layer)  # here, so that a layer that is computed again in the backward is in its place too
+        passed: States = call(self.layers[layer], "", STREAMS, hidden, context)
+        return passed
+
+    def _begin(self, batch: Batch, context: Context) -> States:
+        """The embedded rows; a stream that only the past has is there without rows, for layers to read the past of."""
+        hidden = self.embed(batch)
+        for name in context.batch.streams:
+            if name in self.embeddings and name not in hidden:
+                hidden[name] = next(self.parameters()).new_zeros(0, self.sizes[name])
         return hidden
 
     def embed(self, batch: Batch) -> States:

@@ -107,13 +107,22 @@ class AttentionBlock(nn.Module):
         key_rows: Tensor | None = None,
         key_streams: tuple[str, ...] | None = None,
     ) -> Tensor:
-        """Rows of `streams` attend to `key_rows` of `key_streams` (default: to themselves)."""
+        """Rows of `streams` attend to `key_rows` of `key_streams` (default: to themselves), and to those of a past."""
         names = (streams, streams if key_streams is None else key_streams)
-        layouts = context.layout(*names[0]), context.layout(*names[1])
-        entered = self.residual.enter(rows)
-        if self.key_norm is not None and key_rows is not None:
-            key_rows = self.key_norm(key_rows)
-        return self.residual.leave(rows, self.attention(entered, key_rows, *layouts, context=context, names=names))
+        itself = key_rows is None
+        keys = context.layout(*names[1])
+        if context.keeps("rows"):
+            key_rows, keys = context.recall(names[1], rows if key_rows is None else key_rows)
+        if key_rows is not None:
+            key_rows = self._entered_keys(key_rows, itself)
+        layouts = context.layout(*names[0]), keys
+        attended = self.attention(self.residual.enter(rows), key_rows, *layouts, context=context, names=names)
+        return self.residual.leave(rows, attended)
+
+    def _entered_keys(self, rows: Tensor, itself: bool) -> Tensor:
+        if itself:
+            return self.residual.enter(rows)
+        return rows if self.key_norm is None else self.key_norm(rows)
 
 
 class FeedForwardBlock(nn.Module):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from workbench.models.attention.call import attend, use_kernel
-from workbench.models.context import Layout
+from workbench.models.layout import Layout
 from workbench.models.relations.alibi import Alibi, slopes_of
 
 

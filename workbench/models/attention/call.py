@@ -28,7 +28,7 @@ from workbench.models.attention.padded import padded
 from workbench.models.attention.relation import Relation
 from workbench.models.attention.request import Request
 from workbench.models.attention.varlen import varlen, varlen_lacks, varlen_suits
-from workbench.models.context import Layout
+from workbench.models.layout import Layout
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from workbench.models.attention.relation import Pair
 from workbench.models.attention.request import Request, Result, contiguous, term
 from workbench.models.attention.visibility import visible
-from workbench.models.context import Layout
 from workbench.models.dropout import dropout
+from workbench.models.layout import Layout
 
 
 def dense(request: Request) -> Result:

@@ -82,7 +82,7 @@ def _bias(request: Request, group: Group, mask: Tensor | None, q: Tensor, k: Ten
     """What is added to a group's scores [batch or 1, heads, q, k]: the relation's term, -inf where the mask hides."""
     assert request.relation is not None
     queries, keys = group.queries, group.keys
-    places = queries.places[:1], keys.places[:1]
-    pair = Pair(q, k, request.queries, request.keys, queries.index, keys.index, *places)
+    grids = queries.index, keys.index, queries.places, keys.places
+    pair = Pair(q, k, request.queries, request.keys, *grids)
     added = term(request.relation, pair).to(q.dtype)
     return added if mask is None else added + _additive(mask, q.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workbench.models.context import Layout
+from workbench.models.layout import Layout
 
 GROUP_WASTE = 0.8  # a sequence joins a group whose longest member it reaches to this share
 GROUP_CALL = (
@@ -23,7 +23,10 @@ GROUP_SCORES = 1 << 19  # at most this many scores per head in one group, so tha
 
 @dataclass
 class Side:
-    """The rows of a group's queries or keys: a grid [batch, width] of row numbers, padded with row 0."""
+    """The rows of a group's queries or keys: a grid [batch, width] of row numbers, padded with row 0.
+
+    `places` are the rows' places in their sequences [batch or 1, width].
+    """
 
     index: Tensor
     valid: Tensor
@@ -145,10 +148,11 @@ def _members(queries: Layout, keys: Layout) -> list[list[int]]:
 def _side(layout: Layout, members: list[int]) -> Side:
     lengths = torch.tensor([layout.lengths[i] for i in members])
     starts = torch.tensor([layout.starts[i] for i in members])
-    places = torch.arange(int(lengths.max())).expand(len(members), -1)
-    valid = places < lengths[:, None]
-    index = torch.where(valid, starts[:, None] + places, 0)
+    counted = torch.arange(int(lengths.max()))[None]
+    valid = counted < lengths[:, None]
+    index = torch.where(valid, starts[:, None] + counted, 0)
+    device = layout.device
+    places = counted.to(device) if layout.places is None else layout.places[index.to(device)]
     if layout.order is not None:
         index = torch.where(valid, layout.order.cpu()[index], 0)
-    device = layout.device
-    return Side(index.to(device), valid.to(device), bool(valid.all()), places.to(device))
+    return Side(index.to(device), valid.to(device), bool(valid.all()), places)

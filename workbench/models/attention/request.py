@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from workbench.models.attention.relation import Pair, Relation
-from workbench.models.context import Layout
+from workbench.models.layout import Layout
 from workbench.models.returns import TERM
 from workbench.parts.calls import call
 

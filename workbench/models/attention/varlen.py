@@ -14,6 +14,7 @@ def varlen_suits(request: Request) -> bool:
         and request.q.dtype in (torch.float16, torch.bfloat16)
         and request.q.shape[-1] % 8 == 0
         and request.q.shape[-1] <= 256
+        and request.queries.rows > 0
         and min(request.keys.lengths, default=0) > 0
     )
 

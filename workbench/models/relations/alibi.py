@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workbench.models.attention.relation import Pair, Relation, ScoreMod
-from workbench.models.context import Layout
+from workbench.models.layout import Layout
 from workbench.options.bounds import Heads
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.attention.relation import Pair, Relation, ScoreMod
-from workbench.models.context import Layout
+from workbench.models.layout import Layout
 from workbench.options.bounds import Heads
 
 Farthest = Annotated[int, Ge(1), Le(2**16)]

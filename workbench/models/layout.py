@@ -1,0 +1,164 @@
+"""How the rows of streams divide into sequences: what attention, positions and masks go by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from workbench.errors import unknown
+from workbench.sequences.batch import VISIBILITY, Stream
+
+Made = TypeVar("Made")
+
+
+class Layout:
+    """How the rows of one stream, or of several streams joined, divide into sequences.
+
+    Args:
+        lengths: rows of each sequence, as Python integers.
+        offsets: the same, cumulated [sequences + 1], on the device.
+        integers: the visibility integers that are not 0 everywhere, each [rows].
+        order: for joined streams, the row (in the order of `torch.cat` over the streams) at each place of the
+            order in which each sequence is contiguous [rows]; None where rows are in that order already.
+        streams: the streams that the rows are of; without any, rows have no fields.
+        places: the place of each row in its sequence, in contiguous order [rows], where others stand before it that the
+            layout doesn't have (a past); None where they are counted from 0.
+    """
+
+    def __init__(
+        self,
+        lengths: list[int],
+        offsets: Tensor,
+        integers: dict[str, Tensor],
+        order: Tensor | None = None,
+        streams: Sequence[Stream] = (),
+        places: Tensor | None = None,
+    ) -> None:
+        self.lengths = lengths
+        self.offsets = offsets
+        self.integers = integers
+        self.order = order
+        self.streams = streams
+        self.places = places
+        self._kept: WeakKeyDictionary[Layout, dict[Hashable, Any]] = WeakKeyDictionary()
+
+    @property
+    def rows(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def device(self) -> torch.device:
+        return self.offsets.device
+
+    def kept(self, keys: Layout, what: Hashable, make: Callable[[], Made]) -> Made:
+        """What attention from these rows to those of `keys` needs in every layer: made once, kept while both live."""
+        kept = self._kept.setdefault(keys, {})
+        if what not in kept:
+            kept[what] = make()
+        return kept[what]
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where each sequence begins, in contiguous order."""
+        return [0, *accumulate(self.lengths)][:-1]
+
+    @cached_property
+    def contiguous_integers(self) -> dict[str, Tensor]:
+        """The integers in the order in which each sequence is contiguous."""
+        return {name: self.contiguous(values) for name, values in self.integers.items()}
+
+    def contiguous(self, values: Tensor) -> Tensor:
+        """Values of the rows in the order in which each sequence is contiguous."""
+        return values if self.order is None else values[self.order]
+
+    def restored(self, values: Tensor) -> Tensor:
+        """Values in that order, back in the order of the rows."""
+        return values if self.order is None else values[torch.argsort(self.order)]
+
+    def field(self, name: str) -> Tensor:
+        """An integer field of the streams [rows]; 0 where a stream lacks it.
+
+        Raises:
+            WorkbenchError: no stream has it.
+        """
+        if not any(name in stream.fields for stream in self.streams):
+            raise unknown("field", name, {f for stream in self.streams for f in stream.fields}, "these streams")
+        return _concatenated(self.streams, name, self.device)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """The positions of the rows [rows]: `position_ids`; the rows of a stream without are counted."""
+        if not self.streams:
+            return self.restored(self.index)
+        return torch.cat(
+            [s.fields["position_ids"] if "position_ids" in s.fields else _single(s).index for s in self.streams]
+        )
+
+    @cached_property
+    def counted(self) -> bool:
+        """Whether the positions are known to be the places of the rows in their sequences.
+
+        Only a CPU is asked: another device would have to be waited for.
+        """
+        return self.device.type == "cpu" and torch.equal(self.contiguous(self.positions), self.index)
+
+    @cached_property
+    def sequence_ids(self) -> Tensor:
+        """The number of the sequence of each row, in contiguous order [rows]."""
+        counts = torch.tensor(self.lengths, device=self.device)
+        return torch.repeat_interleave(
+            torch.arange(len(self.lengths), device=self.device), counts, output_size=self.rows
+        )
+
+    @cached_property
+    def index(self) -> Tensor:
+        """The place of each row in its sequence, in contiguous order [rows]."""
+        if self.places is not None:
+            return self.places
+        return torch.arange(self.rows, device=self.device) - self.offsets[:-1][self.sequence_ids]
+
+
+def layout_of(streams: list[Stream], places: Tensor | None = None) -> Layout:
+    """The layout of one stream, or of several joined: their rows in the order of `torch.cat`.
+
+    `places` are those of the rows in that order, where they are not counted from 0.
+    """
+    layout = _single(streams[0]) if len(streams) == 1 else _joined(streams)
+    if places is not None:
+        layout.places = layout.contiguous(places)
+    return layout
+
+
+def _single(stream: Stream) -> Layout:
+    integers = {name: stream.fields[name] for name in VISIBILITY if name in stream.fields}
+    return Layout(stream.lengths, stream.offsets, integers, streams=(stream,))
+
+
+def _joined(streams: list[Stream]) -> Layout:
+    lengths = [sum(parts) for parts in zip(*(s.lengths for s in streams), strict=True)]
+    offsets = torch.stack([s.offsets for s in streams]).sum(0)
+    present = [name for name in VISIBILITY if any(name in s.fields for s in streams)]
+    integers = {name: _concatenated(streams, name, offsets.device) for name in present}
+    return Layout(lengths, offsets, integers, interleave(streams).to(offsets.device, non_blocking=True), streams)
+
+
+def _concatenated(streams: Sequence[Stream], name: str, device: torch.device) -> Tensor:
+    """A field of the rows of streams, in the order of `torch.cat`."""
+    return torch.cat([s.fields.get(name, torch.zeros(s.rows, dtype=torch.long, device=device)) for s in streams])
+
+
+def interleave(streams: list[Stream]) -> Tensor:
+    """The permutation that brings the rows of each sequence together, made from the lengths on the host."""
+    rows = [torch.arange(s.rows) for s in streams]
+    base = 0
+    pieces = []
+    for stream, numbers in zip(streams, rows, strict=True):
+        pieces.append(torch.split(numbers + base, stream.lengths))
+        base += stream.rows
+    return torch.cat([piece for sequence in zip(*pieces, strict=True) for piece in sequence])

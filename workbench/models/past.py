@@ -1,0 +1,208 @@
+"""A past: what was read before the rows of a batch, so that attention reads it as if it stood there.
+
+Every sequence of a batch goes on where its own past ended; pasts may be of different lengths, and empty. What is kept
+stands by place in the stack (the number of the layer, and of the attention call in it), so that layers that share their
+weights have pasts of their own. Two things can be kept:
+
+    keys   the keys and values of attention. They need not be computed again as long as the weights stay: this is the
+           cache of generation, and of an encoder's states that a decoder reads at every step.
+    rows   the rows that come in to be attended to. Keys and values are computed of them with the weights of now, so
+           that the projections (and a norm before them) learn from what is remembered as they do from the rows of the
+           batch: Transformer-XL's memory (arXiv:1901.02860, section 3.2), [SG(h_past) ; h] W_k and W_v.
+
+No gradient goes into a past. Its streams carry the integer fields of their rows, so who sees whom, positions and
+relations of attention are decided as in one long sequence; no kernel knows of pasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from workbench.models.layout import interleave
+from workbench.sequences.batch import Batch, Stream
+
+Keeps = Literal["keys", "rows"]
+Kept = dict[str, dict[str, Tensor]]
+
+
+@dataclass
+class Past:
+    """What was read so far.
+
+    Attributes:
+        keeps: `keys` or `rows`.
+        streams: the rows that were read, by stream: their integer fields [rows], `position_ids` among them.
+        kept: by place and stream, what is kept of these rows: rows [rows, width], or keys and values
+            [rows, 2, heads, size].
+    """
+
+    keeps: Keeps
+    streams: dict[str, Stream] = field(default_factory=dict)
+    kept: Kept = field(default_factory=dict)
+
+    def pick(self, sequences: Sequence[int | None]) -> Past:
+        """The pasts of these sequences, in this order; one may be there several times. None: one without a past."""
+        streams, rows = {}, {}
+        for name, stream in self.streams.items():
+            lengths = [0 if number is None else stream.lengths[number] for number in sequences]
+            rows[name] = stream.rows_of([number for number in sequences if number is not None])
+            streams[name] = _stream({f: values[rows[name]] for f, values in stream.fields.items()}, lengths, stream)
+        return Past(self.keeps, streams, _each(self.kept, rows))
+
+    def cut(self, length: int) -> Past:
+        """The last `length` rows of each sequence, in every stream."""
+        streams, rows = {}, {}
+        for name, stream in self.streams.items():
+            lengths = [min(length, n) for n in stream.lengths]
+            ends = torch.tensor(stream.lengths).cumsum(0).tolist()
+            parts = [torch.arange(end - n, end) for n, end in zip(lengths, ends, strict=True)]
+            rows[name] = torch.cat(parts).to(stream.offsets.device)
+            streams[name] = _stream({f: values[rows[name]] for f, values in stream.fields.items()}, lengths, stream)
+        return Past(self.keeps, streams, _each(self.kept, rows))
+
+    def behind(self) -> Past:
+        """The past as a next segment sees it whose positions and ranks begin anew: positions end at -1, every rank is
+        -1 and nothing is hidden (`until` 0), so that all of it may be seen."""
+        streams = {}
+        for name, stream in self.streams.items():
+            fields = dict(stream.fields)
+            lengths = torch.tensor(stream.lengths, device=stream.offsets.device)
+            behind = torch.repeat_interleave(_next_positions(stream), lengths, output_size=stream.rows)
+            fields["position_ids"] = fields["position_ids"] - behind
+            fields["rank"] = torch.full_like(behind, -1)
+            fields["until"] = torch.zeros_like(behind)
+            streams[name] = Stream(fields, stream.offsets, stream.lengths)
+        return Past(self.keeps, streams, self.kept)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All of it as named tensors: `streams.<stream>.<field>`, `kept.<place>.<stream>`."""
+        state = {f"streams.{name}.{f}": t for name, s in self.streams.items() for f, t in s.fields.items()}
+        state |= {f"streams.{name}.lengths": torch.tensor(s.lengths) for name, s in self.streams.items()}
+        return state | {f"kept.{at}.{name}": t for at, found in self.kept.items() for name, t in found.items()}
+
+    @classmethod
+    def of(cls, keeps: Keeps, state: dict[str, Tensor]) -> Past:
+        """What `state_dict` told."""
+        past = cls(keeps)
+        fields: dict[str, dict[str, Tensor]] = {}
+        for path, tensor in state.items():
+            kind, _, rest = path.partition(".")
+            owner, _, name = rest.rpartition(".")
+            (fields if kind == "streams" else past.kept).setdefault(owner, {})[name] = tensor
+        for name, found in fields.items():
+            lengths = found.pop("lengths").tolist()
+            device = found["position_ids"].device
+            past.streams[name] = Stream(found, torch.tensor([0, *lengths], device=device).cumsum(0), lengths)
+        return past
+
+
+class Growing:
+    """A past while a batch is read that goes on from it.
+
+    Attributes:
+        batch: the batch, where streams that only the past has are there without rows, and rows without positions have
+            those that follow the past's.
+    """
+
+    def __init__(self, past: Past, batch: Batch) -> None:
+        self.past = past
+        streams = {name: Stream(s.fields, s.offsets, s.lengths) for name, s in batch.streams.items()}
+        for name, stream in past.streams.items():
+            if name not in streams:
+                none = [0] * len(stream.lengths)
+                streams[name] = _stream({f: values[:0] for f, values in stream.fields.items()}, none, stream)
+        self.batch = Batch(
+            {n: _numbered(s, past.streams.get(n)) for n, s in streams.items()}, batch.targets, batch.keys
+        )
+        self._whole: dict[str, tuple[Stream, Tensor]] = {}
+        self._kept: Kept = {}
+
+    def reaches_back(self, stream: str) -> bool:
+        """Whether there are rows of a stream in the past."""
+        return stream in self.past.streams and self.past.streams[stream].rows > 0
+
+    def whole(self, stream: str) -> Stream:
+        """The rows of the past and of the batch, each sequence's together."""
+        return self._joined(stream)[0]
+
+    def new_rows(self, stream: str) -> Tensor:
+        """Which rows of the whole are the batch's, in the batch's order [rows of the batch]."""
+        order = self._joined(stream)[1]
+        before = self.past.streams[stream].rows if stream in self.past.streams else 0
+        return torch.argsort(order)[before:]
+
+    def extend(self, place: str, streams: tuple[str, ...], rows: Tensor) -> Tensor:
+        """What a place has of the batch's rows of streams, in the order of `torch.cat` -> of all rows of these streams.
+
+        It is kept from now on.
+        """
+        parts = rows.split([self.batch.streams[name].rows for name in streams])
+        wholes = []
+        for name, new in zip(streams, parts, strict=True):
+            if self.reaches_back(name):
+                before = self.past.kept[place][name].to(new.dtype)
+                new = torch.cat([before, new])[self._joined(name)[1]]
+            wholes.append(new)
+            self._kept.setdefault(place, {})[name] = new.detach()
+        return torch.cat(wholes) if len(wholes) > 1 else wholes[0]
+
+    def past_now(self) -> Past:
+        """The past with what was read of the batch: of the streams that were attended to."""
+        streams = {**self.past.streams, **{name: self.whole(name) for found in self._kept.values() for name in found}}
+        return Past(self.past.keeps, streams, {**self.past.kept, **self._kept})
+
+    def _joined(self, stream: str) -> tuple[Stream, Tensor]:
+        if stream not in self._whole:
+            new = self.batch.streams[stream]
+            old = self.past.streams.get(stream) or _stream({}, [0] * len(new.lengths), new)
+            order = interleave([old, new]).to(new.offsets.device, non_blocking=True)
+            lengths = [a + b for a, b in zip(old.lengths, new.lengths, strict=True)]
+            names = {f for s in (old, new) for f, t in s.fields.items() if _is_integer_field(t, s)}
+            fields = {f: torch.cat([_field(old, f), _field(new, f)])[order] for f in sorted(names)}
+            self._whole[stream] = Stream(fields, old.offsets + new.offsets, lengths), order
+        return self._whole[stream]
+
+
+def _stream(fields: dict[str, Tensor], lengths: list[int], like: Stream) -> Stream:
+    return Stream(fields, torch.tensor([0, *lengths], device=like.offsets.device).cumsum(0), lengths)
+
+
+def _each(kept: Kept, rows: dict[str, Tensor]) -> Kept:
+    """What is kept of these rows of each stream."""
+    return {at: {name: values[rows[name]] for name, values in found.items()} for at, found in kept.items()}
+
+
+def _is_integer_field(values: Tensor, stream: Stream) -> bool:
+    return values.shape == (stream.rows,) and not values.is_floating_point()
+
+
+def _field(stream: Stream, name: str) -> Tensor:
+    """A field of the rows, 0 where the stream lacks it, as in layouts."""
+    values = stream.fields.get(name)
+    return torch.zeros(stream.rows, dtype=torch.long, device=stream.offsets.device) if values is None else values
+
+
+def _numbered(new: Stream, old: Stream | None) -> Stream:
+    """The stream with positions; where it has none, they are counted on from the past's."""
+    if "position_ids" in new.fields:
+        return new
+    device, lengths = new.offsets.device, torch.tensor(new.lengths, device=new.offsets.device)
+    first = torch.zeros_like(lengths) if old is None else _next_positions(old)
+    begins = torch.repeat_interleave(first - new.offsets[:-1], lengths, output_size=new.rows)
+    return Stream(
+        {**new.fields, "position_ids": torch.arange(new.rows, device=device) + begins}, new.offsets, new.lengths
+    )
+
+
+def _next_positions(stream: Stream) -> Tensor:
+    """The position that follows the last row of each sequence [sequences]; 0 where there is none."""
+    lengths = stream.offsets.diff()
+    if not stream.rows:
+        return torch.zeros_like(lengths)
+    last = stream.fields["position_ids"][(stream.offsets[1:] - 1).clamp_min(0)]
+    return torch.where(lengths > 0, last + 1, 0)
