@@ -1,62 +1,27 @@
-"""Contracts of every layer that a recipe can name: a layer without a case here fails the suite."""
+"""Contracts of the layers, on three sequences of texts, images and entities."""
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
+from tests.contracts.finding import cases_of, make, over
 from workbench.models.context import Context
-from workbench.parts import building as parts
-from workbench.parts.kinds import KINDS
+from workbench.parts.building import find, options_of
 from workbench.sequences.batch import Batch, Stream
 
-ROOT = Path(__file__).resolve().parents[2]
 SIZES = {"text": 16, "image": 16, "entity": 8}
-QUIET = {"dropout": 0.0, "attention_dropout": 0.0}
-CASES: dict[str, dict[str, Any]] = {
-    "self": {"stream": "text", "num_heads": 2},
-    "norm": {"stream": "text"},
-    "joint": {"streams": ["text", "image"], "num_heads": 2},
-    "co": {"streams": ["text", "image"], "num_heads": 2},
-    "cross": {"stream": "text", "to": "image", "num_heads": 2},
-    "tap": {"name": "here"},
-    "kg.aggregator": {"streams": ["text", "entity"], "num_heads": [2, 2]},
-}
 LENGTHS = {"text": [5, 1, 7], "image": [3, 2, 4], "entity": [2, 1, 1]}
 
 
-def layers_of_rooms() -> set[str]:
-    """Classes of kg and vision that are layers: modules whose forward takes (hidden, context)."""
-    found = set()
-    for path in [*(ROOT / "kg").rglob("*.py"), *(ROOT / "vision").rglob("*.py")]:
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if not isinstance(node, ast.ClassDef):
-                continue
-            forwards = [m for m in node.body if isinstance(m, ast.FunctionDef) and m.name == "forward"]
-            if [a.arg for m in forwards for a in m.args.args] == ["self", "hidden", "context"]:
-                found.add(f"{module}:{node.name}")
-    return found
-
-
-def test_every_layer_has_a_case() -> None:
-    assert set(CASES) == set(parts.short_names("layer"))
-
-
-def test_every_layer_lies_where_its_short_name_says() -> None:
-    assert layers_of_rooms() <= {KINDS["layer"].path(name) for name in CASES}
-
-
 def build(name: str, **options: Any) -> nn.Module:
-    torch.manual_seed(0)
-    quiet = {} if name in ("norm", "tap") else QUIET
-    layer: nn.Module = parts.build("layer", {"layer": name, **CASES[name], **quiet, **options}, sizes=SIZES)
+    """The layer without dropout, all weights drawn, evaluating."""
+    known = options_of(find("layer", cases_of("layer")[name].part)).names
+    quiet = {option: 0.0 for option in ("dropout", "attention_dropout") if option in known}
+    layer: nn.Module = make("layer", name, {"sizes": SIZES}, **quiet, **options)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.3)
     return layer.eval()
@@ -79,7 +44,7 @@ def batch_of(sequences: list[int]) -> tuple[Batch, dict[str, Tensor]]:
     return Batch(streams), hidden
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@over("layer")
 def test_packed_equals_alone(name: str) -> None:
     layer = build(name)
     batch, hidden = batch_of([0, 1, 2])
@@ -92,7 +57,7 @@ def test_packed_equals_alone(name: str) -> None:
             torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@over("layer")
 def test_shapes_stay_and_gradients_are_finite(name: str) -> None:
     layer = build(name)
     batch, hidden = batch_of([0, 1, 2])
@@ -106,7 +71,7 @@ def test_shapes_stay_and_gradients_are_finite(name: str) -> None:
         assert float(parameter.grad.abs().sum()) > 0, parameter_name
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"norm", "tap"}))
+@over("layer", "attention")
 def test_every_layer_takes_the_terms_of_attention(name: str) -> None:
     """A relation, a window, a scale, and no bias anywhere: they change the states, and the packed ones are the same."""
     batch, hidden = batch_of([0, 1, 2])
@@ -123,13 +88,14 @@ def test_every_layer_takes_the_terms_of_attention(name: str) -> None:
         torch.testing.assert_close(alone, together["text"].split(LENGTHS["text"])[2], atol=1e-5, rtol=1e-5)
 
 
-def test_cross_attention_alone_has_no_distances() -> None:
-    with pytest.raises(WorkbenchError, match="self_attention is false"):
-        build("cross", self_attention=False, window=2)
+@over("layer")
+def test_a_layer_without_terms_of_attention_has_none(name: str) -> None:
+    part, case = cases_of("layer")[name]
+    assert ("attention" in case.excused) == ("num_heads" not in options_of(find("layer", part)).names)
 
 
 @pytest.mark.parametrize("left", ["text", "image"])
-@pytest.mark.parametrize("name", sorted(CASES))
+@over("layer")
 def test_a_batch_of_one_stream_passes(name: str, left: str) -> None:
     """Texts or images alone, as a dual encoder's: a layer leaves streams alone that are not there, its own too."""
     batch, hidden = batch_of([0, 1, 2])

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
+from tests.contracts.cases import ObjectiveCase
+from tests.contracts.material import token_originals
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives.clm import Clm
 from workbench.parts.building import build
 from workbench.sequences.batch import collate
 from workbench.tasks.forward import Seen
+
+CASE = ObjectiveCase(
+    {},
+    {
+        "seed": "nothing is drawn",
+        "special rows": "the end is predicted too",
+    },
+    sequence={"builder": "document", "visibility": "causal"},
+    small=4,
+    recover=partial(token_originals, ahead=1),
+    place=lambda rows: rows + 1,
+    whole={},
+)
 
 DRAWS = Draws(0, "task", "clm", number=(0,))
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.contracts.cases import ObjectiveCase
+from tests.contracts.material import token_originals
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives.mlm import Mlm, MlmHead
@@ -17,6 +19,13 @@ from workbench.sequences.sequence import Span
 from workbench.tasks.forward import Place
 from workbench.tasks.root import Root
 from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
+
+CASE = ObjectiveCase(
+    sequence={"builder": "document"},
+    small=1,
+    recover=token_originals,
+    whole={"rate": 1.0, "mask": 1.0, "random": 0.0},
+)
 
 DRAWS = Draws(0, "task", "mlm", number=(0,))
 

@@ -13,7 +13,6 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 
 from pipelines.readers.formats import formats
 from pipelines.stages import check_image, link_entities, normalise_text, region_features, text_filters
-from tests.contracts.cases import CASES
 from tests.robustness.bad_values import all_commands, bad_values
 from workbench.errors import WorkbenchError
 from workbench.models.network import Group, Repetition
@@ -43,9 +42,8 @@ def _named(tree: Any) -> Iterator[tuple[str, str]]:
 
 
 def shipped_parts() -> list[tuple[str, str]]:
-    """The core's by short name, those of kg and vision by their cases, and whatever a recipe names."""
+    """Those with short names, and whatever a recipe names."""
     found = {(kind, name) for kind in KINDS for name in parts.short_names(kind)}
-    found |= {(kind, name.split()[0]) for kind, cases in CASES.items() for name in cases}
     for recipe in recipe_names():
         found |= set(_named(dataclasses.asdict(load_recipe(recipe))))
     return sorted(found)

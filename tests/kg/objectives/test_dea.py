@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 import torch
 
 from kg.models.embeddings.entity_table import EntityTable
 from kg.objectives.dea import Dea, noise
+from tests.contracts.cases import ObjectiveCase
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
@@ -15,6 +18,25 @@ from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
 from workbench.tasks.forward import Seen
+
+
+def originals(before: Sequence, after: Sequence, shared: Mapping[str, np.ndarray]) -> None:
+    entity, target = before.streams["entity"], after.targets["it"]
+    ids = dict(zip(target["rows"].index.tolist(), shared["candidates"][target["labels"]].tolist(), strict=True))
+    assert [ids.get(token, 0) for token in entity["token"].tolist()] == entity["entity_ids"].tolist()
+    np.testing.assert_array_equal(after.streams["text"]["input_ids"], before.streams["text"]["input_ids"])
+
+
+CASE = ObjectiveCase(
+    {"replaced": 0.4, "removed": 0.3},
+    {
+        "earlier hooks": "it changes entity rows alone, also those of tokens that mlm masked, as released",
+        "special rows": "the entity of a special token is one as others",
+        "company": "replacements are entities of the micro-batch",
+    },
+    small=0,
+    recover=originals,
+)
 
 
 def sequences(rng: np.random.Generator, count: int, entities: int, length: int = 20) -> list[Sequence]:

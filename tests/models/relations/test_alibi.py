@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.contracts.cases import RelationCase
 from workbench.models.attention.call import attend, use_kernel
 from workbench.models.layout import Layout
 from workbench.models.relations.alibi import Alibi, slopes_of
+
+CASE = RelationCase()
 
 
 def test_slopes() -> None:

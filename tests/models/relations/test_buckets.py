@@ -13,12 +13,18 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tests.contracts.cases import RelationCase
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.models.relations.buckets import Buckets, buckets_of
 from workbench.parts.building import build
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream
+
+CASES = {
+    "": RelationCase({"num_buckets": 8, "max_distance": 6}),
+    "causal": RelationCase({"num_buckets": 6, "max_distance": 5, "bidirectional": False}),
+}
 
 
 def bucket(distance: int, buckets: int, farthest: int, bidirectional: bool) -> int:

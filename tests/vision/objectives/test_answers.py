@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 import torch
 
+from tests.contracts.cases import ObjectiveCase
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.sequences.sequence import Sequence
+
+STILL = {"seed": "nothing is drawn", "originals": "no row is changed"}
+UNKNOWN = {"accuracy": "a question without a known answer is asked and not learnt"}
+CASES = {
+    "": ObjectiveCase({"answers": ["yes", "no", "red"]}, STILL),
+    "best": ObjectiveCase({"answers": ["yes", "no", "red"], "loss": "cross_entropy"}, STILL | UNKNOWN),
+}
 
 ASKED = [
     ["yes"] * 10,

@@ -9,12 +9,30 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.contracts.cases import ObjectiveCase
 from vision.objectives.itc import Itc, ItcHead, pool_rows
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Read, Seen, read
+
+CONTRAST = {
+    "seed": "nothing is drawn",
+    "originals": "no row is changed",
+    "additive": "the rivals of a pair are the other pairs",
+    "no image": "a pair without an image is refused",
+    "no labels": "every pair is counted",
+}
+CASES = {
+    "": ObjectiveCase({"size": 8}, CONTRAST, reads=("text", "image")),
+    "apart": ObjectiveCase(
+        {"size": 8, "apart": True, "norm": True, "negatives": "micro-batch", "same_image": "negative"},
+        CONTRAST,
+        adds=("text.doc", "image.doc"),
+        reads=("text", "image"),
+    ),
+}
 
 
 def itc(**options: object) -> Itc:

@@ -8,12 +8,23 @@ import numpy as np
 import pytest
 import torch
 
+from tests.contracts.cases import ObjectiveCase
 from vision.objectives.itm import Itm
 from vision.sequences.pairs import image_id
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
+
+UNCHANGED = {"originals": "no row is changed"}
+CASES = {
+    "": ObjectiveCase({}, UNCHANGED),
+    "vilbert": ObjectiveCase(
+        {"exchange": "image", "pool": ["text", "image"]},
+        UNCHANGED | {"no image": "a product of pooled outputs needs both"},
+        reads=("text", "image"),
+    ),
+}
 
 
 def itm(**options: object) -> Itm:

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.contracts.cases import ObjectiveCase
 from vision.images.boxes import grid_boxes
 from vision.objectives.mrfr import Mrfr, goal_of
 from vision.sequences.images.pixels import Pixels
 from workbench.errors import WorkbenchError
 from workbench.sequences.sequence import Rows, Sample, Sequence
+
+
+def originals(before: Sequence, after: Sequence, shared: Mapping[str, np.ndarray]) -> None:
+    image, target = before.streams["image"], after.targets["it"]
+    wanted = image["patches" if "patches" in image else "features"]
+    np.testing.assert_array_equal(target["features"], wanted[target["rows"].index])
+
+
+SPREAD = {"metrics": "the variance of the targets is that of a micro-batch"}
+CASES = {
+    "": ObjectiveCase({"rate": 0.4}, SPREAD, reads=("image",), recover=originals),
+    "lxmert": ObjectiveCase(
+        {"rate": 0.4, "zero": 0.5, "random": 0.3, "loss": "smooth_l1", "tied": False},
+        {"company": "hidden rows borrow features of the micro-batch's other images"} | SPREAD,
+        reads=("image",),
+        recover=originals,
+    ),
+    "patches": ObjectiveCase({"rate": 0.4}, SPREAD, reads=("image",), recover=originals, content="patches"),
+}
 
 
 def mrfr(**options: object) -> Mrfr:

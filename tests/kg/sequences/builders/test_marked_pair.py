@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from kg.sequences.builders.marked_pair import MarkedPair
+from tests.contracts.cases import BuilderCase
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences.builder import TRUNCATED
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
-EXCUSED = "builders have no contracts beside the core's, which marks do not fit"
+CASE = BuilderCase(
+    {"head": ".", "tail": "."},
+    {"special": "the markers are ordinary tokens", "small": "it needs a head and a tail"},
+)
 TEXT = "the town of Lima lies in Peru , far away from all the rivers of the north"
 HEAD, TAIL = [12, 16], [25, 29]
 

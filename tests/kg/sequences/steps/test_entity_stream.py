@@ -13,10 +13,13 @@ import torch
 
 from kg.sequences.steps.entity_stream import EntityStream
 from kg.vectors.vectors import Vectors, save_vectors
+from tests.contracts.cases import StepCase
 from workbench.keyed import Draws
 from workbench.sequences.builders.mention import Mention
 from workbench.sequences.sequence import Sequence, Span, text_fields
 from workbench.text.tokenizer import Tokenizer
+
+CASE = StepCase({"table": {"Q1": 0, "Q2": 5}}, adds=("entity",))
 
 ROWS = {"Q1": 0, "Q2": 1, "Q3": 5}
 

@@ -16,11 +16,38 @@ from kg.graph.facts import Fact
 from kg.graph.store import GraphStore
 from kg.sequences.steps.sentence_tree import SentenceTree
 from kg.sequences.tree import Mention, fit, grow
+from tests.contracts.cases import StepCase
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.attention.visibility import visible
 from workbench.parts.building import build
 from workbench.sequences.sequence import Sequence, Span, text_fields
+
+
+class Few:
+    """A graph of three triples."""
+
+    def facts(self, entity: str, direction: str, relations: object) -> list[Fact]:
+        triples = {"Q1": [("P1", "Q2"), ("P2", "Q3")], "Q2": [("P1", "Q1")]}.get(entity, [])
+        return [Fact(relation, tail, False) for relation, tail in triples]
+
+    def name_of(self, entity: str) -> str:
+        return {"Q2": "boats", "Q3": "old songs", "P1": "past"}.get(entity, "about")
+
+    relation_label = name_of
+
+
+CASES = {
+    "": StepCase({"graph": Few(), "max_length": 64}),
+    "drawn": StepCase(
+        {"graph": Few(), "max_length": 64, "sampling": "random", "max_triples": 1}, {"seed": "its triples are drawn"}
+    ),
+    "flat": StepCase({"graph": Few(), "max_length": 12, "visible_matrix": False}),
+    "cut": StepCase(
+        {"graph": Few(), "max_length": 8, "overflow": "cut"}, {"keeps": "the release's rule cuts the sentence's tail"}
+    ),
+}
+
 
 TRIPLES = {
     "Q1": [("P1", "Q2"), ("P2", "Q3"), ("P1", "Q2"), ("P3", "Q4")],

@@ -9,10 +9,25 @@ import torch
 
 from kg.models.embeddings.entity_table import EntityTable
 from kg.vectors.vectors import Vectors, save_vectors
+from tests.contracts.cases import EmbeddingCase
+from tests.contracts.material import TABLE
 from workbench.errors import WorkbenchError
 from workbench.files.identities import noted
 from workbench.optimization.building import make_optimizer
 from workbench.recipe.spec import TrainSpec
+
+CASES = {
+    "": EmbeddingCase(
+        {"path": TABLE},
+        {"masked": "removed entities have no row", "gradients": "nothing is trained"},
+        content="entity_ids",
+    ),
+    "trained": EmbeddingCase(
+        {"path": TABLE, "trainable": True},
+        {"masked": "removed entities have no row", "frozen": "every parameter is trained"},
+        content="entity_ids",
+    ),
+}
 
 
 def saved(path: Path, value: float, seed: int | None, ids: tuple[str, ...] = ("a", "b")) -> str:

@@ -9,11 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kg.models.layers.aggregator import Aggregator
+from tests.contracts.cases import LayerCase
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.parts.building import build
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
+
+CASE = LayerCase({"streams": ["text", "entity"], "num_heads": [2, 2]})
 
 SIZES = {"text": 12, "entity": 8}
 

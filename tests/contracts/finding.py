@@ -1,0 +1,98 @@
+"""Which parts there are, the cases that their test files state, and what is missing."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from pipelines.readers.formats import formats
+from tests.contracts.cases import KINDS, Case
+from tests.contracts.material import tokenizer
+from workbench.parts.building import build, short_names
+from workbench.parts.kinds import KINDS as PARTS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Found(NamedTuple):
+    """A case, and the part that it is of."""
+
+    part: str
+    case: Any
+
+
+def parts_of(kind: str) -> dict[str, str]:
+    """The parts of a kind that come with the workbench: name -> module."""
+    if kind == "reader":
+        return {f"{k} {n}": r.__module__ for k in ("text", "image-text", "triples") for n, r in formats(k).items()}
+    return {name: PARTS[kind].path(name).partition(":")[0] for name in short_names(kind)}
+
+
+def file_of_tests(module: str) -> Path:
+    """Where the tests of a module are: the folders of tests are those of the packages, the core's at the top."""
+    *folders, name = module.removeprefix("workbench.").split(".")
+    return Path("tests", *folders, f"test_{name}.py")
+
+
+def stated(kind: str, name: str) -> dict[str, Case] | str:
+    """The cases of a part by the name of each variant, or why it is excused from all contracts.
+
+    Raises:
+        LookupError: the file where they belong does not state them; says which file should hold what.
+    """
+    path, wanted = file_of_tests(parts_of(kind)[name]), KINDS[kind].__name__
+    ask = f"{path} should hold CASE = {wanted}(...) or CASES = {{...}} (see tests/contracts/cases.py), or EXCUSED = why"
+    if not (ROOT / path).is_file():
+        raise LookupError(f"{kind} {name} has no case: {ask}")
+    module = importlib.import_module(".".join(path.with_suffix("").parts))
+    found = [getattr(module, key) for key in ("CASE", "CASES", "EXCUSED") if hasattr(module, key)]
+    if len(found) != 1:
+        raise LookupError(f"{kind} {name} has {len(found)} of CASE, CASES and EXCUSED: {ask}")
+    cases = {"": found[0]} if isinstance(found[0], Case) else found[0]
+    if isinstance(cases, str) and len(cases.split()) > 2:
+        return cases
+    if not isinstance(cases, dict) or not cases or not all(isinstance(case, KINDS[kind]) for case in cases.values()):
+        raise LookupError(f"what is stated of {kind} {name} is of another kind: {ask}")
+    return cases
+
+
+@cache
+def cases_of(kind: str) -> dict[str, Found]:
+    """The cases of a kind by an id; a part without one is left out here and fails in `test_parts.py`."""
+    found = {}
+    for name in parts_of(kind):
+        try:
+            cases = stated(kind, name)
+        except LookupError:
+            continue
+        if isinstance(cases, dict):
+            found |= {f"{name} {variant}".strip(): Found(name, case) for variant, case in cases.items()}
+    return found
+
+
+def over(kind: str, *contracts: str) -> pytest.MarkDecorator:
+    """The test is for every case of the kind that is excused from none of the contracts."""
+    assert set(contracts) <= KINDS[kind].contracts
+    kept = [name for name, found in cases_of(kind).items() if not {*contracts} & {*found.case.excused}]
+    return pytest.mark.parametrize("name", kept)
+
+
+def case_of(kind: str, name: str) -> Any:
+    """The case of an id."""
+    return cases_of(kind)[name].case
+
+
+def make(kind: str, name: str, given: dict[str, Any] | None = None, **options: Any) -> Any:
+    """The part of a case; objectives are named `it`."""
+    part, case = cases_of(kind)[name]
+    torch.manual_seed(0)
+    offered = {"tokenizer": tokenizer(), "vocab_size": tokenizer().vocab_size, **(given or {})}
+    made = build(kind, {kind: part, **case.options, **options}, "", **offered)
+    if kind == "objective":
+        made.name = "it"
+    return made

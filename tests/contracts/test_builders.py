@@ -1,0 +1,86 @@
+"""Contracts of the builders, on samples that have every field that one of them reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.contracts.finding import case_of, make, over
+from tests.contracts.material import TRIPLE, draws, make_samples, plain, small_samples, tokenizer, travelled
+from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Sample
+
+UNITS = (None, "text", "captions", "questions", "triples")
+
+
+def build(name: str) -> Any:
+    return make("builder", name, {"max_length": 64})
+
+
+def samples() -> list[Sample]:
+    """Texts with captions, questions, triples, marks, a mention with its type."""
+    question = {"question_id": 1, "question": "the old river", "answers": ["the old river"]}
+    made = []
+    for sample in make_samples(9):
+        first, second = (len(word) for word in sample["text"].split()[:2])
+        marks = [[0, first, "head"], [first + 1, first + 1 + second, "tail"]]
+        extra = {"captions": ["small boats", ""], "questions": [question], "triples": [TRIPLE, TRIPLE], "marks": marks}
+        typed = {"id": sample["key"], "mention": [0, 3], "types": ["x"]}
+        made.append({**sample, **extra, **typed, "labels": {}})
+    return made
+
+
+@over("builder")
+def test_sequences_are_whole_and_within_their_length(name: str) -> None:
+    builder, given = build(name), samples()
+    before = plain(given)
+    sequences = builder(given, draws())
+    assert plain(given) == before
+    assert builder.unit in UNITS
+    assert builder.window is None or builder.window > 0
+    assert plain(sequences) == plain(travelled(build(name))(given, draws()))
+    assert len({s.draw for s in sequences}) == len(sequences) > 0
+    assert {s.key for s in sequences} <= {s["key"] for s in given}
+    for sequence in sequences:
+        text = sequence.streams["text"]
+        assert len({len(values) for values in text.values()}) == 1
+        assert 0 < len(text["input_ids"]) <= 64
+        assert not text["taken"].any()
+        assert not np.isin(text["input_ids"][~text["special"]], tokenizer().special_ids).any()
+        for span in [*sequence.spans, *sequence.mask_spans]:
+            assert 0 < span.start < span.end < len(text["input_ids"])
+    assert collate(sequences).size == len(sequences)
+    assert isinstance(builder.take_dropped(), dict)
+    assert builder.take_dropped() == {}
+
+
+@over("builder", "special")
+def test_special_rows_are_special_tokens_and_in_no_span(name: str) -> None:
+    for sequence in build(name)(samples(), draws()):
+        text = sequence.streams["text"]
+        assert np.isin(text["input_ids"][text["special"]], tokenizer().special_ids).all()
+        for span in [*sequence.spans, *sequence.mask_spans]:
+            assert not text["special"][span.start : span.end].any()
+
+
+@over("builder", "company")
+def test_builders_give_a_sample_the_same_sequences_in_any_company(name: str) -> None:
+    builder, given = build(name), samples()
+    together = builder(given, draws())
+    alone = [sequence for sample in given for sequence in builder([sample], draws(number=(8,)))]
+    assert plain(together) == plain(alone)
+
+
+@over("builder")
+def test_company_that_is_excused_is_kept(name: str) -> None:
+    given = samples()
+    apart = [sequence for sample in given for sequence in build(name)([sample], draws(number=(8,)))]
+    assert (len(build(name)(given, draws())) < len(apart)) == ("company" in case_of("builder", name).excused)
+
+
+@over("builder", "small")
+def test_builders_on_empty_and_one_token(name: str) -> None:
+    sequences = build(name)([{**sample, "labels": {}} for sample in small_samples()], draws())
+    ids = [i for s in sequences for i in s.streams["text"]["input_ids"].tolist()]
+    assert [i for i in ids if i not in tokenizer().special_ids] == tokenizer().encode("river").ids.tolist()

@@ -1,0 +1,68 @@
+"""Contracts of the optimizers: their papers' formulas, their state through a checkpoint, a loss that falls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.contracts.descending import Model, train
+from tests.contracts.finding import case_of, cases_of, over
+from workbench.optimization.building import make_optimizer
+from workbench.recipe.spec import GroupSpec, TrainSpec
+from workbench.runs.checkpoint import Checkpoints, restore
+
+
+def spec(name: str, **options: Any) -> TrainSpec:
+    """Of a case; its options have no effect on the schedule."""
+    part, case = cases_of("optimizer")[name]
+    optimizer = {"optimizer": part, **case.options, **options}
+    return TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1, optimizer=optimizer)
+
+
+@over("optimizer")
+def test_an_optimizer_follows_its_paper(name: str) -> None:
+    formula = case_of("optimizer", name).formula
+    model, plain = Model(), Model()
+    optimizer = make_optimizer(model, spec(name, weight_decay=0.3))
+    train(model, optimizer, range(6))
+    states: dict[str, dict[str, Any]] = {
+        n: {"t": 0, "m": 0 * p.data, "v": 0 * p.data} for n, p in plain.named_parameters()
+    }
+    for step in range(6):
+        plain.zero_grad()
+        plain.loss(step).backward()
+        for parameter_name, p in plain.named_parameters():
+            assert p.grad is not None
+            states[parameter_name]["t"] += 1
+            decay = 0.0 if parameter_name == "map.bias" else 0.3
+            p.data = formula(p.data, p.grad.detach(), states[parameter_name], decay)
+    for p, expected in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(p, expected, atol=1e-5, rtol=1e-4)
+
+
+@over("optimizer")
+def test_state_by_name_goes_on_exactly(tmp_path: Path, name: str) -> None:
+    whole, parted = Model(), Model()
+    train(whole, make_optimizer(whole, spec(name)), range(6))
+    optimizer = make_optimizer(parted, spec(name))
+    train(parted, optimizer, range(3))
+    path = Checkpoints(tmp_path).save(parted, optimizer, {"step": 3})
+    again = Model()
+    regrouped = replace(spec(name), groups=[GroupSpec("grid", lr_factor=1.0, start_step=0, weight_decay=None)])
+    optimizer = make_optimizer(again, regrouped)
+    restore(path, again, optimizer)
+    train(again, optimizer, range(3, 6))
+    for p, expected in zip(again.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(p, expected)
+
+
+@over("optimizer")
+def test_a_loss_falls(name: str) -> None:
+    model = Model()
+    optimizer = make_optimizer(model, replace(spec(name), lr=0.03))
+    before = model.loss(0).item()
+    train(model, optimizer, range(60))
+    assert model.loss(0).item() < 0.5 * before

@@ -1,0 +1,70 @@
+"""Contracts of the relations: every kernel adds the term that the reference adds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.contracts.attending import HEADS, LENGTHS, SIZE, attended, batch, rows
+from tests.contracts.finding import case_of, over
+from tests.contracts.finding import make as make_part
+from workbench.models.attention.call import attend, use_kernel
+from workbench.models.attention.relation import Relation
+from workbench.models.context import Context
+
+
+def make(name: str) -> Relation:
+    made: Relation = make_part("relation", name, {"num_heads": HEADS, "head_size": SIZE})
+    return made
+
+
+@over("relation")
+def test_excuses_of_relations_are_true(name: str) -> None:
+    assert ("flex" in case_of("relation", name).excused) == (not hasattr(make(name), "score_mod"))
+
+
+def check_kernel(name: str, kernel: str, streams: tuple[str, ...], plain: bool) -> None:
+    relation = make(name)
+    expected = attended(relation, "dense", streams, plain)
+    assert not torch.allclose(expected[0], attended(None, "dense", streams, plain)[0], atol=1e-3)
+    for found, wanted in zip(attended(relation, kernel, streams, plain), expected, strict=False):
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("streams", [("text",), ("text", "image")])
+@over("relation")
+def test_padding_adds_what_the_reference_adds(name: str, streams: tuple[str, ...], plain: bool) -> None:
+    check_kernel(name, "padded", streams, plain)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("streams", [("text",), ("text", "image")])
+@over("relation", "flex")
+def test_flex_attention_adds_what_the_reference_adds(name: str, streams: tuple[str, ...], plain: bool) -> None:
+    check_kernel(name, "flex", streams, plain)
+
+
+@over("relation")
+def test_packed_equals_alone(name: str) -> None:
+    relation = make(name)
+    together = Context(batch()).layout("text")
+    q, k, v = (rows(together.rows, i) for i in range(3))
+    out = attend(q, k, v, together, together, relation=relation)[0].split(LENGTHS["text"])
+    for i, n in enumerate(LENGTHS["text"]):
+        own = slice(together.starts[i], together.starts[i] + n)
+        alone = Context(batch([i])).layout("text")
+        found = attend(q[own], k[own], v[own], alone, alone, relation=relation)[0]
+        torch.testing.assert_close(found, out[i], atol=1e-5, rtol=1e-5)
+
+
+@over("relation", "flex")
+def test_dropout_leaves_the_term(name: str) -> None:
+    """Over many draws the mean of flex attention with dropout is its result without."""
+    relation, layout = make(name), Context(batch()).layout("text")
+    q, k, v = (rows(layout.rows, i) for i in range(3))
+    torch.manual_seed(0)
+    with use_kernel("flex"), torch.no_grad():
+        exact = attend(q, k, v, layout, layout, relation=relation)[0]
+        draws = torch.stack([attend(q, k, v, layout, layout, relation=relation, dropout=0.2)[0] for _ in range(100)])
+    assert float(((draws.mean(0) - exact).abs() / (draws.std(0) / 10 + 1e-6)).mean()) < 1.3

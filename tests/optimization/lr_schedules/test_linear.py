@@ -1,0 +1,8 @@
+"""The schedule `linear`."""
+
+from __future__ import annotations
+
+from tests.contracts.cases import ScheduleCase
+
+WARM_UP = (0.5, 1.0, 1.5, 2.0)
+CASE = ScheduleCase({"warmup_steps": 4}, rates=(*WARM_UP, *(2 - n / 4 for n in range(8))))

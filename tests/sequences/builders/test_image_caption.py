@@ -1,0 +1,8 @@
+"""The builder `image_caption`."""
+
+from __future__ import annotations
+
+from tests.contracts.cases import BuilderCase
+
+IMAGE = {"image": "vision.patches", "size": 8, "patch": 4, "flip": 0.5, "crop_scale": 0.5}
+CASE = BuilderCase({"image": IMAGE}, excused={"small": "captions make its sequences"})

@@ -1,0 +1,7 @@
+"""The policy `field`."""
+
+from __future__ import annotations
+
+from tests.contracts.cases import PolicyCase
+
+CASE = PolicyCase()

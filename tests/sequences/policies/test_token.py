@@ -1,0 +1,7 @@
+"""The policy `token`."""
+
+from __future__ import annotations
+
+from tests.contracts.cases import PolicyCase
+
+CASE = PolicyCase()
