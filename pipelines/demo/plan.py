@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from workbench.runs.names import EVALUATIONS
+
 WORLD = "raw/world"
 VOCABULARY, WORDS = ["--vocab-size", "2048"], ["--vocab-size", "512"]
 VECTORS = ["--dim", "64", "--epochs", "30"]
@@ -181,4 +183,4 @@ def _evaluations() -> list[Job]:
 
 def _evaluation(task: str, run: str, corpus: str, weight: float, *more: str) -> Job:
     words = ("evaluate", task, f"runs/{run}", f"corpora/{corpus}", *more)
-    return Job("evaluate", words, f"runs/{run}/evaluations", weight)
+    return Job("evaluate", words, f"runs/{run}/{EVALUATIONS}", weight)

@@ -24,6 +24,7 @@ from workbench.cli.app import app
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
 from workbench.processes.cores import cores
+from workbench.runs.names import runs_below
 
 MOST_AT_ONCE = 8
 
@@ -43,7 +44,7 @@ def run_demo(folder: Path, console: Console) -> Path:
         summary = write_summary(Path("summary.json"), seconds, time.perf_counter() - started)
         told = chapters(summary)
         write_text(Path("story.json"), json.dumps([dataclasses.asdict(c) for c in told], ensure_ascii=False, indent=1))
-        runs = sorted(str(path.parent) for path in Path("runs").glob("*/recipe.yaml"))
+        runs = [str(run) for run in runs_below(Path("runs"))]
         _command("report", *runs, "--output", "report.html", "--title", "Demo", "--opening", "story.json")
         show(told, console)
     return folder / "summary.json"

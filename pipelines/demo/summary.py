@@ -8,6 +8,8 @@ from typing import Any
 
 from workbench.files.drafts import atomic
 from workbench.runs.metrics import read_metrics
+from workbench.runs.names import runs_below
+from workbench.runs.results import read_results
 
 NUMBERS = {
     "facts": ["accuracy", "mrr"],
@@ -25,7 +27,7 @@ def write_summary(path: Path, seconds: dict[str, float], in_all: float) -> dict[
         seconds: of processor time, by stage.
         in_all: seconds from the start to the end, in which jobs ran side by side.
     """
-    runs = sorted(folder.parent for folder in Path("runs").glob("*/recipe.yaml"))
+    runs = runs_below(Path("runs"))
     scenes = json.loads(Path("raw/scenes/scenes.json").read_text(encoding="utf-8"))
     summary = {
         "seconds_in_all": round(in_all, 1),
@@ -53,8 +55,7 @@ def _speed(run: Path) -> dict[str, float]:
 
 def _evaluations(run: Path) -> list[dict[str, Any]]:
     rows = []
-    for file in sorted((run / "evaluations").glob("*.json")):
-        found = json.loads(file.read_text(encoding="utf-8"))
+    for found in read_results(run):
         names = NUMBERS.get(found["task"], [])
         rows.append(
             {

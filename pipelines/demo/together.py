@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shlex
 import time
@@ -19,6 +18,8 @@ from pipelines.demo.processes import Processes
 from pipelines.demo.progress import Board
 from workbench.errors import WorkbenchError
 from workbench.processes.stop_request import StopRequest
+from workbench.runs.metrics import read_metrics
+from workbench.runs.names import RECIPE, is_run
 
 TAIL = 1500
 POLL = 0.2
@@ -128,9 +129,8 @@ def _end(running: list[Running]) -> None:
 
 def _steps(run: Path) -> tuple[int, int]:
     """The last logged step of a run and its number of steps; (0, 0) while there is neither."""
-    if not (run / "recipe.yaml").is_file() or not (run / "metrics.jsonl").is_file():
+    logged = read_metrics(run)
+    if not is_run(run) or not logged:
         return 0, 0
-    total = re.search(r"max_steps: (\d+)", (run / "recipe.yaml").read_text())
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    steps = [json.loads(line)["step"] for line in lines[-3:] if line.endswith("}")]
-    return max(steps, default=0), int(total.group(1)) if total else 0
+    total = re.search(r"max_steps: (\d+)", (run / RECIPE).read_text())
+    return logged[-1]["step"], int(total.group(1)) if total else 0

@@ -18,7 +18,8 @@ from workbench.errors import WorkbenchError
 from workbench.files.identities import noted
 from workbench.processes.distributed import World
 from workbench.recipe.spec import Recipe
-from workbench.runs.data_record import DATA, keep_data, read_data, refuse_changed, refuse_other
+from workbench.runs.data_record import keep_data, read_data, refuse_changed, refuse_other
+from workbench.runs.names import DATA
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.pretrain import pretrain
 

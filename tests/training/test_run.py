@@ -17,8 +17,9 @@ import workbench
 from workbench.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import GroupSpec, NetworkSpec, Recipe
-from workbench.runs.checkpoint import MODEL, Checkpoints
+from workbench.runs.checkpoint import Checkpoints
 from workbench.runs.metrics import read_metrics
+from workbench.runs.names import MODEL
 from workbench.runs.weights import read_weights
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training import pretrain as runs

@@ -12,8 +12,9 @@ import workbench
 from workbench.errors import WorkbenchError
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import Checkpoints, read_state
-from workbench.runs.data_record import DATA, read_data
+from workbench.runs.data_record import read_data
 from workbench.runs.metrics import read_metrics
+from workbench.runs.names import DATA
 from workbench.training.pretrain import pretrain
 
 

@@ -15,6 +15,7 @@ from workbench.report.opening import read_opening
 from workbench.report.page import write_report
 from workbench.report.panels import panel_names
 from workbench.report.run import load_run
+from workbench.runs.names import REPORT
 from workbench.terminal import Terminal
 
 
@@ -31,7 +32,7 @@ def report(
 
     Example: workbench report runs/bert runs/k-bert --output demo.html
     """
-    path = output or runs[0] / "report.html"
+    path = output or runs[0] / REPORT
     loaded = [load_run(folder) for folder in runs]
     for run in loaded:
         allow(panel_names(run), run.folder, str(run.folder), trust=trust)

@@ -9,6 +9,7 @@ from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.identities import noted
+from workbench.runs.names import EVALUATIONS
 
 
 def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
@@ -27,7 +28,7 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
     read = {kind: {**run.loaded.read.get(kind, {}), **opened.get(kind, {})} for kind in {*run.loaded.read, *opened}}
     result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), "read": read, **result.inputs}
     result.options = scoring.chosen()
-    result.write(scoring.run / "evaluations")
+    result.write(scoring.run / EVALUATIONS)
     task.draw(run, corpus, scoring)
     result.show()
     return result

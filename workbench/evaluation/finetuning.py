@@ -15,7 +15,8 @@ from workbench.evaluation.options import Tuning
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
-from workbench.runs.folder import TOKENIZER, read_recipe, trust_run
+from workbench.runs.folder import read_recipe, trust_run
+from workbench.runs.names import TOKENIZER
 from workbench.tasks.task import DEFAULT_NETWORK
 from workbench.training.pretrain import pretrain
 

@@ -20,6 +20,7 @@ from workbench.packages import WEIGHTS, located
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.runs.checkpoint import Checkpoints, read_checkpoint
 from workbench.runs.folder import read_recipe
+from workbench.runs.names import RECIPE, is_run
 from workbench.runs.weights import check_shapes, copy_weights
 from workbench.tasks.root import Root
 from workbench.tasks.task import DEFAULT_NETWORK, objective_name
@@ -73,13 +74,13 @@ def read_source(place: str, network: str = "main") -> Source:
         WorkbenchError: neither of them is there, or the run has no checkpoint or another network.
     """
     folder = located(place, WEIGHTS)
-    if (folder / "recipe.yaml").is_file():
+    if is_run(folder):
         return _from_run(folder, network, place)
     if (folder / "config.json").is_file():
         tensors = read_folder(folder)
         return Source(place, tensors, read_spec(folder))
     raise WorkbenchError(
-        f"init_from {place!r}: allowed are a run folder (with recipe.yaml) or a Hugging Face folder (with "
+        f"init_from {place!r}: allowed are a run folder (with {RECIPE}) or a Hugging Face folder (with "
         f"config.json and model.safetensors); {'neither is in it' if folder.is_dir() else 'there is no such folder'}"
     )
 

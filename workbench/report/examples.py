@@ -8,7 +8,8 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.report.html import escape, image, section
-from workbench.report.run import Record, Run, inside
+from workbench.report.run import Record, Run
+from workbench.runs.names import EVALUATIONS, inside
 
 MAX_EXAMPLES = 12
 _SIDE = 360
@@ -31,7 +32,7 @@ def example_panel(run: Run, task: str, title: str, draw: Callable[[Run, Record],
 
 def save_example_image(run: Path, name: str, data: bytes) -> str:
     """Keep an example's image (encoded bytes) in the run folder; returns what goes into the example's `image`."""
-    relative = Path("evaluations") / "images" / name
+    relative = Path(EVALUATIONS) / "images" / name
     (run / relative).parent.mkdir(parents=True, exist_ok=True)
     (run / relative).write_bytes(data)
     return relative.as_posix()

@@ -27,12 +27,12 @@ from torch import Tensor, nn
 
 from workbench.errors import MachineError, WorkbenchError
 from workbench.files.drafts import DRAFT_SUFFIX, check_file, check_folder, explained, sha256_of, sync, write_text
-from workbench.runs.data_record import DATA, run_id
+from workbench.runs.data_record import run_id
+from workbench.runs.names import BEST, CHECKPOINTS, DATA, MODEL, STATE, TRAINER
 from workbench.runs.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.runs.weights import load_weights, read_weights, save_weights
 
 logger = logging.getLogger(__name__)
-MODEL, TRAINER, STATE = "model.safetensors", "trainer.pt", "state.json"
 CHECKSUMS = "sha256"
 NAME = re.compile("step-(0|[1-9][0-9]*)")
 State = dict[str, Any]
@@ -49,8 +49,8 @@ class Checkpoints:
         if keep_last < 1:
             raise WorkbenchError(f"train.keep_last = {keep_last}; allowed: 1 or more")
         self.run = run
-        self.folder = run / "checkpoints"
-        self.best = run / "best"
+        self.folder = run / CHECKPOINTS
+        self.best = run / BEST
         self.keep_last = keep_last
 
     def steps(self) -> list[int]:

@@ -21,9 +21,10 @@ from workbench.files.drafts import atomic, check_file
 from workbench.files.identities import Identities
 from workbench.files.paths import real_path
 from workbench.processes.distributed import World
+from workbench.runs.names import DATA
 
 logger = logging.getLogger(__name__)
-DATA, RUN = "data.json", "run"
+RUN = "run"
 PART = "part"
 """What `workbench.parts.trust` notes the files of parts as that lie beside the recipe."""
 

@@ -19,14 +19,23 @@ from workbench.recipe import reading
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, dump_recipe
 from workbench.runs.checkpoint import Checkpoints
-from workbench.runs.data_record import DATA, read_data, run_id
-from workbench.runs.metrics import DAMAGED_NAME, FILE_NAME, read_metrics
+from workbench.runs.data_record import read_data, run_id
+from workbench.runs.metrics import read_metrics
+from workbench.runs.names import (
+    BEST,
+    CHECKPOINTS,
+    DAMAGED_METRICS,
+    DATA,
+    LOG,
+    METRICS,
+    RECIPE,
+    TENSORBOARD,
+    TOKENIZER,
+)
 from workbench.text.tokenizer import Tokenizer
 
-LOG = "log.txt"
-RECIPE, TOKENIZER = "recipe.yaml", "tokenizer.json"
-FILES = (RECIPE, TOKENIZER, DATA, FILE_NAME, DAMAGED_NAME, LOG)
-FOLDERS = ("checkpoints", "best", "tensorboard", CODE)
+FILES = (RECIPE, TOKENIZER, DATA, METRICS, DAMAGED_METRICS, LOG)
+FOLDERS = (CHECKPOINTS, BEST, TENSORBOARD, CODE)
 MAY_CHANGE = (
     "name",
     "description",
@@ -98,7 +107,7 @@ def check_kept(run: Path) -> None:
     """
     if run_id(run) is not None:
         steps = [record["step"] for record in read_metrics(run)]
-        reached = f" ({FILE_NAME} reaches step {max(steps)})" if steps else ""
+        reached = f" ({METRICS} reaches step {max(steps)})" if steps else ""
         raise WorkbenchError(
             f"{run} is a run that saved checkpoints{reached}, but there is none in {Checkpoints(run).folder}. Restore "
             f"them from a copy, or choose another run folder. To begin again at step 0 in this one, remove {run / DATA}"

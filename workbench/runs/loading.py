@@ -11,7 +11,8 @@ from workbench.files.identities import Identities, noted
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import Checkpoints, read_checkpoint
 from workbench.runs.data_record import refuse_other
-from workbench.runs.folder import TOKENIZER, read_recipe, trust_run
+from workbench.runs.folder import read_recipe, trust_run
+from workbench.runs.names import RECIPE, TOKENIZER
 from workbench.runs.weights import load_weights
 from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.root import Root
@@ -53,7 +54,7 @@ def load(run: str | Path, *, control: str | None = None, trust: bool = False) ->
         recipe = dataclasses.replace(recipe, control=control)
     source = Checkpoints(folder).best_or_last()
     if source is None:
-        raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: workbench pretrain {folder}/recipe.yaml")
+        raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: workbench pretrain {folder / RECIPE}")
     saved = folder / TOKENIZER
     with noted() as read:
         tokenizer = Tokenizer.load(saved) if saved.is_file() else None

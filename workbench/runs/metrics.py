@@ -7,8 +7,9 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from workbench.runs.names import METRICS
+
 logger = logging.getLogger(__name__)
-FILE_NAME, DAMAGED_NAME = "metrics.jsonl", "metrics.damaged.jsonl"
 START = b'{"step": '
 SHOWN = 3
 Record = dict[str, Any]
@@ -19,9 +20,9 @@ def read_metrics(run: Path) -> list[Record]:
 
     A last line that was cut off by a kill is left out; so are damaged ones, with a warning.
     """
-    records, damaged = split_lines(run / FILE_NAME)
+    records, damaged = split_lines(run / METRICS)
     if damaged:
-        logger.warning("%s: %d damaged lines are left out", run / FILE_NAME, len(damaged))
+        logger.warning("%s: %d damaged lines are left out", run / METRICS, len(damaged))
     return records
 
 

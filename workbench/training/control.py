@@ -11,7 +11,8 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.recipe.spec import Recipe
-from workbench.runs.folder import RECIPE, read_recipe
+from workbench.runs.folder import read_recipe
+from workbench.runs.names import RECIPE
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task
 

@@ -13,8 +13,8 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from workbench.processes.distributed import World
-from workbench.runs.folder import LOG
 from workbench.runs.metrics import Record
+from workbench.runs.names import LOG
 from workbench.terminal import PlainFormatter
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 from workbench.files.drafts import atomic, is_at, write_text
 from workbench.processes.distributed import World
-from workbench.runs.metrics import DAMAGED_NAME, FILE_NAME, Record, faults, split_lines
+from workbench.runs.metrics import Record, faults, split_lines
+from workbench.runs.names import DAMAGED_METRICS, METRICS, TENSORBOARD
 from workbench.training.step import StepResult, Sums
 
 logger = logging.getLogger(__name__)
@@ -93,12 +94,12 @@ class MetricsLog:
     """
 
     def __init__(self, run: Path, step: int, logged: int) -> None:
-        self.path = run / FILE_NAME
+        self.path = run / METRICS
         records, damaged = split_lines(self.path)
         if damaged:
-            with (run / DAMAGED_NAME).open("ab") as aside:
+            with (run / DAMAGED_METRICS).open("ab") as aside:
                 aside.writelines(damaged)
-            logger.warning("%s: %d damaged lines were moved to %s", self.path, len(damaged), DAMAGED_NAME)
+            logger.warning("%s: %d damaged lines were moved to %s", self.path, len(damaged), DAMAGED_METRICS)
         records = [record for record in records if record["step"] <= step]
         for fault in faults(records, logged):
             logger.warning("%s does not fit the checkpoint of step %d: %s", self.path, step, fault)
@@ -107,7 +108,7 @@ class MetricsLog:
         self._odd: set[str] = set()  # names that were not finite
         self._hook = threading.excepthook
         threading.excepthook = self._thread_failed
-        self.board = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
+        self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=step + 1)
 
     def write(self, record: Record) -> None:
         """Append a line. What is no finite number, as JSON has none other, is left out of it, with a warning."""

@@ -23,8 +23,9 @@ from workbench.processes.stop_request import StopRequest
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import Checkpoints
 from workbench.runs.data_record import keep_data, refuse_changed
-from workbench.runs.folder import TOKENIZER, keep_code, open_run
+from workbench.runs.folder import keep_code, open_run
 from workbench.runs.metrics import read_metrics
+from workbench.runs.names import TOKENIZER
 from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.fitting import check_links
 from workbench.terminal import Terminal

@@ -23,7 +23,8 @@ from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.options.bounds import Count, Name
 from workbench.recipe.spec import SequenceSpec
-from workbench.runs.folder import TOKENIZER, read_recipe
+from workbench.runs.folder import read_recipe
+from workbench.runs.names import TOKENIZER
 from workbench.text.tokenizer import Tokenizer
 
 LENGTH = 128

@@ -1,0 +1,44 @@
+"""What lies in the folder of a run, by name, and what may be read there. Nobody else says these names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workbench.errors import WorkbenchError
+from workbench.files.paths import real_path
+
+RECIPE = "recipe.yaml"
+"""The recipe as it was resolved."""
+TOKENIZER = "tokenizer.json"
+DATA = "data.json"
+"""The identity of what the run reads, and of its own code (`workbench.runs.data_record`)."""
+METRICS, DAMAGED_METRICS = "metrics.jsonl", "metrics.damaged.jsonl"
+LOG = "log.txt"
+TENSORBOARD = "tensorboard"
+CHECKPOINTS, BEST = "checkpoints", "best"
+MODEL, TRAINER, STATE = "model.safetensors", "trainer.pt", "state.json"
+"""The files of a checkpoint."""
+EVALUATIONS, PICTURES = "evaluations", "pictures"
+"""Results as JSON, with the images of their examples in `images/`; drawn pictures with their captions as JSON."""
+REPORT = "report.html"
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run."""
+    return (folder / RECIPE).is_file()
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """The runs that lie in a folder, by name."""
+    return sorted(path.parent for path in folder.glob(f"*/{RECIPE}"))
+
+
+def inside(folder: Path, path: Path) -> Path:
+    """The path, which may name anything in the folder: a run may come from somebody else.
+
+    Raises:
+        WorkbenchError: it, or a link on the way, leads out of the folder.
+    """
+    if not real_path(path).is_relative_to(real_path(folder)):
+        raise WorkbenchError(f"{path} is {real_path(path)}, outside of the run folder; put the file itself into it")
+    return path

@@ -1,0 +1,41 @@
+"""The results that lie in a run: one JSON object per evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.files.json_values import parse_json
+from workbench.runs.names import EVALUATIONS, inside
+
+Record = dict[str, Any]
+
+
+def read_results(run: Path) -> list[Record]:
+    """The results of a run, by file name (`workbench.evaluation.result.Result` says what they hold).
+
+    Raises:
+        WorkbenchError: a file that cannot be read, or is no result; names it.
+    """
+    return [_result(inside(run, path)) for path in sorted((run / EVALUATIONS).glob("*.json"))]
+
+
+def read_json(path: Path) -> Any:
+    """
+    Raises:
+        WorkbenchError: the file cannot be read, or is not JSON; names it.
+    """
+    try:
+        return parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkbenchError(f"{path}: cannot be read: {error}") from error
+    except ValueError as error:
+        raise WorkbenchError(f"{path}: not valid JSON: {error}") from error
+
+
+def _result(path: Path) -> Record:
+    record = read_json(path)
+    if not isinstance(record, dict) or "task" not in record or not isinstance(record.get("numbers"), dict):
+        raise WorkbenchError(f"{path}: an evaluation is an object with 'task' and 'numbers'; write it with 'evaluate'")
+    return record
