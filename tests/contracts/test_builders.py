@@ -26,7 +26,7 @@ def samples() -> list[Sample]:
         first, second = (len(word) for word in sample["text"].split()[:2])
         marks = [[0, first, "head"], [first + 1, first + 1 + second, "tail"]]
         extra = {"captions": ["small boats", ""], "questions": [question], "triples": [TRIPLE, TRIPLE], "marks": marks}
-        typed = {"id": sample["key"], "mention": [0, 3], "types": ["x"]}
+        typed = {"id": sample["key"], "label": "river", "mention": [0, 3], "types": ["x"]}
         made.append({**sample, **extra, **typed, "labels": {}})
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import sys
@@ -116,8 +117,12 @@ def test_a_run_does_not_go_on_with_edited_code(beside: Path, workbench: Any, ref
 def test_edited_code_is_taken_knowingly(beside: Path, workbench: Any) -> None:
     assert start(workbench).code == 0
     (beside / "own_helper.py").write_text("BIAS = 1.0\n")
-    Path("run", "data.json").unlink()
+    assert start(workbench, "--accept-changes").code == 0
+    [accepted] = json.loads(Path("run/data.json").read_text())["accepted"]
+    assert accepted["changes"] == ["part own_helper.py: other content"]
+    assert sorted(accepted["before"]["part"]) == USED
     assert start(workbench).code == 0
+    assert len(json.loads(Path("run/data.json").read_text())["accepted"]) == 1
     assert Path("run/code/own_helper.py").read_text() == "BIAS = 1.0\n"
 
 

@@ -57,12 +57,18 @@ def test_a_run_goes_on_with_its_own_data_alone(own: Recipe, tmp_path: Path) -> N
     told = f"not that of the steps before 2:\n  corpus {tmp_path / 'held-out'}: other content\n"
     assert told in (run / "log.txt").read_text()
     prepare_again(tmp_path / "train")
-    with pytest.raises(WorkbenchError, match=rf"trained on other data:\n  corpus {train}: other content\n.*remove"):
+    with pytest.raises(
+        WorkbenchError, match=rf"trained on other data:\n  corpus {train}: other content\n.*--accept-changes"
+    ):
         pretrain(own, run, until=4)
     assert read_data(run)["read"] == record["read"]  # type: ignore[index]
+    pretrain(own, run, until=4, accept_changes=True)
+    accepted = {"step": 3, "changes": [f"corpus {train}: other content"], "before": record["read"]}
+    assert read_data(run)["accepted"] == [accepted]  # type: ignore[index]
+    assert "goes on from step 3 with changes" in (run / "log.txt").read_text()
     (run / DATA).unlink()
-    pretrain(own, run, until=4)
-    assert read_data(run)["since_step"] == 3  # type: ignore[index]
+    pretrain(own, run, until=5)
+    assert read_data(run)["since_step"] == 4  # type: ignore[index]
 
 
 def test_a_changed_shard_stops_training(own: Recipe, tmp_path: Path) -> None:

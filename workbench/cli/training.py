@@ -36,6 +36,9 @@ def pretrain(
         Path | None,
         typer.Option("--output", "--run", "-o", help="The run folder; by default runs/<recipe's name>."),
     ] = None,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Go on with data or code that changed; the run notes what.")
+    ] = False,
     trust: Trust = False,
 ) -> None:
     """Pretrain a recipe. Goes on where the run folder's last checkpoint is; Ctrl-C and SIGTERM save one first.
@@ -49,7 +52,7 @@ def pretrain(
     loaded = _checked(recipe, overrides, trust)
     from workbench.training import pretrain as runs
 
-    runs.pretrain(loaded, run or default_run(loaded))
+    runs.pretrain(loaded, run or default_run(loaded), accept_changes=accept_changes)
 
 
 def verify_resume(

@@ -1,12 +1,14 @@
 """`data.json` of a run: the identity of everything it reads, so that it never goes on with other data unnoticed.
 
     {"since_step": 0, "read": {"corpus": {"corpora/wiki": "<SHA-256>"}, "graph": {...}, "tokenizer": {...}},
-     "held_out": {"corpus": {...}}, "run": "<the id in its checkpoints>"}
+     "held_out": {"corpus": {...}}, "run": "<the id in its checkpoints>",
+     "accepted": [{"step": 300, "changes": ["part mine.py: other content"], "before": {"part": {...}}}]}
 
 To it belongs the code that lies beside the recipe (`part`), as it decides the numbers too. What counts is content: the
 same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may: that is
 told, and the record then names those that were read last. The id is noted with the first checkpoint: a record with one
-is that of a run that has checkpoints, and of those with that id alone.
+is that of a run that has checkpoints, and of those with that id alone. Who goes on with other data knowingly
+(`pretrain --accept-changes`) has that written under `accepted`, for good.
 """
 
 from __future__ import annotations
@@ -29,11 +31,14 @@ PART = "part"
 """What `workbench.parts.trust` notes the files of parts as that lie beside the recipe."""
 
 
-def keep_data(run: Path, read: Identities, held_out: Identities, step: int, world: World) -> None:
+def keep_data(
+    run: Path, read: Identities, held_out: Identities, step: int, world: World, *, accept: bool = False
+) -> None:
     """Compare what a run reads with what it read before, and write it down.
 
     Args:
         step: of the checkpoint that the run goes on from; at 0 there is nothing to compare with.
+        accept: go on with other data, and note what it was.
 
     Raises:
         WorkbenchError: the data is not that of the record, or differs between ranks; names what does.
@@ -44,7 +49,12 @@ def keep_data(run: Path, read: Identities, held_out: Identities, step: int, worl
             raise WorkbenchError(f"rank {rank} reads other data than rank {world.rank}:\n{changed}\nBring them in line")
     before = read_data(run) if step else None
     if before is not None and _known(before["read"]) != _known(read):
-        raise _other(run, _differences(before["read"], read))
+        changes = _differences(before["read"], read)
+        if not accept:
+            raise _other(run, changes)
+        logger.warning("%s goes on from step %d with changes, as was asked:\n%s", run, step, _listed(changes))
+        earlier = {"step": step, "changes": changes, "before": before["read"]}
+        before = {**before, "read": read, "accepted": [*before.get("accepted", []), earlier]}
     if before is not None:
         _tell_mixed(before["held_out"], held_out, step)
     if step and before is None:
@@ -97,7 +107,7 @@ def _other(run: Path, differences: list[str]) -> WorkbenchError:
     copy = f" ({run} has the code as it was)" if code else ""
     return WorkbenchError(
         f"{run} was trained {what}:\n{_listed(differences)}\nRestore it{copy}, or choose another run folder. To go on "
-        f"with the new {'one' if code else 'data'} knowingly, remove {run / DATA}"
+        f"with the new {'one' if code else 'data'} knowingly, say --accept-changes; {DATA} then tells what changed"
     )
 
 

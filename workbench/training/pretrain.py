@@ -49,11 +49,13 @@ class Stopped(SystemExit):
         self.run = run
 
 
-def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -> Path:
+def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None, accept_changes: bool = False) -> Path:
     """Train a recipe in a run folder; goes on from its last checkpoint when it has one. Returns the folder.
 
     Args:
         until: stop after this step (with a checkpoint), as if interrupted there; default: train.max_steps.
+        accept_changes: go on although data, or code beside the recipe, is not what the run was trained with so far;
+            its `data.json` then tells what changed.
 
     Raises:
         WorkbenchError: a wrong input, a folder of another recipe or in use, or a loss that is not finite.
@@ -70,7 +72,7 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None) -
         run_logging(run, world, console),
         named_failures(world),
     ):
-        stopped = _trainer(recipe, run, world, console).fit(stop, until)
+        stopped = _trainer(recipe, run, world, console, accept_changes).fit(stop, until)
         if stopped:
             logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
     if stopped:
@@ -94,7 +96,7 @@ def _opened(run: Path, recipe: Recipe, world: World) -> Iterator[None]:
             raise
 
 
-def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Trainer:
+def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_changes: bool) -> Trainer:
     make_lr_schedule(recipe.train)  # what it refuses is told before anything is read
     with noted() as held_out:
         with noted() as read:
@@ -106,7 +108,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console) -> Train
             root = make_root(recipe, tasks, tokenizer)
         passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
     steps = Checkpoints(run).steps()
-    keep_data(run, read, held_out, steps[-1] if steps else 0, world)
+    keep_data(run, read, held_out, steps[-1] if steps else 0, world, accept=accept_changes)
     world.from_main(lambda: keep_code(run, recipe))
     if not steps:
         check_training(recipe, tasks.values(), root)
