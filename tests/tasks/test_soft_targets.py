@@ -26,6 +26,7 @@ def test_the_loss_is_the_formula() -> None:
             target = 0.7 * (c == int(labels[i])) + 0.3 * q[c] / sum(q.values())
             wanted -= target * math.log(p[c] / sum(p.values()))
     assert loss.item() == pytest.approx(wanted, rel=1e-5)
+    torch.testing.assert_close(soft_cross_entropy(logits, labels, taught, torch.full((3,), 0.3)), loss)
     loss.backward()
     assert logits.grad is not None
     assert logits.grad.isfinite().all()

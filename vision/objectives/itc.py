@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Pool = Literal["first", "mean", "last"]
 Temperature = Annotated[Number, Ge(0.01), Le(100)]  # 1 / MAX_SCALE and above: the scale is clipped there
 MAX_SCALE = 100.0
+STREAMS = ("text", "image")
 
 
 class Itc(Objective):
@@ -102,18 +103,16 @@ class Itc(Objective):
         return ItcHead(self, network.sizes)
 
 
-class ItcHead(StepHead):
-    """Projections into the common space and the learned scale."""
+class CommonSpace(nn.Module):
+    """Projections of texts and images into the space in which they meet."""
 
     def __init__(self, options: Itc, sizes: dict[str, int]) -> None:
         super().__init__()
         self.pools, self.tap = options.pools, options.tap
-        self.ignore_same_image = options.same_image == "ignored"
         self.norms = nn.ModuleDict({s: nn.LayerNorm(sizes[s]) if options.norm else nn.Identity() for s in self.pools})
         self.projections = nn.ModuleDict({s: nn.Linear(sizes[s], options.size, bias=False) for s in self.pools})
-        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / options.temperature)))
 
-    def vectors(self, read: Read, stream: str) -> Tensor:
+    def forward(self, read: Read, stream: str) -> Tensor:
         """The normalised vector of each sequence's text or image [sequences, size], float32.
 
         Raises:
@@ -125,14 +124,27 @@ class ItcHead(StepHead):
         pooled = pool_rows(states[stream], read.batch, stream, self.pools[stream])
         return F.normalize(self.projections[stream](self.norms[stream](pooled)).float(), dim=-1)
 
+
+class ItcHead(StepHead):
+    """The common space and the learned scale."""
+
+    def __init__(self, options: Itc, sizes: dict[str, int]) -> None:
+        super().__init__()
+        self.ignore_same_image = options.same_image == "ignored"
+        self.space = CommonSpace(options, sizes)
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / options.temperature)))
+
+    def vectors(self, read: Read, stream: str) -> Tensor:
+        """As `CommonSpace.forward`."""
+        return self.space(read, stream)
+
     def embed(self, seen: Seen) -> dict[str, Tensor]:
-        both = {stream: self.vectors(seen.read(), stream) for stream in self.pools}
+        both = {stream: self.vectors(seen.read(), stream) for stream in STREAMS}
         return {**both, "image_id": seen.targets["image"]}
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         text, image, ids = embedded["text"], embedded["image"], embedded["image_id"]
-        with torch.no_grad():
-            self.logit_scale.clamp_(max=math.log(MAX_SCALE))
+        self.clip_scale()
         everyone = torch.arange(len(ids), device=ids.device)
         answers = everyone[own]
         same = None
@@ -148,6 +160,16 @@ class ItcHead(StepHead):
         }
         return LossOutput((to_image + to_text) / 2, metrics)
 
+    def clip_scale(self) -> None:
+        with torch.no_grad():
+            self.logit_scale.clamp_(max=math.log(MAX_SCALE))
+
+    def scores(self, queries: Tensor, keys: Tensor, ignored: Tensor | None) -> Tensor:
+        """s q . k in float32 [queries, keys], -inf for keys that are no candidates."""
+        with torch.autocast(queries.device.type, enabled=False):
+            logits = self.logit_scale.float().exp() * queries.float() @ keys.float().T
+        return logits if ignored is None else logits.masked_fill(ignored, float("-inf"))
+
     def _direction(
         self, queries: Tensor, keys: Tensor, answers: Tensor, ignored: Tensor | None
     ) -> tuple[Tensor, Tensor]:
@@ -159,10 +181,7 @@ class ItcHead(StepHead):
             answers: the row of each query's key [own].
             ignored: keys that are no candidates [own, step].
         """
-        with torch.autocast(queries.device.type, enabled=False):
-            logits = self.logit_scale.float().exp() * queries.float() @ keys.float().T
-        if ignored is not None:
-            logits = logits.masked_fill(ignored, float("-inf"))
+        logits = self.scores(queries, keys, ignored)
         return F.cross_entropy(logits, answers, reduction="sum"), (logits.detach().argmax(1) == answers).sum()
 
 
@@ -172,7 +191,7 @@ def separate(sequence: Sequence) -> None:
     Raises:
         WorkbenchError: a stream has documents already (packed texts).
     """
-    for document, stream in enumerate(("text", "image"), 1):
+    for document, stream in enumerate(STREAMS, 1):
         if "doc" in sequence.streams[stream]:
             raise WorkbenchError(f"itc: sequence {sequence.key!r} is packed, so its {stream} cannot be kept apart")
         sequence.streams[stream]["doc"] = np.full(sequence.length(stream), document)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from workbench.options.bounds import Share, SomeShare, Word
+from workbench.options.bounds import Share, Word
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class SoftTargets:
     """
 
     follower: Word
-    share: SomeShare
+    share: Share
     ramp: Share = 0.0
 
     def share_at(self, progress: float) -> float:
@@ -34,17 +34,17 @@ class SoftTargets:
         return self.share if progress >= self.ramp else self.share * progress / self.ramp
 
 
-def soft_cross_entropy(logits: Tensor, labels: Tensor, taught: Tensor, share: float) -> Tensor:
+def soft_cross_entropy(logits: Tensor, labels: Tensor, taught: Tensor, share: float | Tensor) -> Tensor:
     """The sum L in float32.
 
     Args:
         logits: [rows, classes]; -inf for what is no candidate.
         labels: [rows].
         taught: the follower's logits [rows, classes], -inf where `logits` are.
-        share: a.
+        share: a, one for all or of each row [rows].
     """
     log_p = F.log_softmax(logits.float(), -1)
-    hard = F.nll_loss(log_p, labels, reduction="sum")
+    hard = F.nll_loss(log_p, labels, reduction="none")
     q = taught.detach().float().softmax(-1)
-    soft = -(q * log_p.masked_fill(log_p == float("-inf"), 0.0)).sum()
-    return (1 - share) * hard + share * soft
+    soft = -(q * log_p.masked_fill(log_p == float("-inf"), 0.0)).sum(-1)
+    return ((1 - share) * hard + share * soft).sum()

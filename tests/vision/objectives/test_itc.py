@@ -126,9 +126,9 @@ def test_vectors_of_a_tap(tiny: Callable, pairs: list[Sequence], corrupted: Call
     states = network(batch)
     nothing = {stream: torch.zeros_like(rows) for stream, rows in states.items()}
     tapped = head.vectors(Read(network, batch, nothing, {"encoded": states}), "text")
-    head.tap = None
+    head.space.tap = None
     torch.testing.assert_close(head.vectors(Read(network, batch, states), "text"), tapped)
-    head.tap = "typo"
+    head.space.tap = "typo"
     with pytest.raises(WorkbenchError, match=r"unknown tap 'typo'.*encoded"):
         head.vectors(Read(network, batch, states, {"encoded": states}), "text")
 
