@@ -1,0 +1,130 @@
+"""Image-text matching against hard negatives (ALBEF, arXiv:2107.07651, section 3.2).
+
+    L = - sum over pairs (t, v) of [ log p(1 | t, v) + log p(0 | t, v-) + log p(0 | t-, v) ]
+
+v- is an image of the micro-batch, drawn with the probability softmax(s t . v'_j) that a contrast gives it, and t- a
+text drawn with softmax(s v . t'_j): never one of a pair that shows the same image or says the same. The pairs are put
+together where text and image have not seen each other yet: the layers behind that `tap` run again on them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vision.objectives.itm import Itm, ItmHead
+from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws, digest
+from workbench.options.bounds import Word
+from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.forward import Seen, States
+from workbench.tasks.objective import BatchTargets, LossOutput
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+STREAMS = ("text", "image")
+
+
+class HardItm(Itm):
+    """Image-text matching: every pair as it is, its text with a hard image, its image with a hard text.
+
+    Args:
+        of: the `vision.momentum_contrast` of the same task, network and view.
+        tap: the layer `tap` behind which text and image see each other.
+    """
+
+    def __init__(self, tap: Word, of: Word = "momentum_contrast") -> None:
+        super().__init__(rate=0.0)
+        self.tap, self.of = tap, of
+        self.after = (of,)
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, STREAMS)):
+                raise WorkbenchError(
+                    f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of a text and an image; take "
+                    "such samples out of the corpus, and give an itm that exchanges pairs a task of its own"
+                )
+            said = digest("text", sequence.streams["text"]["input_ids"].tobytes().hex()) >> 65
+            sequence.targets[self.name] = {
+                "image": np.asarray([sequence.labels[IMAGE]], np.int64),
+                "text": np.asarray([said], np.int64),
+            }
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        """The pairs, true and wrong."""
+        if self.name not in batch.targets:
+            return 0.0
+        targets = batch.targets[self.name]
+        return float(len(targets["image"]) + 2 * rivals(targets).any(1).sum())
+
+    def head(self, network: Network) -> HardItmHead:
+        missing = [stream for stream in STREAMS if stream not in network.sizes]
+        if missing:
+            raise WorkbenchError(f"objective {self.name!r} needs the streams text and image; missing {missing[0]!r}")
+        return HardItmHead(self, network.sizes)
+
+
+class HardItmHead(ItmHead):
+    """A linear classifier on the state that stands for the text, which has seen the image."""
+
+    def __init__(self, options: HardItm, sizes: dict[str, int]) -> None:
+        super().__init__(["text"], {"text": sizes["text"]})
+        self.tap, self.of = options.tap, options.of
+
+    def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
+        """[sequences, 2]: exchanged, matched."""
+        return self.classifier(network.summary_rows(states, batch, "text"))
+
+    def forward(self, seen: Seen) -> LossOutput:
+        """Hands on who was drawn for whom, each [n, 2]: `image_of` texts, `text_of` images."""
+        read, made, others = seen.read(), seen.made(self.of), rivals(seen.targets)
+        sharp = made["scale"][:, None]
+        image_of = drawn(sharp * made["text"] @ made["image_followed"].T, others)
+        text_of = drawn(sharp * made["image"] @ made["text_followed"].T, others)
+        logits = [self.logits(seen.network, read.states, seen.batch)]
+        if len(image_of):
+            pairs = torch.cat([image_of, text_of.flip(1)]).T.tolist()
+            picked = dict(zip(STREAMS, pairs, strict=True))
+            rows = {name: seen.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
+            taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
+            wrong = seen.run(seen.batch.pick(picked), after=self.tap, taps=taps)
+            logits.append(self.logits(seen.network, wrong.states, wrong.batch))
+        both = torch.cat(logits).float()
+        labels = (torch.arange(len(both), device=both.device) < seen.batch.size).long()
+        right = (both.detach().argmax(-1) == labels).sum()
+        loss = F.cross_entropy(both, labels, reduction="sum")
+        made_here = {"image_of": image_of, "text_of": text_of}
+        return LossOutput(loss, {"accuracy": (right, float(len(both)))}, made_here)
+
+
+def rivals(targets: dict[str, Tensor]) -> Tensor:
+    """Which pairs of a micro-batch show another image and say something else [pairs, pairs]."""
+    image, text = targets["image"], targets["text"]
+    return (image[:, None] != image) & (text[:, None] != text)
+
+
+@torch.no_grad()
+def drawn(scores: Tensor, allowed: Tensor) -> Tensor:
+    """For each row that is allowed something, one of it by softmax(scores) [n, 2]: the row, what was drawn.
+
+    Args:
+        scores: [rows, candidates].
+        allowed: the same shape.
+    """
+    rows = allowed.any(1).nonzero().squeeze(1)
+    weights = scores.float().masked_fill(~allowed, float("-inf"))[rows].softmax(-1)
+    if not len(rows):
+        return torch.stack([rows, rows], 1)
+    return torch.stack([rows, torch.multinomial(weights, 1).squeeze(1)], 1)

@@ -1,0 +1,119 @@
+"""Image-text contrast with a momentum encoder and queues (ALBEF, arXiv:2107.07651, sections 3.2 and 3.3; MoCo).
+
+    loss = sum over pairs i of [ H(y'_i, softmax_j(s t_i . v'_j)) + H(y''_i, softmax_j(s v_i . t'_j)) ] / 2
+    y'_i = (1 - a) [j = i] + a softmax_j(s t'_i . v'_j), and y''_i likewise
+
+t and v are the vectors of `vision.itc`, t' and v' those of a network that follows this one and of projections that do
+so too. j runs over the pairs of the step (or the micro-batch) and over the last `queue` pairs before it, whose t' and
+v' are kept. Other captions of a pair's own image are no candidates, nor are places of the queue that are still empty
+(the released code fills these with noise). a is the share of soft targets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vision.objectives.itc import STREAMS, Itc, ItcHead, Pool, Temperature
+from workbench.options.bounds import Count, Size, Word
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import LossOutput
+from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+    from workbench.tasks.root import Update
+
+EMPTY = -1  # the image of a place of the queue that holds nothing yet
+
+
+class MomentumContrast(Itc):
+    """Image-text contrast with the vectors of a momentum encoder, those of earlier steps among them.
+
+    Args:
+        soft: {follower, share, ramp}: the network that follows this one, and how far its similarities are the targets.
+        queue: pairs of earlier steps that are candidates.
+        size: width of the common space.
+        pool_text, pool_image: what stands for a sequence, as for `vision.itc`.
+        temperature: 1 / s at the start.
+        negatives: beside the queue: over the `step`, or the `micro-batch` alone.
+        tap: the layer `tap` where text and image have not seen each other.
+    """
+
+    def __init__(
+        self,
+        soft: SoftTargets,
+        queue: Count = 65536,
+        size: Size = 256,
+        pool_text: Pool = "first",
+        pool_image: Pool = "first",
+        temperature: Temperature = 0.07,
+        negatives: Literal["step", "micro-batch"] = "step",
+        tap: Word | None = None,
+    ) -> None:
+        super().__init__(size, pool_text, pool_image, temperature=temperature, negatives=negatives, tap=tap)
+        self.soft = soft
+        self.queue = queue
+
+    def head(self, network: Network) -> MomentumContrastHead:
+        super().head(network)
+        return MomentumContrastHead(self, network.sizes)
+
+
+class MomentumContrastHead(ItcHead):
+    """The common space and the scale of `vision.itc`, and the queue: the newest pair first."""
+
+    keeps = ("text_followed", "image_followed", "image_id")
+    text_queue: Tensor
+    image_queue: Tensor
+    image_id_queue: Tensor
+
+    def __init__(self, options: MomentumContrast, sizes: dict[str, int]) -> None:
+        super().__init__(options, sizes)
+        self.soft = options.soft
+        for stream in STREAMS:
+            self.register_buffer(f"{stream}_queue", torch.zeros(options.queue, options.size))
+        self.register_buffer("image_id_queue", torch.full((options.queue,), EMPTY))
+
+    def averaged(self) -> nn.Module:
+        return self.space
+
+    def embed(self, seen: Seen) -> dict[str, Tensor]:
+        """The vectors `text`, `image`, `text_followed`, `image_followed` [sequences, size], the `scale` s, ..."""
+        space, read = seen.averaged(self.soft.follower), seen.read(network=self.soft.follower)
+        followed = {f"{stream}_followed": space(read, stream) for stream in STREAMS}
+        embedded = super().embed(seen)
+        ones = torch.ones(seen.batch.size, device=embedded["image_id"].device)
+        told = {"scale": ones * self.logit_scale.detach().exp(), "share": ones * self.soft.share_at(seen.progress)}
+        return embedded | followed | told
+
+    def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
+        self.clip_scale()
+        ids = torch.cat([embedded["image_id"], self.image_id_queue])
+        answers = torch.arange(len(embedded["image_id"]), device=ids.device)[own]
+        places = torch.arange(len(ids), device=ids.device)
+        ignored = (ids == EMPTY) | ((ids[own, None] == ids) & (answers[:, None] != places))
+        share = embedded["share"].detach()[own]
+        losses, found = [], []
+        for stream, other in (STREAMS, STREAMS[::-1]):
+            keys = torch.cat([embedded[f"{other}_followed"].detach(), getattr(self, f"{other}_queue")])
+            logits = self.scores(embedded[stream][own], keys, ignored)
+            taught = self.scores(embedded[f"{stream}_followed"].detach()[own], keys, ignored)
+            losses.append(soft_cross_entropy(logits, answers, taught, share))
+            found.append((logits.detach().argmax(1) == answers).sum())
+        pairs = float(len(answers))
+        metrics: dict[str, tuple[Tensor | float, Tensor | float]] = {
+            "text_to_image": (found[0], pairs),
+            "image_to_text": (found[1], pairs),
+            "scale": (self.logit_scale.detach().exp() * pairs, pairs),
+        }
+        return LossOutput((losses[0] + losses[1]) / 2, metrics)
+
+    def after_step(self, update: Update) -> None:
+        """Put the step's pairs before those of the queue, and let the oldest go."""
+        for name in self.keeps if update.made else ():
+            buffer = name.removesuffix("_followed") + "_queue"
+            queue = getattr(self, buffer)
+            setattr(self, buffer, torch.cat([update.made[name].to(queue.dtype), queue])[: len(queue)])
