@@ -74,6 +74,14 @@ class Items:
         record, start, end = self._table(shard)
         return Span(int(record[item]), int(start[item]), int(end[item]))
 
+    def runs(self, shard: int) -> np.ndarray:
+        """How many items each record of a shard has, of items that are no whole records [records]."""
+        return np.bincount(self._table(shard)[0], minlength=self.corpus.shards[shard].records)
+
+    def goes_on(self, shard: int, item: int) -> bool:
+        """Whether an item goes on where the one before it in the shard ends: in the text of one record."""
+        return self.span(shard, item).start > 0
+
     def read(self, shard: int, item: int) -> Sample:
         """The sample of an item."""
         if self.unit is None:

@@ -20,23 +20,37 @@ def block_counts(weights: list[float]) -> np.ndarray:
     Raises:
         WorkbenchError: a weight is not positive, or too small beside the others to be drawn at all.
     """
-    if not weights or any(not weight > 0 or weight == float("inf") for weight in weights):
-        raise WorkbenchError(f"the weights of corpora must be positive numbers; found {weights}")
-    shares = np.array(weights, np.float64) / sum(weights)
+    shares = _shares(weights)
     lengths = np.arange(1, LONGEST_BLOCK + 1)
     misses = np.abs(np.outer(lengths, shares) - np.rint(np.outer(lengths, shares))).max(axis=1)
     exact = np.flatnonzero(misses < 1e-9 * lengths)
     length = int(lengths[exact[0]]) if len(exact) else LONGEST_BLOCK
     length *= -(-USUAL_BLOCK // length)
-    wanted = shares * length
-    counts = np.floor(wanted + 1e-6).astype(np.int64)
-    counts[np.argsort(counts - wanted, kind="stable")[: length - counts.sum()]] += 1
+    counts = nearest_counts(weights, length)
     if not counts.all():
         raise WorkbenchError(
             f"the weights {weights} differ too much: the smallest would get less than 1 of {length} draws; "
             "leave that corpus out, or raise its weight"
         )
     return counts
+
+
+def nearest_counts(weights: list[float], total: int) -> np.ndarray:
+    """`total` divided among the corpora: the whole numbers that are nearest to their weights.
+
+    Raises:
+        WorkbenchError: a weight is not positive.
+    """
+    wanted = _shares(weights) * total
+    counts: np.ndarray = np.floor(wanted + 1e-6).astype(np.int64)
+    counts[np.argsort(counts - wanted, kind="stable")[: total - counts.sum()]] += 1
+    return counts
+
+
+def _shares(weights: list[float]) -> np.ndarray:
+    if not weights or any(not weight > 0 or weight == float("inf") for weight in weights):
+        raise WorkbenchError(f"the weights of corpora must be positive numbers; found {weights}")
+    return np.array(weights, np.float64) / sum(weights)
 
 
 class Mixture:

@@ -1,11 +1,14 @@
 """The order of an epoch: shards shuffled, then items inside groups of shards; a function of (seed, epoch) alone.
 
+Where texts are read on, records are shuffled in place of items, and a record's items stay neighbours.
+
 A place in the order is found at once, from any index, so that nothing has to be replayed on resuming.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -30,11 +33,19 @@ class Order:
         counts: [shards] items of each shard.
         seed: the run's seed.
         group_shards: how many shards are shuffled together.
+        runs: for an order in which the items of a record stay together: how many items each record of a shard has.
     """
 
-    def __init__(self, counts: np.ndarray, *, seed: int, group_shards: int = GROUP_SHARDS) -> None:
+    def __init__(
+        self,
+        counts: np.ndarray,
+        *,
+        seed: int,
+        group_shards: int = GROUP_SHARDS,
+        runs: Callable[[int], np.ndarray] | None = None,
+    ) -> None:
         self.counts = np.asarray(counts, np.int64)
-        self.seed, self.group_shards = seed, group_shards
+        self.seed, self.group_shards, self.runs = seed, group_shards, runs
         self.total = int(self.counts.sum())
         self._epochs: OrderedDict[int, _Epoch] = OrderedDict()
         self._groups: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
@@ -70,7 +81,7 @@ class Order:
     def _permutation(self, epoch: int, group: int, size: int) -> np.ndarray:
         known = self._groups.get((epoch, group))
         if known is None:
-            known = generator(self.seed, "items", epoch, group).permutation(size)
+            known = self._shuffled(epoch, group, size)
             if size < 1 << 31:
                 known = known.astype(np.int32)
             self._groups[epoch, group] = known
@@ -78,6 +89,17 @@ class Order:
             while self._kept > KEPT_BYTES and len(self._groups) > 1:
                 self._kept -= self._groups.popitem(last=False)[1].nbytes
         return known
+
+    def _shuffled(self, epoch: int, group: int, size: int) -> np.ndarray:
+        """The items of a group, numbered through its shards, in their order."""
+        shuffle = generator(self.seed, "items", epoch, group)
+        if self.runs is None:
+            return shuffle.permutation(size)
+        shards = self._epoch(epoch).shards[group * self.group_shards : (group + 1) * self.group_shards]
+        lengths = np.concatenate([self.runs(int(shard)) for shard in shards])
+        order = shuffle.permutation(len(lengths))
+        starts, shuffled = np.cumsum(lengths) - lengths, lengths[order]
+        return np.arange(size) + np.repeat(starts[order] - (np.cumsum(shuffled) - shuffled), shuffled)
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_epochs": OrderedDict(), "_groups": OrderedDict(), "_kept": 0}

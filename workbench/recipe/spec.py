@@ -107,12 +107,17 @@ class SequenceSpec:
 
 @dataclass
 class TaskSpec:
-    """A task = corpora + sequence builder + objectives. `corpora` maps a corpus (path or URL) to its weight."""
+    """A task = corpora + sequence builder + objectives. `corpora` maps a corpus (path or URL) to its weight.
+
+    With `order: continuous` texts are read on: each sequence of a micro-batch follows the one that stood at its place
+    in the lane's micro-batch before, so that networks with a `memory` see what came before.
+    """
 
     corpora: Annotated[dict[Location, Positive], MinLen(1), Means("a list of corpora, or a mapping of them to weights")]
     sequence: SequenceSpec
     objectives: Annotated[list[PartSpec], MinLen(1)]
     weight: Positive = 1.0
+    order: Literal["shuffled", "continuous"] = "shuffled"
     held_out: list[Location] = field(default_factory=list)
     start_step: CountOrZero = 0
 

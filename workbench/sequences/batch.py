@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, row_count
+from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
 
 VISIBILITY = ("doc", "rank", "until", "branch", "anchor")
 Targets = dict[str, Tensor]
@@ -97,21 +97,25 @@ class Batch:
 
 @dataclass
 class MicroBatch:
-    """What one forward needs: the task, a batch per view, and each objective's count (known before any forward)."""
+    """What one forward needs: the task, a batch per view, and each objective's count (known before any forward).
+
+    `number` is (split, number, lane); `slots`, where texts are read on, has each sequence's.
+    """
 
     task: str
     views: dict[str, Batch]
     counts: dict[str, float]
     number: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)
+    slots: list[Slot] = field(default_factory=list)
 
     def to(self, device: torch.device | str) -> MicroBatch:
         views = {name: view.to(device) for name, view in self.views.items()}
-        return MicroBatch(self.task, views, self.counts, self.number, self.dropped)
+        return replace(self, views=views)
 
     def pin_memory(self) -> MicroBatch:
         views = {name: view.pin_memory() for name, view in self.views.items()}
-        return MicroBatch(self.task, views, self.counts, self.number, self.dropped)
+        return replace(self, views=views)
 
 
 def collate(sequences: list[Sequence], batch_targets: Mapping[str, Mapping[str, np.ndarray]] | None = None) -> Batch:

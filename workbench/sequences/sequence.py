@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,16 @@ Sample = dict[str, Any]
 Fields = dict[str, np.ndarray]
 
 WORKER_FIELDS = frozenset({"word_ids", "special", "char_start", "char_end", "taken"})
+
+
+class Slot(NamedTuple):
+    """Where texts are read on: which of the texts that a lane reads side by side a sample or sequence is of.
+
+    It `continues` where it goes on from what stood at the slot in the lane's micro-batch before.
+    """
+
+    number: int
+    continues: bool
 
 
 @dataclass

@@ -22,6 +22,7 @@ from workbench.recipe.spec import Spec, TaskSpec
 from workbench.sequences.batch import Batch, MicroBatch, collate
 from workbench.sequences.returns import SAMPLES, SEQUENCES
 from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.continuing import slots_of
 from workbench.tasks.objective import BatchTargets, Objective
 from workbench.tasks.returns import BATCH_TARGETS, COUNT, DROPPED
 
@@ -115,6 +116,7 @@ class Task:
             draws = self._draws(placed.name, "arrange", number)
             samples = call(placed.objective, "arrange", SAMPLES, samples, draws)
         sequences = self.sequences(samples, number)
+        slots = slots_of(samples, sequences) if self.spec.order == "continuous" else []
         views: dict[str, Batch] = {}
         counts: dict[str, float] = {}
         grouped = self.views
@@ -123,7 +125,7 @@ class Task:
             targets = {placed.name: self._corrupt(placed, mine, number) for placed in objectives}
             views[view] = collate(mine, targets)
             counts |= {placed.name: call(placed.objective, "count", COUNT, views[view]) for placed in objectives}
-        return MicroBatch(self.name, views, counts, number, self.take_dropped())
+        return MicroBatch(self.name, views, counts, number, self.take_dropped(), slots)
 
     def sequences(self, samples: list[Sample], number: Draw = ()) -> list[Sequence]:
         """The builder and the steps alone, without objectives: what evaluation and encoding need."""

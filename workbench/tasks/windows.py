@@ -15,6 +15,10 @@ from workbench.text.tokenizer import Tokenizer
 
 SHARDS, RECORDS, CHARACTERS = 4, 128, 2000
 """At most so many shards of a corpus, records of it, and characters from the middle of a record are looked at."""
+READ_ON = 0.85
+"""The share of a sequence that the longest windows fill on average where texts are read on. One that takes two
+sequences breaks the text, as both are of one micro-batch. Novels in sequences of 64 to 512 tokens: 7 to 20 % of the
+windows of full length do, and 0.4 % of these."""
 
 
 def window_of(task: Task, corpora: Sequence[Corpus], weights: Sequence[float] | None = None) -> int | None:
@@ -26,7 +30,8 @@ def window_of(task: Task, corpora: Sequence[Corpus], weights: Sequence[float] | 
     misfit = any(builder.unit not in units_of(corpus.kind) for corpus in corpora)  # which the reader refuses
     if builder.window_tokens is None or misfit:
         return builder.window
-    return max(1, int(builder.window_tokens * characters_per_token(corpora, builder.tokenizer, weights)))
+    share = READ_ON if task.spec.order == "continuous" else 1.0
+    return max(1, int(share * builder.window_tokens * characters_per_token(corpora, builder.tokenizer, weights)))
 
 
 def characters_per_token(

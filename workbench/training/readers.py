@@ -33,6 +33,7 @@ def reader_of(recipe: Recipe, task: Task) -> Reader:
         micro_batch_size=recipe.train.micro_batch_size,
         unit=task.builder.unit,
         window=window,
+        order=task.spec.order,
         on_error=recipe.train.on_error,
         skip_limit=recipe.train.skip_limit,
     )
@@ -47,6 +48,7 @@ def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
         micro_batch_size=recipe.train.micro_batch_size,
         unit=task.builder.unit,
         window=window_of(task, corpora),
+        order=task.spec.order,
         on_error=recipe.train.on_error,
         skip_limit=recipe.train.skip_limit,
         max_steps=recipe.train.evaluate_steps,
