@@ -152,12 +152,21 @@ def with_other_updates(tree: dict[str, Any]) -> None:
     tree["train"].update(optimizer="lamb", groups=groups, layer_decay=0.9)
 
 
+def with_memory(tree: dict[str, Any]) -> None:
+    """Texts of several windows are read on, each sequence with what its slot has read before."""
+    tree["model"]["memory"] = 8
+    tree["model"]["streams"]["text"]["max_positions"] = None
+    tree["model"]["layers"][0]["relation"] = "alibi"
+    tree["tasks"]["text"].update(order="continuous", sequence={"builder": "document", "max_length": 12})
+
+
 STRANGE = [
     without_work,
     with_a_skipped_layer,
     with_unused_parameters,
     with_a_network_that_is_read_at_times,
     with_other_updates,
+    with_memory,
 ]
 
 
@@ -176,8 +185,11 @@ def test_parts_that_leave_parameters_unused_know_nothing_of_ranks(
         torch.testing.assert_close(second[name], tensor, atol=1e-4, rtol=1e-4)
 
 
-def test_restart_from_two_ranks_to_one_and_to_three(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
-    recipe = make_recipe()
+@pytest.mark.parametrize("change", [None, with_memory])
+def test_restart_from_two_ranks_to_one_and_to_three(
+    make_recipe: Any, launch: Launch, tmp_path: Path, change: Callable[[dict[str, Any]], None] | None
+) -> None:
+    recipe = make_recipe(change)
     pretrain(load_recipe(str(recipe), trust=True), tmp_path / "one")
     run_ranks(launch, 2, recipe, tmp_path / "many", "train.max_steps=20")
     keep_until(tmp_path / "many", 15)

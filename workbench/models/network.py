@@ -61,7 +61,8 @@ class Pooler(nn.Module):
 class Network(nn.Module):
     """The stack that a recipe's `model` describes.
 
-    A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient.
+    A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient. `memory` is how many
+    rows of the text before it is to remember where texts are read on; whoever reads them keeps them.
 
     Args:
         spec: streams (an embedding each), layers, poolers.
@@ -81,6 +82,7 @@ class Network(nn.Module):
             if name not in self.sizes:
                 raise unknown("stream", name, self.sizes, f"{where}.poolers")
         self.poolers = nn.ModuleDict({name: Pooler(self.sizes[name]) for name in spec.poolers})
+        self.memory = spec.memory
         self.checkpointing = False
         self.frozen = False
         initialise(self, spec.init_range)

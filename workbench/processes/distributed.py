@@ -50,6 +50,14 @@ class World:
         dist.all_gather_object(values, value)
         return values
 
+    def gather_on_main(self, value: Any) -> list[Any]:
+        """Every rank's Python value, in rank order, on the main rank; elsewhere []."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size if self.is_main else []
+        dist.gather_object(value, values or None)
+        return values
+
     def barrier(self) -> None:
         if self.size > 1:
             dist.barrier()

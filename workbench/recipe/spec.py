@@ -28,6 +28,7 @@ from workbench.options.bounds import (
     Positive,
     Processes,
     Seed,
+    SizeOrZero,
     SomeShare,
     Title,
     Word,
@@ -55,7 +56,8 @@ class NetworkSpec:
     `init_from` is a run, a Hugging Face folder or `package:NAME` (`workbench.packages`) for the whole network,
     or one for each of some streams: `{text: folder}`. `tie` shares modules of embeddings: `{target.token: text.token}`
     makes the first one the second; `{text.token: generator.text.token}` takes that of another network. A `frozen`
-    network is never trained, and is in evaluation mode also while others are.
+    network is never trained, and is in evaluation mode also while others are. `memory` is how many rows of each stream
+    it remembers of the text before, in tasks with `order: continuous`.
     """
 
     streams: Annotated[dict[Word, PartSpec], MinLen(1)]
@@ -64,6 +66,7 @@ class NetworkSpec:
     init_from: Location | dict[Word, Location] | None = None
     init_range: SomeShare = 0.02
     tie: dict[Name, Name] = field(default_factory=dict)
+    memory: SizeOrZero = 0
     frozen: bool = False
 
 

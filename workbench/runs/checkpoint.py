@@ -2,7 +2,8 @@
 
     checkpoints/step-N/model.safetensors   weights (shared tensors once)
     checkpoints/step-N/trainer.pt          optimiser moments by parameter name (tensors only)
-    checkpoints/step-N/state.json          step, best metric, running sums, versions, checksums of all three
+    checkpoints/step-N/memory.safetensors  what is remembered of the texts that are read on, where there are such
+    checkpoints/step-N/state.json          step, best metric, running sums, versions, checksums of all
     best/                                  the weights and state of the step with the best held-out metric
 
 N counts finished updates. Random generators and the reader need no state: both are functions of the step.
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 from workbench.errors import MachineError, WorkbenchError
 from workbench.files.drafts import DRAFT_SUFFIX, check_file, check_folder, explained, sha256_of, sync, write_text
 from workbench.runs.data_record import run_id
-from workbench.runs.names import BEST, CHECKPOINTS, DATA, MODEL, STATE, TRAINER
+from workbench.runs.names import BEST, CHECKPOINTS, DATA, MEMORY, MODEL, STATE, TRAINER
 from workbench.runs.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.runs.weights import load_weights, read_weights, save_weights
 
@@ -143,7 +144,9 @@ class Checkpoints:
                     _delete(rest)
         shutil.rmtree(old, ignore_errors=True)
 
-    def save(self, root: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> Path:
+    def save(
+        self, root: nn.Module, optimizer: torch.optim.Optimizer, state: State, memory: dict[str, Tensor] | None = None
+    ) -> Path:
         """Write `step-N` under a temporary name, rename it, then drop the oldest beyond `keep_last`.
 
         Raises:
@@ -151,6 +154,8 @@ class Checkpoints:
         """
         path = self.path(state["step"])
         with self._draft(path) as draft:
+            if memory:
+                save_weights(draft / MEMORY, memory)
             _write(draft, root, state, optimizer)
             if path.exists():
                 shutil.rmtree(path)
@@ -284,6 +289,11 @@ def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> 
     load_weights(root, read_weights(folder / MODEL), str(folder))
     load_optimizer_state(root, optimizer, _read_moments(folder / TRAINER))
     return {key: value for key, value in state.items() if key != CHECKSUMS}
+
+
+def read_memory(folder: Path) -> dict[str, Tensor]:
+    """What a checkpoint that was verified remembers of the texts that are read on."""
+    return read_weights(folder / MEMORY) if (folder / MEMORY).exists() else {}
 
 
 def _read_moments(path: Path) -> dict[str, dict[str, Tensor]]:

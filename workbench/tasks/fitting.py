@@ -29,6 +29,7 @@ def check_fit(tasks: Iterable[Task], root: Root) -> None:
         for name in dict.fromkeys(placed.network for placed in task.objectives):
             place = "model" if list(root.networks) == [DEFAULT_NETWORK] else f"model.{name}"
             _check_positions(task, root.network(name), place)
+            _check_memory(task, root.network(name), place)
             _check_images(task, root.network(name), place)
 
 
@@ -43,6 +44,31 @@ def _check_positions(task: Task, network: Network, place: str) -> None:
             f"({place}.streams.text.max_positions): shorten max_length or enlarge max_positions"
         )
     task.positions = positions if task.positions is None else min(positions, task.positions)
+
+
+def _check_memory(task: Task, network: Network, place: str) -> None:
+    """Rows of the text before would have the positions of the text's own, if these are looked up in a table."""
+    if not network.memory or task.spec.order != "continuous":
+        return
+    for name, embedding in network.embeddings.items():
+        if getattr(embedding, "max_positions", None):
+            raise WorkbenchError(
+                f"{place}.memory = {network.memory}: what is remembered stands before position 0, where the table of "
+                f"{place}.streams.{name} has none; set its max_positions to null, and give the layers relative "
+                "positions (rotary, or a relation as buckets or alibi)"
+            )
+
+
+def tell_unused_memory(tasks: Iterable[Task], root: Root) -> None:
+    """Warn where texts are read on and nothing remembers them, or a network is to remember and none are."""
+    continuous = [task.name for task in tasks if task.spec.order == "continuous"]
+    remembering = [name for name in root.networks if root.network(name).memory]
+    if continuous and not remembering:
+        logger.warning(
+            "tasks.%s: order: continuous, but no network has a `memory`: it changes the order alone", *continuous[:1]
+        )
+    if remembering and not continuous:
+        logger.warning("network %s: its memory stays empty, as no task has order: continuous", remembering[0])
 
 
 def _check_images(task: Task, network: Network, place: str) -> None:

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
 from workbench.models.network import Network, States
+from workbench.models.past import Past
 from workbench.sequences.batch import Batch, Targets
+from workbench.tasks.memory import Recall
 
 
 class Place(NamedTuple):
@@ -38,6 +40,7 @@ class Read:
             `reads_hidden`.
         attention: of every attention call (query streams, key streams, weights); empty unless one says
             `reads_attention`.
+        past: what has been read so far, where the network went on from a past.
     """
 
     network: Network
@@ -46,6 +49,7 @@ class Read:
     taps: dict[str, States] = field(default_factory=dict)
     hidden: list[States] = field(default_factory=list)
     attention: list[tuple[tuple[str, ...], tuple[str, ...], Tensor]] = field(default_factory=list)
+    past: Past | None = None
 
 
 def read(network: Network, batch: Batch, *, after: str | None = None, taps: States | None = None, **kept: Any) -> Read:
@@ -57,7 +61,8 @@ def read(network: Network, batch: Batch, *, after: str | None = None, taps: Stat
     context = Context(batch, **kept)
     with torch.set_grad_enabled(torch.is_grad_enabled() and not network.frozen):
         states = network(batch, context, after=after, taps=taps)
-    return Read(network, batch, states, context.taps, context.hidden, context.attention)
+    past = context.past_now if kept.get("past") is not None else None
+    return Read(network, batch, states, context.taps, context.hidden, context.attention, past)
 
 
 class Forward:
@@ -69,6 +74,8 @@ class Forward:
         progress: of the run, 0 at its start and 1 at its end and in evaluation.
         keep: what of every read is kept beside the states: `hidden`, `attention`.
         averages: of heads, by follower and objective.
+        recall: what the networks remember of the texts before, where these are read on; not for batches made on the
+            device.
     """
 
     def __init__(
@@ -79,9 +86,10 @@ class Forward:
         progress: float = 1.0,
         keep: frozenset[str] = frozenset(),
         averages: Mapping[str, Mapping[str, nn.Module]] | None = None,
+        recall: Recall | None = None,
     ) -> None:
         self.networks, self.views, self.progress, self.keep = networks, views, progress, keep
-        self.averages = averages or {}
+        self.averages, self.recall = averages or {}, recall
         self.made: dict[str, dict[str, Tensor]] = {}
         self._reads: dict[Place, Read] = {}
 
@@ -93,7 +101,7 @@ class Forward:
         if place not in self._reads:
             if place.view not in self.views:
                 raise unknown("view", place.view, self.views, "the micro-batch")
-            self._reads[place] = self.run(place.network, self.views[place.view])
+            self._reads[place] = self._read(place)
         return self._reads[place]
 
     def keep_read(self, place: Place, read: Read) -> None:
@@ -102,10 +110,22 @@ class Forward:
 
     def run(self, network: str, batch: Batch, after: str | None = None, taps: States | None = None) -> Read:
         """As `Seen.run`."""
+        return self._run(network, batch, after=after, taps=taps)
+
+    def _read(self, place: Place) -> Read:
+        network = self.networks.get(place.network)
+        if self.recall is None or network is None or not network.memory:
+            return self.run(place.network, self.views[place.view])
+        found = self._run(place.network, self.views[place.view], past=self.recall.past(place))
+        assert found.past is not None
+        self.recall.keep(place, found.past, network.memory)
+        return found
+
+    def _run(self, network: str, batch: Batch, **options: Any) -> Read:
         if network not in self.networks:
             raise unknown("network", network, self.networks, "the recipe")
-        keep = {f"keep_{what}": what in self.keep for what in ("attention", "hidden")}
-        return read(self.networks[network], batch, after=after, taps=taps, progress=self.progress, **keep)
+        keep: dict[str, Any] = {f"keep_{what}": what in self.keep for what in ("attention", "hidden")}
+        return read(self.networks[network], batch, progress=self.progress, **options, **keep)
 
 
 class Seen:

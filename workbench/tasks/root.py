@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from workbench.parts.calls import call
 from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.forward import Forward, Place, Seen
+from workbench.tasks.memory import Memory
 from workbench.tasks.objective import Head, LossOutput, StepHead
 from workbench.tasks.returns import EMBEDDED, LOSS
 
@@ -40,7 +42,8 @@ class Update:
 class Root(nn.Module):
     """Hands every micro-batch to the heads of its objectives.
 
-    `progress` of the run is told by who trains; it is 1 in evaluation.
+    `progress` of the run is told by who trains; it is 1 in evaluation. So is `remembered`, without which networks have
+    no memory of the texts before.
 
     Args:
         networks: by the recipe's names (a single one is `main`).
@@ -63,6 +66,7 @@ class Root(nn.Module):
         self.places = places
         self.averages = nn.ModuleDict({name: self._averages_of(f.follows) for name, f in self.followers.items()})
         self.progress = 1.0
+        self.remembered: Memory | None = None
 
     def _averages_of(self, network: str) -> nn.ModuleDict:
         """A copy of what follows in each head of a network."""
@@ -123,7 +127,10 @@ class Root(nn.Module):
         networks = {name: self.network(name) for name in self.networks}
         keep = {what for name in objectives for what in ("hidden", "attention") if self._reads(name, what)}
         averages = {name: dict(self.averages[name].items()) for name in self.followers}  # type: ignore[operator]
-        passed = Forward(networks, micro.views, progress=self.progress, keep=frozenset(keep), averages=averages)
+        recall = self.remembered.at(micro) if self.remembered is not None and micro.slots else None
+        passed = Forward(
+            networks, micro.views, progress=self.progress, keep=frozenset(keep), averages=averages, recall=recall
+        )
         results: dict[str, Any] = {}
         for name in objectives:
             place, head = self.places[name], self.heads[name]
@@ -153,6 +160,15 @@ class Root(nn.Module):
             hook = getattr(module, "after_step", None)
             if module is not self and module not in averages and callable(hook):
                 hook(Update(number, self.progress, made.get(heads.get(id(module), ""), {})))
+
+    @contextmanager
+    def remembering(self, memory: Memory | None) -> Iterator[None]:
+        """A block in which the networks have another memory."""
+        before, self.remembered = self.remembered, memory
+        try:
+            yield
+        finally:
+            self.remembered = before
 
     def _reads(self, name: str, what: str) -> bool:
         return bool(getattr(self.heads[name], f"reads_{what}"))

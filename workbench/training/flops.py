@@ -15,12 +15,14 @@ from workbench.training.dry import dry
 def flops_per_row(root: Root, micros: list[MicroBatch], dtype: torch.dtype | None) -> float:
     """Operations of forward and backward per stream row, counted on these micro-batches (matrix products alone).
 
-    It is a step in training mode that leaves no trace: weights, gradients, buffers and generators stay as they are.
+    It is a step in training mode that leaves no trace: weights, gradients, buffers, generators and what is remembered
+    of texts stay as they are.
     """
     trained = [p for p in root.parameters() if p.requires_grad]
     device = trained[0].device
     rows = 0
-    with dry(root), FlopCounterMode(display=False) as counter:
+    memory = None if root.remembered is None else root.remembered.copy()
+    with dry(root), root.remembering(memory), FlopCounterMode(display=False) as counter:
         for micro in micros:
             names = list(micro.counts)
             moved = micro.to(device)

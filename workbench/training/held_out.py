@@ -13,6 +13,7 @@ from workbench.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.feed import MicroBatches, Place, SampleReader, feed
+from workbench.tasks.memory import Memory
 from workbench.tasks.objective import LossOutput, StepHead
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
@@ -36,7 +37,8 @@ class HeldOutPass(SampleReader, Protocol):
 class HeldOut:
     """Evaluates a root on the held-out corpora of the tasks that have some.
 
-    A pass is read to its end, every time. A rank whose lanes are empty still joins the collectives.
+    A pass is read to its end, every time, with a memory of its own where texts are read on. A rank whose lanes are
+    empty still joins the collectives.
     """
 
     def __init__(
@@ -72,8 +74,9 @@ class HeldOut:
         lanes = list(self.world.lanes(self.spec.lanes))
         places = [Place(task, number, lane) for number in range(steps) for lane in lanes]
         batches = MicroBatches(self.tasks, self.passes, split=HELD_OUT_SPLIT)
-        with feed(batches, places, num_workers=self.spec.num_workers, device=self.world.device) as micros:
-            self._steps(task, steps, lanes, micros, window)
+        micros = feed(batches, places, num_workers=self.spec.num_workers, device=self.world.device)
+        with self.root.remembering(Memory()), micros as found:
+            self._steps(task, steps, lanes, found, window)
 
     def _steps(
         self, task: str, steps: int, lanes: list[int], micros: Iterator[MicroBatch | None], window: Window
@@ -96,6 +99,8 @@ class HeldOut:
                     else:
                         self._add(window, (task, name), output, micro.counts[name])
                         self.measured.add((task, name), (number, lane), output)
+            if self.root.remembered is not None:
+                self.root.remembered.commit()
             for name in wide:
                 self._step_wide(window, (task, name), embedded[name], counts[name])
 

@@ -27,7 +27,7 @@ from workbench.runs.folder import keep_code, open_run
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import TOKENIZER
 from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.fitting import check_links
+from workbench.tasks.fitting import check_links, tell_unused_memory
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.capacity import check_memory
@@ -112,6 +112,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
     world.from_main(lambda: keep_code(run, recipe))
     if not steps:
         check_training(recipe, tasks.values(), root)
+        tell_unused_memory(tasks.values(), root)
         for network, spec in recipe.networks.items():
             for source in sources_of(spec):
                 refuse_changed(Path(source), read)

@@ -280,6 +280,8 @@ class Updater:
                 if self._head(name).keeps:
                     kept[name], _ = gather_embedded(self.kept.pop((task, name), {}), self.spec.lanes, self.world)
         self.root.after_step(step + 1, kept)
+        if self.root.remembered is not None:
+            self.root.remembered.commit()
 
     def _head(self, name: str) -> Head:
         head = self.root.heads[name]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from torch import Tensor
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.optimization.building import learning_rate, make_lr_schedule, make_optimizer
@@ -18,11 +19,12 @@ from workbench.optimization.parameters import freeze
 from workbench.processes.distributed import World
 from workbench.processes.stop_request import WATCHED, StopRequest
 from workbench.recipe.spec import Recipe
-from workbench.runs.checkpoint import Checkpoints, restore
+from workbench.runs.checkpoint import Checkpoints, read_memory, restore
 from workbench.runs.data_record import keep_run
 from workbench.runs.provenance import provenance
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.feed import MicroBatches, Place, SampleReader, feed, training_places
+from workbench.tasks.memory import Memory
 from workbench.tasks.root import Root
 from workbench.tasks.schedule import TaskSchedule
 from workbench.tasks.task import Task, labels
@@ -84,6 +86,7 @@ class Trainer:
                 "train.evaluate_every"
             )
         self.checkpoints = Checkpoints(run, self.spec.keep_last)
+        self.root.remembered = Memory()
         self.step = 0
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
@@ -105,6 +108,7 @@ class Trainer:
             return
         state = restore(latest, self.root, self.optimizer)
         self.step, self.seconds, self.best, self.id = state["step"], state["seconds"], state["best"], state["run"]
+        self.root.remembered = Memory.of(read_memory(latest), self.lanes, self.world.device)
         if self.world.is_main:
             self.window = Window.from_state(state["window"])
         logger.info("going on from %s", latest)
@@ -230,14 +234,22 @@ class Trainer:
             WorkbenchError: the model has other parameters than it was built with.
         """
 
+        memory = self._memory()
+
         def written() -> Path:
-            path = self.checkpoints.save(self.root, self.optimizer, self._state())
+            path = self.checkpoints.save(self.root, self.optimizer, self._state(), memory)
             keep_run(self.run, self.id)
             return path
 
         self.built.check()
         self.window.merge(self.world)
         logger.info("saved %s", self.world.from_main(written))
+
+    def _memory(self) -> dict[str, Tensor]:
+        """What is remembered of the texts of all lanes, on the main rank."""
+        assert self.root.remembered is not None
+        ranks: list[dict[str, Tensor]] = self.world.gather_on_main(self.root.remembered.state_dict())
+        return {name: tensor for rank in ranks for name, tensor in rank.items()}
 
     def _state(self) -> dict[str, Any]:
         return {
