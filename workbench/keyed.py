@@ -26,11 +26,15 @@ class Draws:
 
     `of(draw)` belongs to one sample wherever it is read; `batch` belongs to the micro-batch, for what looks
     across its samples.
+
+    Attributes:
+        progress: of the run: 0 at its start, 1 at its end and in evaluation.
     """
 
-    def __init__(self, *key: Key, number: Draw) -> None:
+    def __init__(self, *key: Key, number: Draw, progress: float = 1.0) -> None:
         self.key = key
         self.number = number
+        self.progress = progress
 
     @cached_property
     def batch(self) -> np.random.Generator:

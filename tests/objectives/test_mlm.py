@@ -58,6 +58,22 @@ def test_replacement_shares(tokenizer, make_samples):
     assert (np.abs(counts - expected * total) < 4 * np.sqrt(expected * (1 - expected) * total)).all()
 
 
+def test_the_rate_may_move_with_the_progress_of_the_run(tokenizer, make_samples):
+    samples = make_samples(200)
+    clean = build("builder", "document", "", tokenizer=tokenizer, max_length=512)(samples, DRAWS)
+    free = sum((~sequence.streams["text"]["special"]).sum() for sequence in clean)
+
+    def found(made, progress):
+        after = [sequence.copy() for sequence in clean]
+        made.corrupt(after, Draws(0, "task", "mlm", number=(0,), progress=progress))
+        return sum(len(sequence.targets["mlm"]["labels"]) for sequence in after)
+
+    falling = Mlm(tokenizer, rate=0.5, final_rate=0.1)
+    for progress, rate in ((0.0, 0.5), (0.25, 0.4), (1.0, 0.1)):
+        assert found(falling, progress) == pytest.approx(rate * free, rel=0.15)
+    assert found(Mlm(tokenizer, rate=0.3), 0.0) == found(Mlm(tokenizer, rate=0.3), 0.7)
+
+
 def test_shares_may_be_extreme(tokenizer, make_samples):
     for mask, random, place in ((1.0, 0.0, 0), (0.0, 1.0, 1), (0.0, 0.0, 2)):
         made = Mlm(tokenizer, mask=mask, random=random)

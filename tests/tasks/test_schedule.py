@@ -8,7 +8,8 @@ import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.recipe.spec import SequenceSpec, TaskSpec
-from workbench.tasks.schedule import TaskSchedule
+from workbench.tasks.feed import training_places
+from workbench.tasks.schedule import Kind, TaskSchedule
 
 
 def tasks(**weights: float) -> dict[str, TaskSpec]:
@@ -49,6 +50,15 @@ def test_sampled_takes_weights_of_any_kind() -> None:
     drawn = Counter(schedule.at(step)[0].task for step in range(len(schedule.block)))
     assert drawn["a"] / drawn["b"] == pytest.approx(7 / 3, rel=0.01)
     assert drawn["c"] >= 1
+
+
+@pytest.mark.parametrize("kind", ["together", "sampled"])
+def test_places_tell_the_progress_of_the_run_whatever_the_lanes_and_the_start(kind: Kind) -> None:
+    schedule = TaskSchedule(kind, tasks(a=1, b=3), 5)
+    whole = list(training_places(schedule, range(20), range(4), 20))
+    assert {place.progress for place in whole} == {step / 20 for step in range(20)}
+    late = list(training_places(schedule, range(13, 20), range(1, 4, 2), 20))
+    assert late == [place for place in whole if place.progress >= 13 / 20 and place.lane in (1, 3)]
 
 
 def test_staged_tasks_join_and_stay() -> None:

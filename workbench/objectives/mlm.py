@@ -3,7 +3,8 @@
     L = - sum over selected tokens i of log softmax(E^T t(h_i) + b)[x_i],   t(h) = LayerNorm(gelu(W h + c))
 
 E is the token embedding of the network. Of the selected tokens 80 % become [MASK], 10 % a random ordinary token, 10 %
-stay; the draw is per token (BERT) or per group (SpanBERT's paper: per span). With `soft`, what a moving average of
+stay; the draw is per token (BERT) or per group (SpanBERT's paper: per span). The rate may go from one number to another
+in the course of the run (Ankner et al., arXiv:2305.15096: from 0.3 to 0.15). With `soft`, what a moving average of
 network and head predicts is a share of the targets (ALBEF).
 """
 
@@ -37,6 +38,7 @@ class Mlm(Objective):
 
     Args:
         rate: share of the free tokens to select (not special, not labelled by an earlier objective, not injected).
+        final_rate: the share at the end of the run, to which it goes evenly, and in held-out passes; by default `rate`.
         policy: what is selected together: token, whole_word, span, entity, field, or an import path.
         mask, random: shares of the selected that become [MASK] and a random token; the rest stays.
         replace: whether [MASK]/random/stay is drawn per `token` or per `group` of the policy.
@@ -56,6 +58,7 @@ class Mlm(Objective):
         replace: Literal["token", "group"] = "token",
         max_predictions: Count | None = None,
         soft: SoftTargets | None = None,
+        final_rate: SomeShare | None = None,
     ) -> None:
         if mask + random > 1 + 1e-9:
             raise WorkbenchError(
@@ -63,6 +66,7 @@ class Mlm(Objective):
                 "selected tokens stays as it is)"
             )
         self.rate, self.mask, self.random = rate, mask, random
+        self.final_rate = rate if final_rate is None else final_rate
         self.per_group = replace == "group"
         self.max_predictions = max_predictions
         self.soft = soft
@@ -71,9 +75,10 @@ class Mlm(Objective):
         self.ordinary = tokenizer.ordinary_ids
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        rate = self.rate + draws.progress * (self.final_rate - self.rate)
         for sequence in sequences:
             rng = draws.of(sequence.draw)
-            rows = self._corrupt(sequence, call(self.policy, "", GROUPS, sequence, self.rate, rng), rng)
+            rows = self._corrupt(sequence, call(self.policy, "", GROUPS, sequence, rate, rng), rng)
             sequence.targets[self.name] = {"rows": Rows("text", rows[0]), "labels": rows[1]}
         return {}
 

@@ -40,11 +40,13 @@ class SampleReader(Protocol):
 
 
 class Place(NamedTuple):
-    """A micro-batch's place: which task, its number in that task, its lane."""
+    """A micro-batch's place: which task, its number in that task, its lane; and the progress of the run there, which
+    hooks are told: 0 at its start, 1 at its end and in held-out passes."""
 
     task: str
     number: int
     lane: int
+    progress: float = 1.0
 
 
 class WorkerError(Exception):
@@ -105,7 +107,7 @@ class MicroBatches(Dataset):
         """The micro-batch of the samples, less those that the reader skips because a value cannot be used."""
         while samples:
             try:
-                return task.micro_batch(samples, (self.split, place.number, place.lane))
+                return task.micro_batch(samples, (self.split, place.number, place.lane), place.progress)
             except BadValueError as error:
                 task.take_dropped()
                 bad = next((s for s in samples if any(value is error.value for value in s.values())), None)
@@ -117,13 +119,13 @@ class MicroBatches(Dataset):
         return None
 
 
-def training_places(schedule: TaskSchedule, steps: range, lanes: Iterable[int]) -> Iterator[Place]:
-    """The places of these steps for a rank's lanes: by step, task, lane."""
+def training_places(schedule: TaskSchedule, steps: range, lanes: Iterable[int], max_steps: int) -> Iterator[Place]:
+    """The places of these steps, of `max_steps` of the run, for a rank's lanes: by step, task, lane."""
     own = list(lanes)
     for step in steps:
         for turn in schedule.at(step):
             for lane in own:
-                yield Place(turn.task, turn.number, lane)
+                yield Place(turn.task, turn.number, lane, step / max_steps)
 
 
 @contextmanager

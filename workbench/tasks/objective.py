@@ -98,7 +98,7 @@ class Objective:
         return samples
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
-        """Change the sequences in place and write `sequence.targets[self.name]`.
+        """Change the sequences in place and write `sequence.targets[self.name]`. `draws.progress` is that of the run.
 
         Never touches a row whose `taken` is set; sets it on the rows it labels. Returns arrays that belong to the
         batch as a whole. Each field is present in every sequence that has any target of this objective.

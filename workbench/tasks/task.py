@@ -106,38 +106,39 @@ class Task:
             views.setdefault(placed.view, []).append(placed)
         return views
 
-    def micro_batch(self, samples: list[Sample], number: Draw) -> MicroBatch:
+    def micro_batch(self, samples: list[Sample], number: Draw, progress: float = 1.0) -> MicroBatch:
         """Samples -> arrange hooks -> builder -> steps -> per view: corrupt hooks, collate, counts.
 
         `number` identifies the micro-batch (split, number, lane); with the seed, the task's and the objective's
-        names it keys every generator.
+        names it keys every generator. `progress` of the run is what hooks are told.
         """
         for placed in self.objectives:
-            draws = self._draws(placed.name, "arrange", number)
+            draws = self._draws(placed.name, "arrange", number, progress)
             samples = call(placed.objective, "arrange", SAMPLES, samples, draws)
-        sequences = self.sequences(samples, number)
+        sequences = self.sequences(samples, number, progress)
         slots = slots_of(samples, sequences) if self.spec.order == "continuous" else []
         views: dict[str, Batch] = {}
         counts: dict[str, float] = {}
         grouped = self.views
         for view, objectives in grouped.items():
             mine = sequences if len(grouped) == 1 else [sequence.copy() for sequence in sequences]
-            targets = {placed.name: self._corrupt(placed, mine, number) for placed in objectives}
+            targets = {placed.name: self._corrupt(placed, mine, number, progress) for placed in objectives}
             views[view] = collate(mine, targets)
             counts |= {placed.name: call(placed.objective, "count", COUNT, views[view]) for placed in objectives}
         return MicroBatch(self.name, views, counts, number, self.take_dropped(), slots)
 
-    def sequences(self, samples: list[Sample], number: Draw = ()) -> list[Sequence]:
+    def sequences(self, samples: list[Sample], number: Draw = (), progress: float = 1.0) -> list[Sequence]:
         """The builder and the steps alone, without objectives: what evaluation and encoding need."""
-        sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, self._draws("builder", "build", number))
+        draws = self._draws("builder", "build", number, progress)
+        sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, draws)
         for i, step in enumerate(self.steps):
-            sequences = call(step, "", SEQUENCES, sequences, self._draws(f"step-{i}", "build", number))
+            sequences = call(step, "", SEQUENCES, sequences, self._draws(f"step-{i}", "build", number, progress))
         if self.positions is not None:
             _check_positions(sequences, self.positions, f"tasks.{self.name}.sequence")
         return sequences
 
-    def _corrupt(self, placed: TaskObjective, sequences: list[Sequence], number: Draw) -> BatchTargets:
-        draws = self._draws(placed.name, "corrupt", number)
+    def _corrupt(self, placed: TaskObjective, sequences: list[Sequence], number: Draw, progress: float) -> BatchTargets:
+        draws = self._draws(placed.name, "corrupt", number, progress)
         targets: BatchTargets = call(placed.objective, "corrupt", BATCH_TARGETS, sequences, draws)
         return targets
 
@@ -159,8 +160,8 @@ class Task:
                 dropped.update({reason: int(n) for reason, n in call(part, "take_dropped", DROPPED).items()})
         return dict(dropped)
 
-    def _draws(self, part: str, hook: str, number: Draw) -> Draws:
-        return Draws(self.seed, self.name, part, hook, number=number)
+    def _draws(self, part: str, hook: str, number: Draw, progress: float) -> Draws:
+        return Draws(self.seed, self.name, part, hook, number=number, progress=progress)
 
 
 def build_tasks(specs: Mapping[str, TaskSpec], *, seed: int, resources: Mapping[str, Any]) -> dict[str, Task]:

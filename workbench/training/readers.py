@@ -63,5 +63,5 @@ def first_batches(recipe: Recipe) -> tuple[Tokenizer | None, dict[str, MicroBatc
     batches = {}
     for name, task in tasks_of(recipe, tokenizer).items():
         samples = reader_of(recipe, task).micro_batch(0, 0)
-        batches[name] = task.micro_batch(samples, (TRAINING, 0, 0))
+        batches[name] = task.micro_batch(samples, (TRAINING, 0, 0), progress=0.0)
     return tokenizer, batches

@@ -23,7 +23,7 @@ from workbench.runs.checkpoint import Checkpoints, read_memory, restore
 from workbench.runs.data_record import keep_run
 from workbench.runs.provenance import provenance
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.feed import MicroBatches, Place, SampleReader, feed, training_places
+from workbench.tasks.feed import MicroBatches, SampleReader, feed, training_places
 from workbench.tasks.memory import Memory
 from workbench.tasks.root import Root
 from workbench.tasks.schedule import TaskSchedule
@@ -128,7 +128,7 @@ class Trainer:
             return 0
         meter = self._meter()  # before layers are compiled or recompute: it counts the model's own operations
         _prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
-        places = training_places(self.schedule, range(self.step, end), self.lanes)
+        places = training_places(self.schedule, range(self.step, end), self.lanes, self.spec.max_steps)
         micros = feed(self.batches, places, num_workers=self.spec.num_workers, device=self.world.device)
         log = MetricsLog(self.run, self.step, self.step - self.window.steps) if self.world.is_main else None
         display = Display(self.console, self.world, start=self.step, total=end)
@@ -188,8 +188,8 @@ class Trainer:
         """A meter that knows the model's operations per row, counted on the first micro-batches."""
         if not self.world.is_main:
             return Meter(self.world, self.seconds)
-        turns = self.schedule.at(self.step)
-        first = [self.batches.micro_batch(Place(turn.task, turn.number, self.lanes[0])) for turn in turns]
+        places = training_places(self.schedule, range(self.step, self.step + 1), self.lanes[:1], self.spec.max_steps)
+        first = [self.batches.micro_batch(place) for place in places]
         dtype = self.updater.autocast
         flops = flops_per_row(self.root, [micro for micro in first if micro is not None], dtype)
         return Meter(self.world, self.seconds, flops, measured_peak(self.world.device, dtype))

@@ -1,0 +1,54 @@
+"""Hooks hear of the progress of the run, the same however it was interrupted, and the end of it in held-out passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import Recipe
+from workbench.tasks.building import tasks_of
+from workbench.tasks.task import Task
+from workbench.training.pretrain import pretrain
+from workbench.training.readers import first_batches, reader_of
+from workbench.training.verify import verify_resume
+
+
+@pytest.fixture
+def falling(make_recipe: Any, world_folder: Path) -> Recipe:
+    """All words are masked at the beginning and few at the end."""
+    rates = ["tasks.text.objectives[0].rate=1", "tasks.text.objectives[0].final_rate=0.1", "train.max_steps=6"]
+    held_out = [f"tasks.text.held_out=[{world_folder / 'held-out'}]", "train.evaluate_every=3"]
+    return load_recipe(str(make_recipe()), [*rates, *held_out])
+
+
+def test_the_number_of_labels_follows_the_progress(falling: Recipe) -> None:
+    tokenizer, first = first_batches(falling)
+    task = tasks_of(falling, tokenizer)["text"]
+    samples = reader_of(falling, task).micro_batch(0, 0)
+    counts = [task.micro_batch(samples, (0, 0, 0), progress).counts["mlm"] for progress in (0.0, 0.5, 1.0)]
+    assert first["text"].counts["mlm"] == counts[0]
+    assert counts[0] > 1.5 * counts[1] > 2 * counts[2]
+
+
+def test_every_step_has_its_progress(falling: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: set[tuple[int, int, float]] = set()
+    made = Task.micro_batch
+
+    def listening(self: Task, samples: Any, number: Any, progress: float = 1.0) -> Any:
+        heard.add((number[0], number[1], progress))
+        return made(self, samples, number, progress)
+
+    monkeypatch.setattr(Task, "micro_batch", listening)
+    pretrain(falling, tmp_path / "run", until=2)
+    pretrain(falling, tmp_path / "run")
+    training = {(number, progress) for split, number, progress in heard if split == 0}
+    assert training == {(step, step / 6) for step in range(6)}
+    assert {progress for split, _, progress in heard if split == 1} == {1.0}
+
+
+def test_a_rate_that_falls_goes_on_exactly(falling: Recipe, tmp_path: Path) -> None:
+    verdict = verify_resume(falling, tmp_path / "proof", 6)
+    assert verdict.equal, (verdict.different, verdict.weights)
