@@ -50,6 +50,7 @@ COMMANDS = {
     ),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "encode": Entry("workbench.evaluation.encoding:encode", "Vectors of texts or images from a trained model."),
+    "generate": Entry("workbench.evaluation.generation:generate", "Texts that a trained model goes on with."),
     "export": Entry("workbench.cli.export:export", "Write a run's network as a Hugging Face folder."),
 }
 

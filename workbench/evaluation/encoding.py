@@ -17,6 +17,7 @@ from torch import Tensor
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
 from workbench.errors import WorkbenchError, unknown
+from workbench.evaluation.inputs import text_lines, text_samples
 from workbench.evaluation.opening import checkpoint_of
 from workbench.evaluation.passes import Forward, forward_pass, sample_pass
 from workbench.files.drafts import atomic
@@ -127,12 +128,7 @@ def encode_texts(loaded: Loaded, texts: list[str], *, pool: str = "mean", batch_
     Raises:
         WorkbenchError: as `Encoder`.
     """
-    return Encoder(loaded, "text", pool)(_groups(list(enumerate(texts)), batch_size), built=False)[1]
-
-
-def _groups(numbered: list[tuple[int, str]], size: int) -> Iterator[list[Sample]]:
-    for start in range(0, len(numbered), size):
-        yield [{"key": str(i), "draw": (0, 0, i), "text": text} for i, text in numbered[start : start + size]]
+    return Encoder(loaded, "text", pool)(text_samples(list(enumerate(texts)), batch_size), built=False)[1]
 
 
 def encode(
@@ -181,14 +177,7 @@ def _samples(source: Path, size: int, limit: int | None) -> tuple[Iterator[list[
             raise WorkbenchError(f"{source} is a corpus of triples; encode one of texts or of images")
         groups = sample_pass([corpus], size=size, unit=None, limit=limit)
         return (_with_one_caption(g) for g in groups) if corpus.kind == "image-text" else groups, corpus.kind != "text"
-    try:
-        lines = source.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise WorkbenchError(f"{source}: {error.strerror}; INPUT is a text file or a corpus folder") from error
-    except UnicodeDecodeError as error:
-        raise WorkbenchError(f"{source} is not UTF-8 at byte {error.start}; convert it first") from error
-    numbered = [(i, line) for i, line in enumerate(lines) if line.strip()][:limit]
-    return _groups(numbered, size), False
+    return text_samples(text_lines(source)[:limit], size), False
 
 
 def _with_one_caption(samples: list[Sample]) -> list[Sample]:

@@ -9,18 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.sequences.layout import Frame
 from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.continuation import Continuation
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
+    from workbench.sequences.builder import Builder
 
 
 class Clm(Objective):
@@ -38,19 +42,43 @@ class Clm(Objective):
         for sequence in sequences:
             text = sequence.streams["text"]
             ids = text["input_ids"]
-            if "rank" not in text:
-                raise WorkbenchError(
-                    f"sequence {sequence.key!r} is seen in both directions, so every token sees the one that it is to "
-                    "predict; give the builder `visibility: causal` (or `prefix`, where it has it)"
-                )
+            _check_one_way(sequence)
             doc, rank = text.get("doc", np.zeros(len(ids), np.int64)), text["rank"]
             rows = np.flatnonzero((doc[1:] == doc[:-1]) & (rank[1:] > rank[:-1]) & ~text["taken"][1:])
             sequence.targets[self.name] = {"rows": Rows("text", rows), "labels": ids[rows + 1].copy()}
             text["taken"][rows + 1] = True
         return {}
 
+    def continuation(self, builder: Builder) -> Continuation:
+        return TextContinuation(builder.frame)
+
     def head(self, network: Network) -> Head:
         return ClmHead(network)
+
+
+def _check_one_way(sequence: Sequence) -> None:
+    if "rank" not in sequence.streams["text"]:
+        raise WorkbenchError(
+            f"sequence {sequence.key!r} is seen in both directions, so every token sees the one that it is to "
+            "predict; give the builder `visibility: causal` (or `prefix`, where it has it)"
+        )
+
+
+class TextContinuation(Continuation):
+    """A text goes on where it ended; after a prefix (`visibility: prefix`) the next segment follows."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__("text", frame.end[0] if frame.end else None)
+        self.prefix = frame.visibility == "prefix"
+
+    def prompt(self, sequence: Sequence) -> None:
+        _check_one_way(sequence)
+        if self.end is not None and not self.prefix:  # the builder has closed the text
+            sequence.streams["text"] = {name: values[:-1] for name, values in sequence.streams["text"].items()}
+
+    def next_rows(self, last: dict[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
+        rows = super().next_rows(last, tokens)
+        return {**rows, "token_type_ids": torch.ones_like(tokens)} if self.prefix else rows
 
 
 class ClmHead(Head):

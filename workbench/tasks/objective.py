@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from workbench.keyed import Draws
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.continuation import Continuation
 from workbench.tasks.forward import Seen
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
+    from workbench.sequences.builder import Builder
 
 BatchTargets = dict[str, np.ndarray]
 
@@ -117,6 +119,14 @@ class Objective:
             made: what `measured` names, of all micro-batches and ranks, in the order of the pass, on the CPU.
         """
         return {}
+
+    def continuation(self, builder: Builder) -> Continuation | None:
+        """How its network goes on with a sequence (`workbench generate`); None where it predicts no next tokens.
+
+        Args:
+            builder: of the task, in evaluation mode; it makes the prompts.
+        """
+        return None
 
     def head(self, network: Network) -> Head:
         """The module with the loss, for this network's sizes."""

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from workbench.parts.calls import Returns, described
+from workbench.tasks.continuation import Continuation
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import Head, LossOutput, StepHead
 
@@ -59,6 +60,9 @@ COUNT = Returns("how many labels the loss sums over, a finite number, 0 or more"
 DROPPED = Returns(
     "a dict of counts by reason",
     lambda f, *_: isinstance(f, dict) and all(isinstance(reason, str) and _is_count(n) for reason, n in f.items()),
+)
+CONTINUATION = Returns(
+    "a workbench.tasks.continuation.Continuation, or None", lambda f, *_: f is None or isinstance(f, Continuation)
 )
 HEAD = Returns("a workbench.tasks.objective.Head", lambda f, *_: isinstance(f, Head))
 STEP_HEAD = Returns(

@@ -1,0 +1,137 @@
+"""`workbench generate`: prompts from files and corpora, what is told of a text, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.evaluation.conftest import network, recipe_tree
+from workbench.errors import WorkbenchError
+from workbench.evaluation.generation import Generator, generate, generate_texts
+from workbench.generation.decoding import Decoding
+from workbench.recipe.trees import recipe_from_dict
+from workbench.runs.loading import load
+from workbench.sequences.batch import collate
+from workbench.training.pretrain import pretrain
+
+CAUSAL = {"builder": "packed", "max_length": 24, "begin": "cls", "visibility": "causal"}
+SHORT = Decoding(max_new_tokens=5)
+
+
+@pytest.fixture(scope="session")
+def causal(texts: Path) -> Path:
+    """A small language model that packs its documents, and a masked one beside it."""
+    objectives = [{"objective": "clm", "network": "gpt"}, {"objective": "mlm", "network": "bert", "view": "masked"}]
+    tree = recipe_tree(texts, {"gpt": network(16), "bert": network(8)}, objectives)
+    tree["tasks"]["text"]["sequence"] = CAUSAL
+    tree["train"]["max_steps"] = 30
+    return pretrain(recipe_from_dict(tree), texts / "runs" / "causal")
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.txt"
+    path.write_text("the red house\n\nthe\nthe blue boat is lost\n")
+    return path
+
+
+def told(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+
+
+def test_lines_are_continued_with_the_likeliest_tokens(causal: Path, lines: Path, tmp_path: Path) -> None:
+    generate(causal, lines, SHORT, tmp_path / "out.jsonl", batch_size=2)
+    made = told(tmp_path / "out.jsonl")
+    assert [(text["key"], text["prompt"]) for text in made] == [
+        ("0", "the red house"),
+        ("2", "the"),
+        ("3", "the blue boat is lost"),
+    ]
+    assert made[0]["made_by"]["max_new_tokens"] == 5
+    assert made[0]["made_by"]["objective"] == "clm"
+    assert "checkpoints" in made[0]["made_by"]["checkpoint"] or "best" in made[0]["made_by"]["checkpoint"]
+    loaded = load(causal)
+    gpt, tokenizer = loaded.model.network("gpt"), loaded.tokenizer
+    assert tokenizer is not None
+    for text in made:
+        ids = [tokenizer.id("cls"), *tokenizer.encode(text["prompt"]).ids.tolist()]
+        new: list[str] = []
+        while len(new) < 5:
+            [sequence] = loaded.transforms["text"].evaluating().sequences([{"key": "", "draw": (0,), "text": "the"}])
+            fields = {name: values[:1].repeat(len(ids)) for name, values in sequence.streams["text"].items()}
+            counted = torch.arange(len(ids)).numpy()
+            fields |= {"input_ids": torch.tensor(ids).numpy(), "position_ids": counted, "rank": counted}
+            sequence.streams["text"] = fields
+            state = gpt(collate([sequence]))["text"][-1]
+            ids.append(int((gpt.embeddings["text"].token.weight @ state).argmax()))
+            if ids[-1] == tokenizer.id("sep"):
+                break
+            new += tokenizer.tokens(ids[-1:])
+        assert text["tokens"] == new
+        assert text["ended"] == (ids[-1] == tokenizer.id("sep"))
+        assert text["text"] == tokenizer.decode(ids[-len(new) - text["ended"] :] if new else [])
+
+
+def test_a_corpus_of_texts_gives_prompts(causal: Path, texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generate(causal, texts / "texts", Decoding(max_new_tokens=2, beams=2), limit=3)
+    made = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [text["key"] for text in made] == ["r0", "r1", "r2"]
+    assert made[0]["prompt"].startswith("the red house")
+    assert made[0]["made_by"]["beams"] == 2
+
+
+def test_texts_in_python_do_not_depend_on_the_batch(causal: Path) -> None:
+    loaded, prompts = load(causal), ["the red", "the old boat is", "a"]
+    for decoding in (SHORT, Decoding(max_new_tokens=5, sample=True, seed=3)):
+        together = generate_texts(loaded, prompts, decoding)
+        assert together == generate_texts(loaded, prompts, decoding, batch_size=1)
+    assert len(together) == 3
+
+
+def test_a_run_that_predicts_no_next_token_is_refused(pretrained: Path, causal: Path) -> None:
+    with pytest.raises(WorkbenchError, match=r"none of its objectives \(mlm\).*clm.*visibility: causal"):
+        Generator(load(pretrained))
+    with pytest.raises(WorkbenchError, match="network 'bert' cannot"):
+        Generator(load(causal), network_name="bert")
+    with pytest.raises(WorkbenchError, match="unknown network 'typo'"):
+        Generator(load(causal), network_name="typo")
+    with pytest.raises(WorkbenchError, match="unknown stream 'target'"):
+        Generator(load(causal), stream="target")
+    assert Generator(load(causal), network_name="gpt", stream="text").placed.name == "clm"
+
+
+def test_several_networks_that_can_are_told_apart(texts: Path) -> None:
+    objectives = [
+        {"objective": "clm", "network": "small"},
+        {"objective": "clm", "name": "other", "network": "large", "view": "second"},
+    ]
+    tree = recipe_tree(texts, {"small": network(8), "large": network(16)}, objectives)
+    tree["tasks"]["text"]["sequence"] = CAUSAL
+    loaded = load(pretrain(recipe_from_dict(tree), texts / "runs" / "two-causal"))
+    with pytest.raises(WorkbenchError, match="large, small; say --network"):
+        Generator(loaded)
+    assert Generator(loaded, network_name="large").network.sizes["text"] == 16
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("the red house is old . " * 8, "longer than the max_length.* 24 tokens"),
+        ("the red house", "at most 36 new tokens"),
+    ],
+)
+def test_a_prompt_without_room_is_refused(causal: Path, prompt: str, said: str) -> None:
+    with pytest.raises(WorkbenchError, match=said):
+        generate_texts(load(causal), [prompt], Decoding(max_new_tokens=60))
+
+
+def test_input_that_is_none_is_refused(causal: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n")
+    for source, said in ((tmp_path / "empty.txt", "no prompts"), (tmp_path / "none", "text file or a corpus")):
+        with pytest.raises(WorkbenchError, match=said):
+            generate(causal, source, SHORT, tmp_path / "out.jsonl")
+    assert not (tmp_path / "out.jsonl").exists()

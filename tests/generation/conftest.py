@@ -1,0 +1,97 @@
+"""Tiny networks, prompts of several lengths, and a decoder that keeps nothing: it reads everything again each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from workbench.generation.decoder import Decoder
+from workbench.keyed import Draws
+from workbench.models.network import Network
+from workbench.objectives.clm import Clm
+from workbench.parts.building import build
+from workbench.recipe.spec import NetworkSpec
+from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Sequence as TokenSequence
+from workbench.tasks.continuation import Continuation
+from workbench.tasks.objective import Head
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
+
+TEXTS = ["the old river flows past", "people", "boats look for songs about questions nobody answered", "winter came"]
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(train_tokenizer([*TEXTS, "near water and bridges"], "wordpiece", 100))
+
+
+class Uncached:
+    """As `Decoder`: every sequence is read as a whole, alone, at every step."""
+
+    def __init__(self, network: Network, head: Any, continuation: Continuation, prompts: list[TokenSequence]) -> None:
+        self.network, self.head, self.continuation = network, head, continuation
+        self.sequences = prompts
+
+    def begin(self) -> Tensor:
+        stream = self.continuation.stream
+        ends = []
+        for sequence in self.sequences:
+            states = self.network(collate([sequence]))[stream]
+            ends.append(self.head.logits(self.network, states[-1:]))
+        return torch.cat(ends).float()
+
+    def step(self, tokens: Sequence[int], origins: Sequence[int]) -> Tensor:
+        grown = []
+        for token, origin in zip(tokens, origins, strict=True):
+            sequence = self.sequences[origin].copy()
+            fields = sequence.streams[self.continuation.stream]
+            last = {name: torch.from_numpy(values[-1:]) for name, values in fields.items()}
+            row = self.continuation.next_rows(last, torch.tensor([token]))
+            for name in fields:
+                fields[name] = np.concatenate([fields[name], row[name].numpy()])
+            grown.append(sequence)
+        self.sequences = grown
+        return self.begin()
+
+
+def make_network(vocab_size: int, **layer: Any) -> Network:
+    torch.manual_seed(0)
+    text = {"embedding": "token", "hidden_size": 32, "max_positions": 64, "dropout": 0.0}
+    block = {"layer": "self", "stream": "text", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0, "repeat": 2}
+    return Network(NetworkSpec({"text": text}, [{**block, **layer}], init_range=0.2), vocab_size=vocab_size).eval()
+
+
+Setting = tuple[Network, Head, Continuation, list[TokenSequence]]
+
+
+@pytest.fixture
+def setting(tokenizer: Tokenizer) -> Callable[..., Setting]:
+    """(builder, options of the layers) -> a network that `clm` trains, its head, its continuation, prompts."""
+
+    def make(builder: dict[str, Any], **layer: Any) -> Setting:
+        made = build("builder", builder, "", tokenizer=tokenizer, max_length=32).evaluating()
+        network, objective = make_network(tokenizer.vocab_size, **layer), Clm()
+        samples = [{"key": str(i), "draw": (i,), "text": text} for i, text in enumerate(TEXTS)]
+        prompts = made(samples, Draws(0, number=()))
+        continuation = objective.continuation(made)
+        for prompt in prompts:
+            continuation.prompt(prompt)
+        return network, objective.head(network), continuation, prompts
+
+    return make
+
+
+@pytest.fixture
+def decoders(setting: Callable[..., Setting]) -> Callable[..., tuple[Decoder, Any]]:
+    """(builder, options of the layers) -> one that keeps a past, and one that doesn't."""
+
+    def make(builder: dict[str, Any], **layer: Any) -> tuple[Decoder, Any]:
+        network, head, continuation, prompts = setting(builder, **layer)
+        return Decoder(network, head, continuation, collate(prompts)), Uncached(network, head, continuation, prompts)
+
+    return make

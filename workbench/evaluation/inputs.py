@@ -1,0 +1,30 @@
+"""Texts that a command is given in a file, as samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from workbench.errors import WorkbenchError
+from workbench.sequences.sequence import Sample
+
+
+def text_lines(source: Path) -> list[tuple[int, str]]:
+    """The lines of a text file that are not blank, with their numbers, from 0.
+
+    Raises:
+        WorkbenchError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        lines = source.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise WorkbenchError(f"{source}: {error.strerror}; INPUT is a text file or a corpus folder") from error
+    except UnicodeDecodeError as error:
+        raise WorkbenchError(f"{source} is not UTF-8 at byte {error.start}; convert it first") from error
+    return [(i, line) for i, line in enumerate(lines) if line.strip()]
+
+
+def text_samples(numbered: list[tuple[int, str]], size: int) -> Iterator[list[Sample]]:
+    """A sample for each text, `size` at a time."""
+    for start in range(0, len(numbered), size):
+        yield [{"key": str(i), "draw": (0, 0, i), "text": text} for i, text in numbered[start : start + size]]

@@ -1,0 +1,62 @@
+"""A network that reads prompts once, then a token at a time, with what it has read before in a past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+from workbench.models.context import Context
+from workbench.models.network import Network
+from workbench.models.past import Past
+from workbench.sequences.batch import Batch, Stream
+from workbench.tasks.continuation import Continuation
+from workbench.tasks.objective import Head
+
+
+class Decoder:
+    """Says what may come next.
+
+    Args:
+        network, head: in evaluation mode.
+        batch: the prompts, jagged; one may be there several times later, or not any more.
+    """
+
+    def __init__(self, network: Network, head: Head, continuation: Continuation, batch: Batch) -> None:
+        self.network, self.head, self.continuation = network, head, continuation
+        self.batch = batch
+        self._past = Past("keys")
+        self._last: dict[str, Tensor] = {}
+
+    def begin(self) -> Tensor:
+        """Logits of the first token of each prompt [prompts, vocab_size]."""
+        return self._read(self.batch)
+
+    def step(self, tokens: Sequence[int], origins: Sequence[int]) -> Tensor:
+        """Logits of the token after these ones [tokens, vocab_size].
+
+        Args:
+            origins: for each token, the row of the logits before that it was chosen from.
+        """
+        device = self.batch.streams[self.continuation.stream].offsets.device
+        chosen = torch.tensor(origins, device=device)
+        last = {name: values[chosen] for name, values in self._last.items()}
+        fields = self.continuation.next_rows(last, torch.tensor(tokens, device=device))
+        if list(origins) != list(range(len(self._past.streams[self.continuation.stream].lengths))):
+            self._past = self._past.pick(origins)
+        stream = Stream(fields, torch.arange(len(tokens) + 1, device=device), [1] * len(tokens))
+        return self._read(Batch({self.continuation.stream: stream}))
+
+    def _read(self, batch: Batch) -> Tensor:
+        context = Context(batch, past=self._past)
+        states = self.network(batch, context)[self.continuation.stream]
+        self._past = context.past_now
+        stream = context.batch.streams[self.continuation.stream]
+        ends = stream.offsets[1:] - 1
+        self._last = {name: t[ends] for name, t in stream.fields.items() if t.shape == (stream.rows,)}
+        logits = self.continuation.logits(self.head, self.network, states[ends]).float()
+        if logits.isnan().any():
+            raise WorkbenchError("the network gives logits that are no numbers; its weights are broken: train it again")
+        return logits

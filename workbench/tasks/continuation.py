@@ -1,0 +1,47 @@
+"""How a network goes on with a sequence: what an objective says of it for `workbench generate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from workbench.sequences.sequence import Sequence
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+COUNTED = ("position_ids", "rank")
+
+
+class Continuation:
+    """A stream grows by a row at a time, from left to right: no row sees those after it.
+
+    A subclass says what a prompt is; what else differs from the usual it overrides.
+
+    Args:
+        stream: the stream that grows.
+        end: the token that ends it; None where none does.
+    """
+
+    def __init__(self, stream: str, end: int | None) -> None:
+        self.stream = stream
+        self.end = end
+
+    def prompt(self, sequence: Sequence) -> None:
+        """Make of a sequence, as the task's builder gives it, one to go on with: its stream `stream` ends with the row
+        that predicts the first token."""
+        raise NotImplementedError(f"{type(self).__name__} must define prompt")
+
+    def next_rows(self, last: dict[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
+        """Integer fields of each sequence's last row -> those of the row after it, each [sequences].
+
+        The row holds `tokens`; positions and ranks count on, all else stays as it is.
+        """
+        counted = {name: last[name] + 1 for name in COUNTED if name in last}
+        return {**last, **counted, "input_ids": tokens}
+
+    def logits(self, head: Any, network: Network, rows: Tensor) -> Tensor:
+        """What the objective's head says of the next token [rows, vocab_size], by the states of the rows before it."""
+        found: Tensor = head.logits(network, rows)
+        return found
