@@ -1,6 +1,6 @@
 """Checkpoints of a run: atomic folders with everything needed to go on, the last few and the best.
 
-    checkpoints/step-N/model.safetensors   weights (shared tensors once)
+    checkpoints/step-N/model.safetensors   weights (shared tensors once; without those that never change: `kept.py`)
     checkpoints/step-N/trainer.pt          optimiser moments by parameter name (tensors only)
     checkpoints/step-N/memory.safetensors  what is remembered of the texts that are read on, where there are such
     checkpoints/step-N/state.json          step, best metric, running sums, versions, checksums of all
@@ -20,6 +20,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,13 @@ from torch import Tensor, nn
 from workbench.errors import MachineError, WorkbenchError
 from workbench.files.drafts import DRAFT_SUFFIX, check_file, check_folder, explained, sha256_of, sync, write_text
 from workbench.runs.data_record import run_id
+from workbench.runs.kept import Kept
 from workbench.runs.names import BEST, CHECKPOINTS, DATA, MEMORY, MODEL, STATE, TRAINER
 from workbench.runs.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.runs.weights import load_weights, read_weights, save_weights
 
 logger = logging.getLogger(__name__)
-CHECKSUMS = "sha256"
+CHECKSUMS, KEPT = "sha256", "kept"
 NAME = re.compile("step-(0|[1-9][0-9]*)")
 State = dict[str, Any]
 
@@ -44,15 +46,20 @@ class DamagedError(WorkbenchError):
 
 
 class Checkpoints:
-    """The checkpoints of a run folder. Only the main rank writes."""
+    """The checkpoints of a run folder. Only the main rank writes.
 
-    def __init__(self, run: Path, keep_last: int = 2) -> None:
+    Args:
+        kept: where the weights lie that the run doesn't change and its checkpoints don't hold.
+    """
+
+    def __init__(self, run: Path, keep_last: int = 2, kept: Kept | None = None) -> None:
         if keep_last < 1:
             raise WorkbenchError(f"train.keep_last = {keep_last}; allowed: 1 or more")
         self.run = run
         self.folder = run / CHECKPOINTS
         self.best = run / BEST
         self.keep_last = keep_last
+        self.kept = kept
 
     def steps(self) -> list[int]:
         """The steps that have a complete checkpoint, ascending.
@@ -156,7 +163,7 @@ class Checkpoints:
         with self._draft(path) as draft:
             if memory:
                 save_weights(draft / MEMORY, memory)
-            _write(draft, root, state, optimizer)
+            _write(draft, root, state, self.kept, optimizer)
             if path.exists():
                 shutil.rmtree(path)
             draft.rename(path)
@@ -173,7 +180,7 @@ class Checkpoints:
         """
         old = _hidden(self.best, "old")
         with self._draft(self.best) as draft:
-            _write(draft, root, state)
+            _write(draft, root, state, self.kept)
             if self.best.exists():
                 shutil.rmtree(old, ignore_errors=True)
                 self.best.rename(old)
@@ -197,9 +204,15 @@ class Checkpoints:
             raise
 
 
-def _write(draft: Path, root: nn.Module, state: State, optimizer: torch.optim.Optimizer | None = None) -> None:
+def _write(
+    draft: Path, root: nn.Module, state: State, kept: Kept | None, optimizer: torch.optim.Optimizer | None = None
+) -> None:
     """Fill a folder with weights, moments (with an optimiser) and the state; all of it is on the disk afterwards."""
-    save_weights(draft / MODEL, root.state_dict())
+    weights = root.state_dict()
+    if kept is not None:
+        weights = {name: tensor for name, tensor in weights.items() if name not in kept.names}
+        state = {**state, KEPT: asdict(kept)}
+    save_weights(draft / MODEL, weights)
     if optimizer is not None:
         _save_moments(draft / TRAINER, optimizer_state(root, optimizer))
     sums = {path.name: sha256_of(path) for path in sorted(draft.iterdir())}
@@ -276,7 +289,19 @@ def read_checkpoint(folder: Path) -> dict[str, Tensor]:
         verify_checkpoint(folder)
     except DamagedError as error:
         raise DamagedError(f"{error}. Restore it from a copy, or move it away to use another checkpoint") from error
-    return read_weights(folder / MODEL)
+    return _weights(folder)
+
+
+def kept_of(folder: Path) -> Kept | None:
+    """Where a checkpoint says that weights lie which it does not hold."""
+    stated = read_state(folder).get(KEPT)
+    return None if stated is None else Kept(**stated)
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    kept = kept_of(folder)
+    run = folder.parent if NAME.fullmatch(folder.name) is None else folder.parent.parent
+    return ({} if kept is None else kept.read(run)) | read_weights(folder / MODEL)
 
 
 def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> State:
@@ -286,7 +311,7 @@ def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> 
         WorkbenchError: a damaged checkpoint, or one of another model.
     """
     state = read_state(folder)
-    load_weights(root, read_weights(folder / MODEL), str(folder))
+    load_weights(root, _weights(folder), str(folder))
     load_optimizer_state(root, optimizer, _read_moments(folder / TRAINER))
     return {key: value for key, value in state.items() if key != CHECKSUMS}
 

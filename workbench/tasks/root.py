@@ -79,6 +79,14 @@ class Root(nn.Module):
         self.averages.eval()
         return self
 
+    def constants(self) -> dict[str, Tensor]:
+        """The tensors that training leaves as they are: those of frozen networks that no other module shares."""
+        frozen = {name for name in self.networks if self.network(name).frozen and name not in self.followers}
+        state = self.state_dict()
+        fixed = {name: t for name, t in state.items() if name.startswith(tuple(f"networks.{n}." for n in frozen))}
+        others = {tensor.data_ptr() for name, tensor in state.items() if name not in fixed}
+        return {name: tensor for name, tensor in fixed.items() if tensor.data_ptr() not in others}
+
     @torch.no_grad()
     def start_followers(self) -> None:
         """Let every follower start as what it follows is now."""
@@ -155,10 +163,13 @@ class Root(nn.Module):
         for average, followed, decay in self._following():
             follow(average, followed, decay)
         heads = {id(head): name for name, head in self.heads.items()}
-        averages = set(self.averages.modules())
+        still = set(self.averages.modules())
+        for name in self.networks:
+            if self.network(name).frozen and name not in self.followers:
+                still |= set(self.network(name).modules())
         for module in self.modules():
             hook = getattr(module, "after_step", None)
-            if module is not self and module not in averages and callable(hook):
+            if module is not self and module not in still and callable(hook):
                 hook(Update(number, self.progress, made.get(heads.get(id(module), ""), {})))
 
     @contextmanager

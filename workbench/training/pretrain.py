@@ -24,8 +24,9 @@ from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import Checkpoints
 from workbench.runs.data_record import keep_data, refuse_changed
 from workbench.runs.folder import keep_code, open_run
+from workbench.runs.kept import keep
 from workbench.runs.metrics import read_metrics
-from workbench.runs.names import TOKENIZER
+from workbench.runs.names import MODEL, RECIPE, TOKENIZER
 from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.fitting import check_links, tell_unused_memory
 from workbench.terminal import Terminal
@@ -110,6 +111,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
     steps = Checkpoints(run).steps()
     keep_data(run, read, held_out, steps[-1] if steps else 0, world, accept=accept_changes)
     world.from_main(lambda: keep_code(run, recipe))
+    kept = None
     if not steps:
         check_training(recipe, tasks.values(), root)
         tell_unused_memory(tasks.values(), root)
@@ -118,7 +120,15 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
                 refuse_changed(Path(source), read)
             initialise(root, network, spec)
         root.start_followers()
-    return Trainer(recipe, tasks, readers, passes, root, world, run, console)
+        kept = world.from_main(lambda: keep(run, root.constants(), _checkpoints_of(recipe)))
+    return Trainer(recipe, tasks, readers, passes, root, world, run, console, kept)
+
+
+def _checkpoints_of(recipe: Recipe) -> list[Path]:
+    """The weights of the runs that networks start from."""
+    places = [Path(place) for spec in recipe.networks.values() for place in sources_of(spec)]
+    found = [Checkpoints(place).best_or_last() for place in places if (place / RECIPE).is_file()]
+    return [folder / MODEL for folder in found if folder is not None]
 
 
 def _tokenizer(recipe: Recipe, run: Path, world: World) -> Tokenizer | None:

@@ -19,8 +19,9 @@ from workbench.optimization.parameters import freeze
 from workbench.processes.distributed import World
 from workbench.processes.stop_request import WATCHED, StopRequest
 from workbench.recipe.spec import Recipe
-from workbench.runs.checkpoint import Checkpoints, read_memory, restore
+from workbench.runs.checkpoint import Checkpoints, kept_of, read_memory, restore
 from workbench.runs.data_record import keep_run
+from workbench.runs.kept import Kept
 from workbench.runs.provenance import provenance
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.feed import MicroBatches, SampleReader, feed, training_places
@@ -48,6 +49,7 @@ class Trainer:
         readers: by task, for training.
         passes: by task, for held-out losses; tasks without held-out corpora are absent.
         run: the run folder, which exists.
+        kept: where the weights lie that a new run won't change.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Trainer:
         world: World,
         run: Path,
         console: Console | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.spec, self.seed, self.world, self.run = recipe.train, recipe.seed, world, run
         self.console = console or Terminal(stderr=True)
@@ -85,7 +88,7 @@ class Trainer:
                 f"train.best = {self.spec.best!r} follows a held-out metric: name held_out corpora in a task and set "
                 "train.evaluate_every"
             )
-        self.checkpoints = Checkpoints(run, self.spec.keep_last)
+        self.checkpoints = Checkpoints(run, self.spec.keep_last, kept)
         self.root.remembered = Memory()
         self.step = 0
         self.seconds = 0.0
@@ -107,6 +110,7 @@ class Trainer:
         if latest is None:
             return
         state = restore(latest, self.root, self.optimizer)
+        self.checkpoints.kept = kept_of(latest)
         self.step, self.seconds, self.best, self.id = state["step"], state["seconds"], state["best"], state["run"]
         self.root.remembered = Memory.of(read_memory(latest), self.lanes, self.world.device)
         if self.world.is_main:

@@ -1,0 +1,86 @@
+"""Weights that a run never changes are in none of its checkpoints: these name the file that holds them.
+
+    {"file": "frozen.safetensors", "sha256": "...", "names": {"networks.teacher....": "networks.main...."}}
+
+That is a checkpoint of the run which the weights came from, where it has every one of them bit for bit, and otherwise a
+file that the run writes once. The names are those of the model and of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import sha256_of
+from workbench.runs.weights import read_weights, save_weights
+
+FROZEN = "frozen.safetensors"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Tensors of a model in a file. A relative path is one of the run's folder."""
+
+    file: str
+    sha256: str
+    names: dict[str, str]
+
+    def read(self, run: Path) -> dict[str, Tensor]:
+        """The tensors by the model's names.
+
+        Raises:
+            WorkbenchError: the file is not there any more, or is another one.
+        """
+        path = run / self.file
+        if not path.is_file() or sha256_of(path) != self.sha256:
+            found = "is not there" if not path.is_file() else "has changed"
+            raise WorkbenchError(
+                f"{run} was trained with frozen weights that lie in {path}, and this file {found} (its SHA-256 was "
+                f"{self.sha256}). Restore it: what was trained fits these weights alone"
+            )
+        tensors = read_weights(path)
+        return {own: tensors[name] for own, name in self.names.items()}
+
+
+def keep(run: Path, tensors: Mapping[str, Tensor], sources: Iterable[Path]) -> Kept | None:
+    """Where the weights lie that the run will not change; None without any.
+
+    Args:
+        tensors: by the model's names, `networks.NAME...`.
+        sources: files of weights that they may have come from.
+
+    Raises:
+        MachineError: the disk is full.
+    """
+    if not tensors:
+        return None
+    for path in sources:
+        names = _found(tensors, read_weights(path))
+        if names is not None:
+            return Kept(str(path.resolve()), sha256_of(path), names)
+    save_weights(run / FROZEN, tensors)
+    return Kept(FROZEN, sha256_of(run / FROZEN), {name: name for name in tensors})
+
+
+def _found(tensors: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> dict[str, str] | None:
+    """The names in a source of the same tensors, be they of a network of another name; None if it lacks one."""
+    networks = {name.split(".")[1] for name in source if name.startswith("networks.")}
+    names: dict[str, str] = {}
+    for own, tensor in tensors.items():
+        _, network, rest = own.split(".", 2)
+        places = [f"networks.{other}.{rest}" for other in sorted(networks, key=lambda other: other != network)]
+        same = (place for place in places if place in source and _equal(source[place], tensor))
+        place = next(same, None)
+        if place is None:
+            return None
+        names[own] = place
+    return names
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)
