@@ -96,6 +96,13 @@ class RelationCase(Case):
 
 
 @dataclass(frozen=True)
+class AdapterCase(Case):
+    """An adapter, of a linear map from 6 to 5."""
+
+    contracts = frozenset({"merge"})
+
+
+@dataclass(frozen=True)
 class BuilderCase(Case):
     """A builder, on samples that have every field, with the `max_length` that its options state, or 64."""
 
@@ -147,6 +154,7 @@ KINDS: dict[str, type[Case]] = {
     "layer": LayerCase,
     "embedding": EmbeddingCase,
     "relation": RelationCase,
+    "adapter": AdapterCase,
     "builder": BuilderCase,
     "step": StepCase,
     "image": ImageCase,

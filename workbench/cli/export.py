@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from workbench.interop.bert import write_folder
+from workbench.models.adapting import merge
 from workbench.options.command import Trust, WhichNetwork
 from workbench.terminal import Terminal
 
@@ -29,6 +30,7 @@ def export(
 
     loaded = load(run, trust=trust)
     chosen = loaded.model.network_name(network)
+    merge(loaded.model.network(chosen))
     write_folder(output, loaded.model.network(chosen), loaded.model.heads_of(chosen).state_dict())
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / "tokenizer.json")

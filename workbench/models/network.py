@@ -61,8 +61,9 @@ class Pooler(nn.Module):
 class Network(nn.Module):
     """The stack that a recipe's `model` describes.
 
-    A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient. `memory` is how many
-    rows of the text before it is to remember where texts are read on; whoever reads them keeps them.
+    A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient. Of one with
+    `adapters` (`workbench.models.adapting`) these alone are trained. `memory` is how many rows of the text before it is
+    to remember where texts are read on; whoever reads them keeps them.
 
     Args:
         spec: streams (an embedding each), layers, poolers.
@@ -83,6 +84,7 @@ class Network(nn.Module):
                 raise unknown("stream", name, self.sizes, f"{where}.poolers")
         self.poolers = nn.ModuleDict({name: Pooler(self.sizes[name]) for name in spec.poolers})
         self.memory = spec.memory
+        self.adapters = nn.ModuleList()
         self.checkpointing = False
         self.frozen = False
         initialise(self, spec.init_range)
@@ -92,6 +94,13 @@ class Network(nn.Module):
         self.frozen = True
         self.requires_grad_(False)
         self.eval()
+
+    def constants(self) -> set[str]:
+        """The names of the tensors that training leaves as they are."""
+        if self.frozen:
+            return set(self.state_dict())
+        names = {name for name, _ in self.named_parameters(remove_duplicate=False)} if len(self.adapters) else set()
+        return {name for name in names if not name.startswith("adapters.")}
 
     def train(self, mode: bool = True) -> Network:
         super().train(mode and not self.frozen)

@@ -1,4 +1,4 @@
-"""The networks of a recipe: made, tied to each other, frozen, followed by moving averages."""
+"""The networks of a recipe: made, tied to each other, adapted, frozen, followed by moving averages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.models.adapting import adapt
 from workbench.models.network import Network
 from workbench.recipe.spec import Recipe
 
@@ -29,6 +30,8 @@ def build_networks(recipe: Recipe, **given: Any) -> dict[str, Network]:
         for own, other in spec.tie.items():
             _tie(networks, name, own, other, f"{where[name]}.tie.{own}")
     for name, spec in recipe.networks.items():
+        if spec.adapt:
+            adapt(networks[name], spec.adapt, spec.init_range, f"{where[name]}.adapt")
         if spec.frozen:
             networks[name].freeze()
     followers = {}

@@ -30,6 +30,7 @@ KINDS = {
     "layer": Kind("models.layers", "torch.nn:Module", "forward", ("hidden", "context")),
     "embedding": Kind("models.embeddings", "torch.nn:Module", "forward", ("fields",)),
     "relation": Kind("models.relations", "workbench.models.attention.relation:Relation", "forward", ("pair",)),
+    "adapter": Kind("models.adapters", "workbench.models.adapter:Adapter", "forward", ("given", "made")),
     "builder": Kind("sequences.builders", "workbench.sequences.builder:Builder", "__call__", ("samples", "draws")),
     "step": Kind("sequences.steps", "workbench.sequences.protocols:Step", "__call__", ("sequences", "draws")),
     "image": Kind("sequences.images", "workbench.sequences.protocols:Image", "__call__", ("sample", "rng")),

@@ -56,8 +56,9 @@ class NetworkSpec:
     `init_from` is a run, a Hugging Face folder or `package:NAME` (`workbench.packages`) for the whole network,
     or one for each of some streams: `{text: folder}`. `tie` shares modules of embeddings: `{target.token: text.token}`
     makes the first one the second; `{text.token: generator.text.token}` takes that of another network. A `frozen`
-    network is never trained, and is in evaluation mode also while others are. `memory` is how many rows of each stream
-    it remembers of the text before, in tasks with `order: continuous`.
+    network is never trained, and is in evaluation mode also while others are. One with `adapt` is not trained either,
+    but the adapters are, and the heads that read it. `memory` is how many rows of each stream it remembers of the text
+    before, in tasks with `order: continuous`.
     """
 
     streams: Annotated[dict[Word, PartSpec], MinLen(1)]
@@ -68,6 +69,7 @@ class NetworkSpec:
     tie: dict[Name, Name] = field(default_factory=dict)
     memory: SizeOrZero = 0
     frozen: bool = False
+    adapt: list[PartSpec] = field(default_factory=list)
 
 
 @dataclass

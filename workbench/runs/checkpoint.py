@@ -298,10 +298,19 @@ def kept_of(folder: Path) -> Kept | None:
     return None if stated is None else Kept(**stated)
 
 
+def files_of(folder: Path) -> list[Path]:
+    """The files that hold the weights of a checkpoint: its own, and that of those which the run does not change."""
+    kept = kept_of(folder)
+    return [folder / MODEL, *([] if kept is None else [_run_of(folder) / kept.file])]
+
+
 def _weights(folder: Path) -> dict[str, Tensor]:
     kept = kept_of(folder)
-    run = folder.parent if NAME.fullmatch(folder.name) is None else folder.parent.parent
-    return ({} if kept is None else kept.read(run)) | read_weights(folder / MODEL)
+    return ({} if kept is None else kept.read(_run_of(folder))) | read_weights(folder / MODEL)
+
+
+def _run_of(folder: Path) -> Path:
+    return folder.parent if NAME.fullmatch(folder.name) is None else folder.parent.parent
 
 
 def restore(folder: Path, root: nn.Module, optimizer: torch.optim.Optimizer) -> State:

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
+from workbench.runs.names import FROZEN
 from workbench.runs.weights import read_weights, save_weights
-
-FROZEN = "frozen.safetensors"
 
 
 @dataclass(frozen=True)

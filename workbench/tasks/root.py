@@ -80,10 +80,11 @@ class Root(nn.Module):
         return self
 
     def constants(self) -> dict[str, Tensor]:
-        """The tensors that training leaves as they are: those of frozen networks that no other module shares."""
-        frozen = {name for name in self.networks if self.network(name).frozen and name not in self.followers}
+        """The tensors that training leaves as they are: those of frozen and adapted networks that no others share."""
+        own = [name for name in self.networks if name not in self.followers]
+        names = {f"networks.{name}.{tensor}" for name in own for tensor in self.network(name).constants()}
         state = self.state_dict()
-        fixed = {name: t for name, t in state.items() if name.startswith(tuple(f"networks.{n}." for n in frozen))}
+        fixed = {name: tensor for name, tensor in state.items() if name in names}
         others = {tensor.data_ptr() for name, tensor in state.items() if name not in fixed}
         return {name: tensor for name, tensor in fixed.items() if tensor.data_ptr() not in others}
 

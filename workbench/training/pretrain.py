@@ -21,12 +21,12 @@ from workbench.optimization.building import make_lr_schedule
 from workbench.processes.distributed import World, distributed
 from workbench.processes.stop_request import StopRequest
 from workbench.recipe.spec import Recipe
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoint import Checkpoints, files_of
 from workbench.runs.data_record import keep_data, refuse_changed
 from workbench.runs.folder import keep_code, open_run
 from workbench.runs.kept import keep
 from workbench.runs.metrics import read_metrics
-from workbench.runs.names import MODEL, RECIPE, TOKENIZER
+from workbench.runs.names import TOKENIZER, is_run
 from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.fitting import check_links, tell_unused_memory
 from workbench.terminal import Terminal
@@ -125,10 +125,10 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
 
 
 def _checkpoints_of(recipe: Recipe) -> list[Path]:
-    """The weights of the runs that networks start from."""
+    """The files with the weights of the runs that networks start from."""
     places = [Path(place) for spec in recipe.networks.values() for place in sources_of(spec)]
-    found = [Checkpoints(place).best_or_last() for place in places if (place / RECIPE).is_file()]
-    return [folder / MODEL for folder in found if folder is not None]
+    found = [Checkpoints(place).best_or_last() for place in places if is_run(place)]
+    return [file for folder in found if folder is not None for file in files_of(folder)]
 
 
 def _tokenizer(recipe: Recipe, run: Path, world: World) -> Tokenizer | None:

@@ -1,0 +1,1 @@
+"""Adapters: small modules that are trained beside a network that is not (`workbench.models.adapter`)."""
