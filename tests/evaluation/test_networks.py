@@ -95,6 +95,33 @@ def test_what_was_tied_or_frozen_is_fine_tuned_by_itself(texts: Path, tmp_path: 
     assert max(changed.values()) < 2e-3
 
 
+def test_a_follower_is_encoded_exported_and_fine_tuned_by_its_name(texts: Path, tmp_path: Path) -> None:
+    networks = {"main": network(16), "slow": {"follows": "main", "decay": 0.9}}
+    soft = {"follower": "slow", "share": 0.4}
+    tree = recipe_tree(texts, networks, [{"objective": "mlm", "soft": soft}])
+    base = pretrain(recipe_from_dict(tree), tmp_path / "base")
+    model = load(base).model
+    assert model.network() is model.network("main")
+    (tmp_path / "lines.txt").write_text("the red boat is new .\n")
+    vectors = {}
+    for name in ("main", "slow"):
+        encode(base, tmp_path / "lines.txt", tmp_path / f"{name}.safetensors", network=name)
+        vectors[name] = load_file(tmp_path / f"{name}.safetensors")["vectors"]
+        export(base, tmp_path / name, network=name)
+        tensors = load_file(tmp_path / name / "model.safetensors")
+        table = model.network(name).embeddings["text"].token.weight
+        assert tensors["bert.embeddings.word_embeddings.weight"].equal(table)
+        assert tensors["cls.predictions.transform.dense.weight"].equal(model.heads_of(name)["mlm"].dense.weight)
+    assert not vectors["main"].equal(vectors["slow"])
+    quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0", "train.lr=1e-9", "train.optimizer.weight_decay=0"]
+    options: dict[str, Any] = {"run": base, "corpus": str(texts / "texts"), "output": tmp_path / "run"}
+    run = fine_tune(OnMlm(), Tuning(**options, network="slow", overrides=quick))
+    tuned = load(run).model
+    for before, after in ((model.network("slow"), tuned.network()), (model.heads_of("slow"), tuned.heads)):
+        found = after.state_dict()
+        assert max(float((found[n] - tensor).abs().max()) for n, tensor in before.state_dict().items()) < 1e-6
+
+
 def test_an_evaluation_asks_which_of_several_it_measures(two_networks: Path) -> None:
     loaded = load(two_networks)
     with pytest.raises(WorkbenchError, match="mlm reads the networks large, small; say --network"):

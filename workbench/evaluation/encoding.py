@@ -63,7 +63,8 @@ class Encoder:
         if self.pool not in (*POOLS, *heads):
             raise unknown("pooling", self.pool, [*POOLS, *heads])
         tasks = list(self.loaded.transforms.values())
-        reading = [task for task in tasks if any(placed.network == name for placed in task.objectives)]
+        read = self.loaded.model.followed(name)
+        reading = [task for task in tasks if any(placed.network == read for placed in task.objectives)]
         pooling = [task for task in reading if any(placed.name == self.pool for placed in task.objectives)]
         self.task: Task = next(iter([*pooling, *reading, *tasks])).evaluating()
 

@@ -80,13 +80,13 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
 
 def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSpec]:
     """The network that is fine-tuned, by itself: it keeps its name, and gets copies of what it shared with others."""
-    names = list(base.networks)
-    if tuning.network is not None and tuning.network not in names:
-        raise unknown("network", tuning.network, names, str(tuning.run))
+    names, known = list(base.networks), base.all_networks
+    if tuning.network is not None and tuning.network not in known:
+        raise unknown("network", tuning.network, known, str(tuning.run))
     if tuning.network is None and len(names) > 1:
         raise WorkbenchError(f"{tuning.run} has the networks {', '.join(names)}; say which one to fine-tune: --network")
     name = tuning.network or names[0]
-    spec = base.networks[name]
+    spec = known[name]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
     poolers = sorted({*spec.poolers, *setup.poolers})
     return name, dataclasses.replace(spec, init_from=str(tuning.run), poolers=poolers, tie=own, frozen=False)

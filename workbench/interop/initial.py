@@ -91,16 +91,21 @@ def _from_run(folder: Path, network: str, place: str) -> Source:
         raise WorkbenchError(f"init_from {place}: the run has no checkpoint yet")
     tensors = read_checkpoint(source)
     recipe = read_recipe(folder)
-    specs = recipe.networks
-    chosen = network if network in specs else next(iter(specs)) if len(specs) == 1 else None
+    specs, own = recipe.all_networks, list(recipe.networks)
+    chosen = network if network in specs else own[0] if len(own) == 1 else None
     if chosen is None:
         raise unknown("network", network, specs, f"init_from {place}")
     prefix = f"networks.{chosen}."
     body = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
     placed = [spec for task in recipe.tasks.values() for spec in task.objectives]
     reading = {objective_name(spec) for spec in placed if spec.get("network", DEFAULT_NETWORK) == chosen}
-    heads = {name.removeprefix("heads."): t for name, t in tensors.items() if name.startswith("heads.")}
-    heads = {name: t for name, t in heads.items() if name.partition(".")[0] in reading}
+    following = f"averages.{chosen}."
+    heads = {name.removeprefix(following): t for name, t in tensors.items() if name.startswith(following)}
+    heads |= {
+        name.removeprefix("heads."): t
+        for name, t in tensors.items()
+        if name.startswith("heads.") and name.split(".")[1] in reading
+    }
     return Source(place, body | heads, specs[chosen])
 
 

@@ -245,6 +245,11 @@ class Recipe:
         return {name: spec for name, spec in described.items() if isinstance(spec, NetworkSpec)}
 
     @property
+    def all_networks(self) -> dict[str, NetworkSpec]:
+        """The same, and the followers, which are as what they follow."""
+        return self.networks | {name: self.networks[each.follows] for name, each in self.followers.items()}
+
+    @property
     def followers(self) -> dict[str, Follower]:
         """The networks that follow others, by name."""
         described = self.model if isinstance(self.model, dict) else {}

@@ -105,16 +105,21 @@ class Root(nn.Module):
                 yield average, followed, follower.decay
 
     def network_name(self, name: str | None = None) -> str:
-        """The name itself, or without one that of the only network.
+        """The name itself, or without one that of the only network that follows no other.
 
         Raises:
             WorkbenchError: there is none of this name, or there are several to choose from.
         """
-        if name is None and len(self.networks) > 1:
+        trained = [known for known in self.networks if known not in self.followers]
+        if name is None and len(trained) > 1:
             raise WorkbenchError(f"the model has several networks: {', '.join(self.networks)}; say which (--network)")
         if name is not None and name not in self.networks:
             raise unknown("network", name, self.networks, "the model")
-        return next(iter(self.networks)) if name is None else name
+        return trained[0] if name is None else name
+
+    def followed(self, network: str) -> str:
+        """The network that this one follows, or itself: whose places in the recipe it has."""
+        return self.followers[network].follows if network in self.followers else network
 
     def network(self, name: str | None = None) -> Network:
         """The network of this name; without a name the only one (`network_name`)."""
@@ -123,7 +128,9 @@ class Root(nn.Module):
         return found
 
     def heads_of(self, network: str) -> nn.ModuleDict:
-        """The heads that read a network, by the objectives' names."""
+        """The heads that read a network, by the objectives' names; of a follower, what follows of them."""
+        if network in self.followers:
+            return self.averages[network]  # type: ignore[return-value]
         return nn.ModuleDict({name: head for name, head in self.heads.items() if self.places[name].network == network})
 
     def forward(
