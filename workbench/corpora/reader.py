@@ -113,17 +113,21 @@ class Reader:
         if not 0 <= lane < self.lanes or number < 0:
             raise ValueError(f"micro-batch {number} of lane {lane}: there are lanes 0..{self.lanes - 1}")
         reads = self._cut.reads(number, lane)
-        places: list[Place | None] = [None] * self.micro_batch_size
-        for corpus, epoch in sorted(set(zip(reads.corpus.tolist(), reads.epoch.tolist(), strict=True))):
-            here = np.flatnonzero((reads.corpus == corpus) & (reads.epoch == epoch))
-            index = reads.at[here]
-            shard, item = self._orders[corpus].locate(epoch, index)
-            for n, s, i, x in zip(here.tolist(), shard.tolist(), item.tolist(), index.tolist(), strict=True):
-                slot = None
-                if reads.begins is not None:
-                    slot = Slot(n, not reads.begins[n] and self._source.items[corpus].goes_on(s, i))
-                places[n] = Place(corpus, s, i, (corpus, epoch, x), slot)
-        return [place for place in places if place is not None]
+        shard, item = np.empty_like(reads.at), np.empty_like(reads.at)
+        read = set(zip(reads.corpus.tolist(), reads.epoch.tolist(), strict=True))
+        for corpus, epoch in read:
+            here = (reads.corpus == corpus) & (reads.epoch == epoch) if len(read) > 1 else slice(None)
+            shard[here], item[here] = self._orders[corpus].locate(epoch, reads.at[here])
+        columns = (column.tolist() for column in (reads.corpus, reads.epoch, reads.at, shard, item))
+        places = [Place(c, s, i, (c, epoch, x)) for c, epoch, x, s, i in zip(*columns, strict=True)]
+        return places if reads.begins is None else self._in_slots(places, reads.begins.tolist())
+
+    def _in_slots(self, places: list[Place], begins: list[bool]) -> list[Place]:
+        items = self._source.items
+        return [
+            place._replace(slot=Slot(n, not begin and items[place.corpus].goes_on(place.shard, place.item)))
+            for n, (place, begin) in enumerate(zip(places, begins, strict=True))
+        ]
 
     def epochs(self, number: int) -> list[float]:
         """How many times each corpus has been read before micro-batch `number` of every lane."""
