@@ -65,7 +65,8 @@ MAY_CHANGE = (
 )
 """Keys of a recipe that a run may go on with other values of; all others decide the numbers.
 
-`train.max_steps` may change too where the learning rate does not fall towards it: its schedule doesn't ask for it.
+`train.max_steps` may change too where the learning rate does not fall towards it: its schedule doesn't ask for it. What
+goes by the progress of the run (a rate of masking that falls) goes by the new number from there on.
 """
 MAX_STEPS = "train.max_steps"
 
