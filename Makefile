@@ -2,6 +2,7 @@
 # make test    install if needed, run the tests
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
+# make pages    write again the pages of docs/ that the code tells, and the README's table of systems
 # make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
 
 VENV ?= .venv
@@ -14,7 +15,7 @@ PARALLEL := --numprocesses 2 --dist worksteal
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo soak test test-all test-machines lint clean
+.PHONY: demo soak test test-all test-machines lint pages clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -43,6 +44,13 @@ lint: $(INSTALLED)
 	"$(BIN)/ruff" check .
 	"$(BIN)/ruff" format --check .
 	"$(BIN)/mypy"
+
+pages: $(INSTALLED)
+	"$(BIN)/workbench" parts --markdown > docs/parts.md
+	"$(BIN)/workbench" tasks --markdown > docs/tasks.md
+	"$(BIN)/workbench" recipes --markdown > docs/systems.md
+	"$(BIN)/python" -m workbench.corpora.schema_page > docs/samples.md
+	"$(BIN)/python" -m workbench.recipe.readme README.md
 
 clean:
 	rm -rf "$(VENV)" build dist *.egg-info

@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from workbench.cli import evaluation as evaluation
 from workbench.cli.app import COMMANDS
-from workbench.parts.listing import markdown
+from workbench.evaluation import listing as tasks
+from workbench.parts import listing as parts
+from workbench.recipe import listing as systems
 from workbench.recipe import spec as config
 from workbench.recipe.reading import recipe_names
+from workbench.recipe.readme import with_systems
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -44,11 +47,6 @@ def test_every_command_is_shown(name: str) -> None:
     assert f"workbench {name}" in ALL
 
 
-@pytest.mark.parametrize("task", [*evaluation.finetune.entries, *evaluation.evaluate.entries])
-def test_every_evaluation_is_shown(task: str) -> None:
-    assert re.search(rf"workbench (finetune|evaluate) {task} ", ALL)
-
-
 @pytest.mark.parametrize("kind", [config.Recipe, config.NetworkSpec, config.TaskSpec, config.TrainSpec, config.Paper])
 def test_every_key_of_a_recipe_is_explained(kind: type) -> None:
     missing = [f.name for f in dataclasses.fields(kind) if f"`{f.name}`" not in RECIPES]
@@ -60,9 +58,22 @@ def test_every_control_is_explained() -> None:
     assert not missing
 
 
-def test_the_page_of_parts_is_what_the_parts_say() -> None:
-    """Write it anew: workbench parts --markdown > docs/parts.md"""
-    assert (ROOT / "docs" / "parts.md").read_text("utf-8").splitlines() == list(markdown())
+@pytest.mark.parametrize(("page", "lines"), [("parts", parts), ("tasks", tasks), ("systems", systems)])
+def test_a_generated_page_is_what_the_code_says(page: str, lines: ModuleType) -> None:
+    """Nobody writes it by hand."""
+    found = (ROOT / "docs" / f"{page}.md").read_text("utf-8").splitlines()
+    assert found == list(lines.markdown()), "run: make pages"
+
+
+def test_the_readme_shows_the_stacks_of_all_systems() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert with_systems(text) == text, "run: make pages"
+
+
+def test_every_task_has_a_line_and_an_example() -> None:
+    for task in tasks.tasks():
+        assert task.line, task.name
+        assert all(f"workbench {c.verb} {task.name} " in c.text for c in task.commands), task.name
 
 
 def test_every_recipe_that_is_named_exists() -> None:

@@ -12,5 +12,5 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "samples.md"
 
 def test_the_page_is_made_from_the_schema() -> None:
     text = PAGE.read_text("utf-8")
-    assert text == page(), "run: python -m workbench.corpora.schema_page > docs/samples.md"
+    assert text == page(), "run: make pages"
     assert all(f"| `{field.name}` |" in text for field in SCHEMA)

@@ -38,7 +38,7 @@ COMMANDS = {
     "index": Entry("workbench.cli.corpora:index", "Index a foreign WebDataset, without rewriting it."),
     "verify": Entry("workbench.cli.corpora:verify", "Check a corpus: checksums, images, spans, boxes."),
     "show": Entry("workbench.cli.show:show", "Preview a corpus, or the first micro-batch of a recipe (--batch)."),
-    "recipes": Entry("workbench.cli.show:recipes", "List the recipes: paper, kind, one line each."),
+    "recipes": Entry("workbench.cli.recipes:list_recipes", "List the recipes, family by family: one line each."),
     "parts": Entry("workbench.cli.parts:list_parts", "List the parts that recipes name, and their options."),
     "pretrain": Entry("workbench.cli.training:pretrain", "Pretrain a recipe; goes on where a run stopped."),
     "verify-resume": Entry(
@@ -49,6 +49,7 @@ COMMANDS = {
         "workbench.cli.evaluation:evaluate", "Evaluate a run on a task; its JSON goes into evaluations/."
     ),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
+    "tasks": Entry("workbench.cli.tasks:list_tasks", "List the tasks of finetune and evaluate, and their options."),
     "encode": Entry("workbench.evaluation.encoding:encode", "Vectors of texts or images from a trained model."),
     "generate": Entry("workbench.evaluation.generation:generate", "Texts that a trained model goes on with."),
     "export": Entry("workbench.cli.export:export", "Write a run's network as a Hugging Face folder."),

@@ -1,4 +1,4 @@
-"""The commands `workbench show` and `workbench recipes`: looking before training."""
+"""The command `workbench show`: looking before training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from workbench.options.bounds import Assignment, Count, Location, Seed
 from workbench.options.command import Trust
-from workbench.recipe.reading import load_recipe, recipe_names
+from workbench.recipe.reading import load_recipe
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 
@@ -22,23 +22,6 @@ if TYPE_CHECKING:  # torch takes seconds, and a corpus is shown without
     from workbench.sequences.batch import Batch, Stream
 
 BRANCH_STYLES = ("", "cyan", "magenta", "blue", "yellow")
-
-
-def recipes() -> None:
-    """List the recipes that the workbench ships: name, kind, paper, one line each.
-
-    Example:
-
-      workbench recipes
-    """
-    table = Table(box=None, pad_edge=False)
-    for column in ("recipe", "kind", "paper", "what it does"):
-        table.add_column(column, overflow="fold", no_wrap=column == "recipe")
-    for name in recipe_names():
-        recipe = load_recipe(name)
-        paper = f"{recipe.paper.title} ({recipe.paper.url})" if recipe.paper else ""
-        table.add_row(f"[bold]{name}[/]", recipe.kind, escape(paper), escape(recipe.description))
-    Terminal().print(table)
 
 
 def show(

@@ -47,7 +47,7 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
     hints = typing.get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
     parameters = list(options_of(function))
-    where = {parameter.name: _spelling(parameter) for parameter in parameters}
+    where = {parameter.name: spelling(parameter.name, parameter.annotation) for parameter in parameters}
     allowed = {parameter.name: parameter.annotation for parameter in parameters}
 
     @functools.wraps(function)
@@ -89,13 +89,18 @@ def _fields(group: Any) -> Iterator[Parameter]:
         yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
 
 
-def _spelling(parameter: Parameter) -> str:
-    """A parameter as the user types it: `--batch-size`, or CORPUS for an argument."""
-    info = next((m for m in _metadata(parameter.annotation) if isinstance(m, ParameterInfo)), None)
+def typer_info(hint: Any) -> ParameterInfo | None:
+    """What an annotation tells typer of an option: its help, its spelling."""
+    return next((m for m in _metadata(hint) if isinstance(m, ParameterInfo)), None)
+
+
+def spelling(name: str, hint: Any) -> str:
+    """An option of this name and annotation as the user types it: `--batch-size`, or CORPUS for an argument."""
+    info = typer_info(hint)
     if isinstance(info, ArgumentInfo):
-        return str(info.metavar or parameter.name.upper())
-    long = [name for name in (getattr(info, "param_decls", None) or ()) if name.startswith("--")]
-    return long[0] if long else f"--{parameter.name.replace('_', '-')}"
+        return str(info.metavar or name.upper())
+    long = [given for given in (getattr(info, "param_decls", None) or ()) if given.startswith("--")]
+    return long[0] if long else f"--{name.replace('_', '-')}"
 
 
 def _metadata(hint: Any) -> tuple[Any, ...]:

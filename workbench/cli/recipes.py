@@ -1,0 +1,34 @@
+"""The command `workbench recipes`: the systems that the workbench ships."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from workbench.recipe.listing import families, markdown
+from workbench.terminal import Terminal
+
+
+def list_recipes(
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="All of them as the page docs/systems.md.")] = False,
+) -> None:
+    """List the recipes that the workbench ships, family by family: name, paper, one line each.
+
+    Example:
+
+      workbench recipes
+    """
+    if as_markdown:
+        typer.echo("\n".join(markdown()))
+        return
+    console = Terminal()
+    for family, recipes in families().items():
+        console.print(f"\n[bold]{family.replace('_', '-')}[/]")
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for recipe in recipes:
+            paper = f"\n[dim]{escape(recipe.paper.title)} ({escape(recipe.paper.url)})[/]" if recipe.paper else ""
+            table.add_row(f"  [bold]{recipe.name}[/]", escape(recipe.description) + paper)
+        console.print(table)

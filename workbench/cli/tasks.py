@@ -1,0 +1,38 @@
+"""The command `workbench tasks`: what runs can be fine-tuned for and measured by."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from workbench.evaluation.listing import markdown, tasks
+from workbench.options.bounds import Word
+from workbench.terminal import Terminal
+
+
+def list_tasks(
+    task: Annotated[Word | None, typer.Argument(help="Only this one, with its options.")] = None,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="All of them as the page docs/tasks.md.")] = False,
+) -> None:
+    """List what runs can be fine-tuned for and measured by, with a line each; of one task its options.
+
+    Examples:
+
+      workbench tasks
+
+      workbench tasks classify
+    """
+    if as_markdown:
+        typer.echo("\n".join(markdown()))
+        return
+    console, table = Terminal(), Table(box=None, pad_edge=False, show_header=False)
+    for shown in tasks([task] if task else None):
+        table.add_row(f"[bold]{escape(shown.name)}[/]", " ".join(c.verb for c in shown.commands), escape(shown.line))
+        for command in shown.commands if task else ():
+            for option in command.options:
+                default = f" [{option.default}]" if option.default else ""
+                table.add_row("", f"{command.verb} {escape(option.name)}", escape(f"{option.help}{default}"))
+    console.print(table)

@@ -1,0 +1,117 @@
+"""The downstream tasks that come with the workbench, in words: for `workbench tasks` and docs/tasks.md."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import typing
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, NamedTuple
+
+from workbench.errors import unknown
+from workbench.evaluation.finding import find_task
+from workbench.evaluation.folders import task_folders
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.options.command import spelling, typer_info
+from workbench.options.values import described
+
+
+class Option(NamedTuple):
+    """An option of a command as it is typed, what it may be, its default ("" where it must be given), and its help."""
+
+    name: str
+    allowed: str
+    default: str
+    help: str
+
+
+class Command(NamedTuple):
+    """`finetune` or `evaluate` of a task: what its help says, and the options that it has beside every task's."""
+
+    verb: str
+    text: str
+    options: list[Option]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A task: its name, the line of its folder, its commands."""
+
+    name: str
+    line: str
+    commands: list[Command]
+
+
+def tasks(names: Iterable[str] | None = None) -> list[Listed]:
+    """The tasks that come with the workbench, or those of these names.
+
+    Raises:
+        WorkbenchError: there is no such task.
+    """
+    folders = task_folders()
+    for name in names or ():
+        if name not in folders:
+            raise unknown("task", name, folders)
+    return [_listed(name, folders[name]) for name in names or folders]
+
+
+def _listed(name: str, folder: str) -> Listed:
+    task = find_task(name)
+    kinds = (("finetune", task.tuning, Tuning), ("evaluate", task.scoring, Scoring))
+    commands = [
+        Command(verb, inspect.getdoc(kind) or "", list(_options(kind, base))) for verb, kind, base in kinds if kind
+    ]
+    return Listed(name, (importlib.import_module(folder).__doc__ or "").strip(), commands)
+
+
+def _options(kind: Any, base: Any = None) -> Iterator[Option]:
+    """The options of a command, those that differ from the base's alone."""
+    same = set(_options(base)) if base else set()
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        hint = hints[field.name]
+        default = "" if field.default is MISSING or field.default is None else str(field.default)
+        allowed = described(hint).removesuffix(", or null")  # which stands for an option that is not given
+        info = typer_info(hint)
+        option = Option(spelling(field.name, hint), allowed, default, str(info.help) if info else "")
+        if option not in same:
+            yield option
+
+
+def markdown() -> Iterator[str]:
+    """The lines of docs/tasks.md."""
+    yield from (
+        "# Tasks",
+        "",
+        "What a pretrained run is fine-tuned for and measured by, as `workbench tasks --markdown` writes it from the",
+        "tasks themselves; how to add one is told in [architecture.md](architecture.md#downstream-tasks).",
+        "",
+        "| task | |",
+        "|---|---|",
+    )
+    listed = tasks()
+    yield from (f"| [`{task.name}`](#{task.name}) | {_cell(task.line)} |" for task in listed)
+    for verb, kind in (("finetune", Tuning), ("evaluate", Scoring)):
+        yield from ("", f"## {verb}", "", f"What `workbench {verb} TASK` is told whatever the task:")
+        yield from _table(_options(kind))
+    for task in listed:
+        yield from ("", f"## {task.name}", "", task.line)
+        for command in task.commands:
+            yield from ("", f"### workbench {command.verb} {task.name}", "", *_text(command.text))
+            yield from _table(command.options)
+
+
+def _text(text: str) -> Iterator[str]:
+    """A command's help as Markdown: its examples as code."""
+    for line in text.splitlines():
+        yield f"    {line.strip()}" if line.startswith("  ") else line
+
+
+def _table(options: Iterable[Option]) -> Iterator[str]:
+    rows = [f"| `{o.name}` | {_cell(o.allowed)} | {_cell(o.default)} | {_cell(o.help)} |" for o in options]
+    yield from ("", "| option | allowed | default | |", "|---|---|---|---|", *rows) if rows else ()
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

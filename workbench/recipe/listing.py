@@ -1,0 +1,103 @@
+"""The recipes that come with the workbench, in words: for `workbench recipes`, docs/systems.md and the README.
+
+A system is its recipe: what is said here is read off the recipes' own headers, networks and tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from workbench.recipe.reading import load_recipe, shipped
+from workbench.recipe.spec import NetworkSpec, Paper, Recipe, TaskSpec
+
+FIRST, LAST = ("text", "knowledge", "vision_language"), ("tiny", "demo")
+"""Families in the order in which they are shown, others between them. The last ones are no papers' systems."""
+
+
+def families() -> dict[str, list[Recipe]]:
+    """The recipes by family: the folder they lie in."""
+    found: dict[str, list[Recipe]] = {}
+    for name, path in shipped().items():
+        found.setdefault(path.parent.name, []).append(load_recipe(name))
+    others = sorted(found.keys() - {*FIRST, *LAST})
+    return {family: found[family] for family in (*FIRST, *others, *LAST)}
+
+
+def stack(recipe: Recipe) -> str:
+    """What a recipe stacks, on one line: steps of its sequences, then its networks' layers over their streams."""
+    steps = dict.fromkeys(str(step["step"]) for task in recipe.tasks.values() for step in task.sequence.steps)
+    described = {name: _layers(spec.layers, spec) for name, spec in recipe.networks.items()}
+    if len(described) == 1:
+        networks = list(described.values())
+    else:
+        networks = [f"{name}: {layers}" for name, layers in described.items()]
+    seen = {task.sequence.visibility for task in recipe.tasks.values()} - {None, "bidirectional"}
+    follow = [f"{name} follows {spec.follows}" for name, spec in recipe.followers.items()]
+    return "; ".join(
+        [*steps, *networks, *follow, *(f"{visibility} visibility" for visibility in sorted(map(str, seen)))]
+    )
+
+
+def _layers(specs: Iterable[Mapping[str, Any]], network: NetworkSpec) -> str:
+    """`12 x self(text), 5 x [co(text, image), self(text), self(image)]`; equal neighbours are told together."""
+    told = [(_layer(spec, network), int(spec.get("repeat", 1))) for spec in specs]
+    runs = ((name, sum(times for _, times in same)) for name, same in groupby(told, key=lambda each: each[0]))
+    return ", ".join(name if times == 1 else f"{times} x {name}" for name, times in runs)
+
+
+def _layer(spec: Mapping[str, Any], network: NetworkSpec) -> str:
+    """A layer with the streams that its options name, or a group of layers."""
+    shared = f" (share: {spec['share']})" if spec.get("share") else ""
+    if "group" in spec:
+        return f"[{_layers(spec['group'], network)}]{shared}"
+    values = [value if isinstance(value, list) else [value] for value in spec.values()]
+    streams = dict.fromkeys(name for value in values for name in value if name in network.streams)
+    return f"{spec['layer']}({', '.join(streams)}){shared}" if streams else f"{spec['layer']}{shared}"
+
+
+def systems() -> Iterator[str]:
+    """The lines of the README's table: published recipes, those of one stack together."""
+    yield from ("| recipe | stack |", "|---|---|")
+    found: dict[str, list[str]] = {}
+    for family, recipes in families().items():
+        for recipe in recipes if family not in LAST else ():
+            found.setdefault(stack(recipe), []).append(recipe.name)
+    yield from (f"| {', '.join(names)} | {told} |" for told, names in found.items())
+
+
+def markdown() -> Iterator[str]:
+    """The lines of docs/systems.md."""
+    yield from (
+        "# Systems",
+        "",
+        "All recipes that come with the workbench, as `workbench recipes --markdown` writes them from the recipes",
+        "themselves: what they stack, what they are trained for, what their papers report and don't state.",
+        "The keys of a recipe are told in [recipes.md](recipes.md), the parts in [parts.md](parts.md).",
+    )
+    for family, recipes in families().items():
+        yield from ("", f"## {family.replace('_', ' and ')}")
+        for recipe in recipes:
+            yield from ("", f"### `{recipe.name}`", "", recipe.description, "")
+            yield f"- stack: {stack(recipe)}"
+            yield from (f"- task `{name}`: {_task(task)}" for name, task in recipe.tasks.items())
+            yield from _paper(recipe.paper)
+
+
+def _task(task: TaskSpec) -> str:
+    builder = task.sequence.builder
+    names = [builder if isinstance(builder, str) else builder["builder"]]
+    names += [spec["objective"] for spec in task.objectives]
+    first, *others = (f"`{name}`" for name in names)
+    return f"{first}; {', '.join(others)}"
+
+
+def _paper(paper: Paper | None) -> Iterator[str]:
+    if paper is None:
+        return
+    yield f"- paper: [{paper.title}]({paper.url})" if paper.url else f"- paper: {paper.title}"
+    if paper.reports:
+        yield f"- it reports: {', '.join(f'{name} {value}' for name, value in paper.reports.items())}"
+    if paper.not_stated:
+        yield f"- not stated in it: {'; '.join(paper.not_stated)}"
