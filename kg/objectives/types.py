@@ -11,10 +11,13 @@ The loss here is the sum, and each cell counts as one label, so that the trainer
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kg.metrics.typing import predicted_types, typing_scores
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
@@ -33,6 +36,8 @@ class Types(Objective):
         pooled: read the network's pooler (the release); else the state of the first token itself.
         dropout: of what is read.
     """
+
+    measured = ("logits", "gold")
 
     def __init__(self, num_types: Size, pooled: bool = True, dropout: Dropout = 0.1) -> None:
         self.num_types = num_types
@@ -61,6 +66,10 @@ class Types(Objective):
         labels = batch.targets.get(self.name, {}).get("labels")
         return 0.0 if labels is None else float(labels.numel())
 
+    def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
+        """The scores of entity typing with the types of the inventory: logit > 0, Open Entity's macro average."""
+        return typing_scores(predicted_types(made["logits"].numpy()), made["gold"].numpy()).numbers()
+
     def head(self, network: Network) -> Head:
         return TypesHead(network.sizes["text"], self.num_types, self.pooled, self.dropout)
 
@@ -81,10 +90,17 @@ class TypesHead(Head):
         return logits
 
     def forward(self, seen: Seen) -> LossOutput:
-        """Sum over cells; metrics `precision` and `recall` over cells, with the rule logit > 0."""
+        """Sum over cells; metrics `precision` and `recall` over cells, with the rule logit > 0.
+
+        Made: `logits` and `gold` [sequences, types].
+        """
         logits = self.logits(seen.network, seen.states, seen.batch).float()
         labels = seen.targets["labels"]
         loss = F.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
         predicted, gold = logits > 0, labels > 0
         both = (predicted & gold).sum()
-        return LossOutput(loss, {"precision": (both, predicted.sum()), "recall": (both, gold.sum())})
+        return LossOutput(
+            loss,
+            {"precision": (both, predicted.sum()), "recall": (both, gold.sum())},
+            {"logits": logits, "gold": gold},
+        )

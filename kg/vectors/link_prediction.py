@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kg.graph.store import GraphStore
-from workbench.evaluation.ranks import RankScores, rank_scores, realistic_ranks
+from workbench.metrics.ranks import RankScores, rank_scores, realistic_ranks
 
 
 class Scores(Protocol):

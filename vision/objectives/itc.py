@@ -14,6 +14,7 @@ its own then, and others use the same network as a single stream.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from annotated_types import Ge, Le
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vision.metrics.retrieval import DualScores, retrieval_metrics
 from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
@@ -53,6 +55,8 @@ class Itc(Objective):
         apart: text and image do not see each other; for networks with joint layers.
         tap: the layer `tap` whose streams are compared; by default those of the last layer.
     """
+
+    measured = ("text", "image", "image_id")
 
     def __init__(
         self,
@@ -95,6 +99,11 @@ class Itc(Objective):
     def count(self, batch: Batch) -> float:
         """The number of pairs."""
         return float(len(batch.targets.get(self.name, {}).get("image", ())))
+
+    def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
+        """Recalls and ranks among all pairs of the pass, as in retrieval; an image of several captions counts once."""
+        _, first, owner = np.unique(made["image_id"].numpy(), return_index=True, return_inverse=True)
+        return retrieval_metrics(DualScores(made["text"], made["image"][torch.from_numpy(first)]), owner)
 
     def head(self, network: Network) -> StepHead:
         missing = [stream for stream in self.pools if stream not in network.sizes]
@@ -158,7 +167,7 @@ class ItcHead(StepHead):
             "image_to_text": (found_text, pairs),
             "scale": (self.logit_scale.detach().exp() * pairs, pairs),
         }
-        return LossOutput((to_image + to_text) / 2, metrics)
+        return LossOutput((to_image + to_text) / 2, metrics, {name: rows[own] for name, rows in embedded.items()})
 
     def clip_scale(self) -> None:
         with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,18 @@ import torch
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
+from workbench.evaluation.passes import all_records
 from workbench.models.network import Network
 from workbench.runs.checkpoint import Checkpoints
 from workbench.runs.loading import Loaded, load
+from workbench.sequences.sequence import Sample
 from workbench.tasks.fitting import check_linked
 from workbench.tasks.objective import Head
 from workbench.tasks.task import Task, TaskObjective
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.control import check_control
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,14 @@ class Evaluated:
     def parts(self) -> list[Any]:
         """The parts that may heed a control."""
         return [self.task.builder, *self.task.steps, *self.network.embeddings.values()]
+
+    def trained_on(self) -> list[Sample] | None:
+        """The records of the task's training set, for baselines; None, and said so, where it is not at hand."""
+        try:
+            return [sample for place in self.task.spec.corpora for sample in all_records(Corpus.open(place))]
+        except WorkbenchError as error:
+            logger.warning("no baseline of the training set, which is not at hand: %s", error)
+            return None
 
     def check_linked(self, corpus: Corpus) -> None:
         """A run that reads knowledge is not to be measured without any, unless a control takes it away.

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
+from workbench.metrics.classes import class_scores
 from workbench.objectives._vocabulary import TokenLoss
 from workbench.options.bounds import Dropout, Name, Word
 from workbench.sequences.batch import Batch
@@ -101,21 +102,3 @@ class ClassifyHead(Head):
         loss, metrics, _ = self.loss(logits, labels)
         made = {"predicted": logits.argmax(-1)[labels != -100], "gold": labels[labels != -100]}
         return LossOutput(loss, metrics, made)
-
-
-def class_scores(predicted: np.ndarray, gold: np.ndarray, classes: int) -> dict[str, float]:
-    """Accuracy, macro F1 and Matthews' correlation coefficient of predicted against gold classes, both [examples].
-
-    `macro_f1` is the mean over the classes that are predicted or gold somewhere, 0 where one is never right; `mcc`
-    that of several classes (Gorodkin, Computational Biology and Chemistry 2004), 0 where all predictions are equal.
-    """
-    table = np.zeros((classes, classes))
-    np.add.at(table, (gold, predicted), 1)
-    right, found, wanted, n = table.diagonal(), table.sum(0), table.sum(1), len(gold)
-    there = found + wanted > 0
-    spread = np.sqrt((n**2 - (found**2).sum()) * (n**2 - (wanted**2).sum()))
-    return {
-        "accuracy": float(right.sum() / n),
-        "macro_f1": float((2 * right[there] / (found + wanted)[there]).mean()),
-        "mcc": float((right.sum() * n - found @ wanted) / spread) if spread else 0.0,
-    }

@@ -48,7 +48,7 @@ class Measured:
         for label, parts in whole.items():
             ordered = [parts[place] for place in sorted(parts)]
             made = {name: torch.cat([part[name] for part in ordered]) for name in ordered[0]}
-            if all(map(len, made.values())):
+            if any(map(len, made.values())):
                 measured = self.objectives[label].measure(made)
                 found |= {f"{self.names[label]}/{metric}": value for metric, value in measured.items()}
         return found

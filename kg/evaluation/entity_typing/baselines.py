@@ -3,24 +3,19 @@ vectors alone."""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 import torch
 
-from kg.evaluation.entity_typing.metric import Rule, TypingScores, predicted_types
 from kg.evaluation.entity_typing.predictions import Predictions, inventory_of, mentioned
 from kg.evaluation.entity_typing.probe import Typed, fit_best
+from kg.metrics.typing import Rule, TypingScores, predicted_types
 from kg.sequences.steps.entity_stream import EntityStream
-from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.passes import all_records
 from workbench.sequences.sequence import Sample
 
-logger = logging.getLogger(__name__)
 Score = Callable[[np.ndarray], TypingScores]
 
 
@@ -32,10 +27,8 @@ def baselines(run: Evaluated, test: Predictions, score: Score, rule: Rule, probe
         probe: whether one is fitted, where the run has an entity stream that no control took away.
     """
     found = {"no type": score(np.zeros_like(test.gold)).numbers()}
-    try:
-        trained = [sample for place in run.task.spec.corpora for sample in all_records(Corpus.open(place))]
-    except WorkbenchError as error:
-        logger.warning("no majority baseline and no probe, since the training set is not at hand: %s", error)
+    trained = run.trained_on()
+    if trained is None:
         return found
     names = inventory_of(run)
     counts = Counter(name for sample in trained for name in sample.get("types", ()) if name in names)

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
-from kg.objectives.types import TypesHead
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.measured import measured
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.passes import forward_pass, sample_pass
+from workbench.evaluation.passes import sample_pass
 from workbench.sequences.builders.mention import Mention
 from workbench.sequences.sequence import Sample
 
@@ -44,18 +43,11 @@ def inventory_of(run: Evaluated) -> list[str]:
 
 def predict(run: Evaluated, corpus: Corpus, batch_size: int, limit: int | None) -> Predictions:
     """The logits of every mention of a corpus, or of the first `limit`."""
-    head = run.head
-    assert isinstance(head, TypesHead)
-    samples, logits, gold = [], [], []
-    passed = sample_pass([corpus], size=batch_size, unit=None, limit=limit)
-    for forward in forward_pass(run.network, run.task.sequences, passed):
-        with torch.inference_mode():
-            logits.append(head.logits(run.network, forward.states, forward.batch).float().cpu().numpy())
-        gold.append(np.stack([sequence.meta["labels"] for sequence in forward.sequences]) > 0)
-        samples += forward.samples
-    known = set(inventory_of(run))
+    groups = list(sample_pass([corpus], size=batch_size, unit=None, limit=limit))
+    made = measured(run, groups)
+    known, samples = set(inventory_of(run)), [sample for group in groups for sample in group]
     outside = np.array([len(set(sample.get("types", ())) - known) for sample in samples])
-    return Predictions(samples, np.concatenate(logits), np.concatenate(gold), outside)
+    return Predictions(samples, made["logits"].numpy(), made["gold"].numpy(), outside)
 
 
 def examples(found: Predictions, chosen: np.ndarray, names: list[str], count: int = 12) -> list[dict[str, Any]]:

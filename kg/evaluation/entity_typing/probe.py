@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kg.evaluation.entity_typing.metric import Rule, predicted_types, typing_scores
+from kg.metrics.typing import Rule, predicted_types, typing_scores
 from workbench.keyed import digest
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)

@@ -11,8 +11,8 @@ import typer
 
 from kg.evaluation.entity_typing.baselines import baselines
 from kg.evaluation.entity_typing.inventory import read_inventory
-from kg.evaluation.entity_typing.metric import Gold, Macro, Rule, TypingScores, predicted_types, typing_scores
 from kg.evaluation.entity_typing.predictions import examples, inventory_of, mentioned, predict
+from kg.metrics.typing import Gold, Macro, Rule, TypingScores, predicted_types, typing_scores
 from kg.objectives.types import Types
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError

@@ -8,19 +8,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kg.evaluation.facts.reading import Facts
-from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.passes import all_records
-from workbench.evaluation.ranks import RankScores, rank_scores
+from workbench.metrics.ranks import RankScores, rank_scores
 
 
 def most_frequent(run: Evaluated, facts: Mapping[str, Facts]) -> dict[str, float] | None:
-    """Ranking the candidates by how often the training sentences have them; None where these name no facts."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for place in run.task.spec.corpora:
-        for sample in all_records(Corpus.open(place)):
-            meta = sample.get("meta", {})
-            counts[str(meta.get("relation")), str(meta.get("object"))] += 1
+    """Ranking the candidates by how often the training sentences have them; None where these name no facts, or are not
+    at hand."""
+    metas = [sample.get("meta", {}) for sample in run.trained_on() or ()]
+    counts = Counter((str(meta.get("relation")), str(meta.get("object"))) for meta in metas)
     if not any(relation in facts for relation, _ in counts):
         return None
     ranks, competing = [], []

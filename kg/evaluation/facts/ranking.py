@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from workbench.errors import WorkbenchError
-from workbench.evaluation.ranks import RankScores, rank_scores, realistic_rank
+from workbench.metrics.ranks import RankScores, rank_scores, realistic_rank
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
 

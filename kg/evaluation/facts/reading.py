@@ -14,10 +14,10 @@ from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.passes import all_records
-from workbench.evaluation.ranks import realistic_rank
 from workbench.files.drafts import sha256_of
 from workbench.files.identities import note
 from workbench.files.json_values import parse_json
+from workbench.metrics.ranks import realistic_rank
 from workbench.sequences.sequence import Sample
 
 

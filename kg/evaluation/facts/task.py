@@ -20,9 +20,9 @@ from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import all_records
-from workbench.evaluation.ranks import rank_scores
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
+from workbench.metrics.ranks import rank_scores
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.options.bounds import Count, Location, Word
 from workbench.recipe.spec import Recipe

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from kg.evaluation.relations.metric import relation_scores
-from workbench.errors import unknown
+from kg.objectives.relations import Relations
 from workbench.evaluation.classify.task import LENGTH, Classification, ClassifyScoring, ClassifyTuning
 from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.measured import Made
 from workbench.evaluation.task import Setup
 from workbench.objectives.classify import Classify
 from workbench.options.bounds import Name
@@ -33,20 +33,19 @@ class RelationTuning(ClassifyTuning):
 
     head: Annotated[Name, typer.Option(help="The token on both sides of the head.")] = "#"
     tail: Annotated[Name, typer.Option(help="The token on both sides of the tail.")] = "$"
+    negative: Annotated[
+        Name | None, typer.Option(help="The class of pairs without a relation: no_relation, NA, Other.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RelationScoring(ClassifyScoring):
-    """Accuracy and macro F1; with --negative the micro precision, recall and F1 of the other relations (TACRED).
+    """Accuracy and macro F1; of a run with a --negative class the micro scores of the other relations (TACRED).
 
     Example:
 
       workbench evaluate relations runs/ernie-thu-relations corpora/fewrel-dev
     """
-
-    negative: Annotated[
-        Name | None, typer.Option(help="The class of pairs without a relation (no_relation, NA, Other).")
-    ] = None
 
 
 class RelationClassification(Classification):
@@ -54,35 +53,25 @@ class RelationClassification(Classification):
 
     tuning = RelationTuning
     scoring = RelationScoring
+    objective = Relations
     panels = ("kg.evaluation.relations.panel:related",)
 
     def setup(self, tuning: ClassifyTuning) -> Setup:
         assert isinstance(tuning, RelationTuning)
-        base = read_recipe(tuning.run)
+        base, setup = read_recipe(tuning.run), super().setup(tuning)
         builder = {
             "builder": "kg.marked_pair",
             "max_length": tuning.max_length or text_length(base, LENGTH),
             "head": tuning.head,
             "tail": tuning.tail,
         }
-        return replace(super().setup(tuning), sequence=SequenceSpec(builder, steps=knowledge_steps(base)))
-
-    def numbers(
-        self, objective: Classify, predicted: list[int], gold: list[int], scoring: ClassifyScoring
-    ) -> dict[str, float]:
-        assert isinstance(scoring, RelationScoring)
-        numbers = super().numbers(objective, predicted, gold, scoring)
-        if scoring.negative is None:
-            return numbers
-        if scoring.negative not in objective.classes:
-            raise unknown("relation", scoring.negative, objective.classes, "--negative")
-        scores = relation_scores(predicted, gold, objective.classes[scoring.negative])
-        return {**numbers, "precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
+        objective = {**setup.objective, "objective": "kg.relations", "negative": tuning.negative}
+        return replace(setup, sequence=SequenceSpec(builder, steps=knowledge_steps(base)), objective=objective)
 
     def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
-        assert isinstance(scoring, RelationScoring)
-        beside = f", without {scoring.negative}" if scoring.negative else ""
+        assert isinstance(objective, Relations)
+        beside = f", without {objective.negative}" if objective.negative else ""
         return f"{super().variant(objective, scoring)}{beside}"
 
-    def example(self, sample: Sample, prediction: str, label: str) -> dict[str, Any]:
-        return {"text": sample["text"], "marks": sample["marks"], "prediction": prediction, "label": label}
+    def example(self, objective: Classify, sample: Sample, made: Made) -> dict[str, Any]:
+        return {**super().example(objective, sample, made), "marks": sample["marks"]}

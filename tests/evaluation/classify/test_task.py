@@ -20,7 +20,8 @@ from workbench.evaluation.classify.task import Classification, ClassifyScoring, 
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.evaluation.seeds import fine_tune_seeds
-from workbench.objectives.classify import Classify, class_scores
+from workbench.metrics.classes import class_scores
+from workbench.objectives.classify import Classify
 from workbench.report.run import load_run
 from workbench.runs.loading import load
 from workbench.sequences.sequence import Sequence, text_fields

@@ -147,7 +147,9 @@ def contrast(train: Callable[..., Path]) -> Path:
 @pytest.fixture(scope="session")
 def apart(squares: Path) -> Path:
     """A dual encoder: no layer mixes texts and images."""
-    recipe = tree(squares, [{"objective": "vision.itc", "size": 8, "pool_image": "mean"}], max_steps=1)
+    itc = {"objective": "vision.itc", "size": 8, "pool_image": "mean"}
+    recipe = tree(squares, [itc], max_steps=1, evaluate_every=1)
+    recipe["tasks"]["pairs"]["held_out"] = [str(squares / "test")]
     plain = {"layer": "self", "num_heads": 2, "intermediate_size": 64}
     recipe["model"]["layers"] = [{**plain, "stream": stream} for stream in ("text", "image")]
     return pretrain(recipe_from_dict(recipe), squares / "runs" / "apart")
@@ -160,7 +162,8 @@ def answering(matching: Path, squares: Path) -> Path:
     tuning = VqaTuning(
         run=matching,
         corpus=str(squares / "train"),
-        overrides=["train.max_steps=200"],
+        overrides=["train.max_steps=200", "train.evaluate_every=200"],
+        held_out=str(squares / "test"),
         output=output,
         min_count=2,
         batch_size=16,

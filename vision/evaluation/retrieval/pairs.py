@@ -10,7 +10,7 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
-from vision.evaluation.retrieval.metric import DualScores, MatrixScores
+from vision.metrics.retrieval import DualScores, MatrixScores
 from vision.objectives.itc import Itc, ItcHead
 from vision.objectives.itm import ItmHead
 from workbench.corpora.corpus import Corpus

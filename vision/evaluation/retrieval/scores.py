@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vision.evaluation.retrieval.metric import Scores, rerank
 from vision.evaluation.retrieval.pairs import Matcher, all_pairs, dual_scores
+from vision.metrics.retrieval import Scores, rerank
 from vision.objectives.itc import Itc
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated, find_objective

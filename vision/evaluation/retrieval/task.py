@@ -15,19 +15,19 @@ import torch
 import typer
 
 from vision.evaluation.examples import keep_image
-from vision.evaluation.retrieval.metric import Ties, chance, retrieval_metrics
 from vision.evaluation.retrieval.scores import Scored, score
 from vision.evaluation.sequence import image_sequence
+from vision.metrics.retrieval import Ties, chance, retrieval_metrics
 from vision.objectives.itc import Itc
 from vision.objectives.itm import Itm
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning
-from workbench.evaluation.ranks import count_rivals
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.keyed import generator
+from workbench.metrics.ranks import count_rivals
 from workbench.options.bounds import Count, CountOrZero
 from workbench.recipe.spec import Recipe, Spec
 from workbench.runs.folder import read_recipe

@@ -21,7 +21,6 @@ from vision.evaluation.vqa.pictures import draw_question
 from vision.evaluation.vqa.predictions import examples, predict, questions_of, vocabulary_of
 from vision.objectives.answers import Answers
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.result import Result
@@ -118,12 +117,10 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
 def _baselines(run: Evaluated, questions: list[dict[str, Any]], variant: str) -> dict[str, dict[str, float]]:
     """The training set's most frequent answer, overall and per question type; the best that the vocabulary allows."""
     found = {"best of the vocabulary": {"accuracy": vocabulary_of(run).ceiling(questions, variant)}}
-    try:
-        corpora = [Corpus.open(place) for place in run.task.spec.corpora]
-    except WorkbenchError as error:
-        logger.warning("no majority baseline, since the training set is not at hand: %s", error)
+    trained = run.trained_on()
+    if trained is None:
         return found
-    training = [question for corpus in corpora for question in questions_of(corpus)]
+    training = [question for sample in trained for question in sample.get("questions", ())]
     kinds = {"majority answer": None, "majority answer per question type": "question_type"}
     for name, by in kinds.items():
         if by is None or all(by in question for question in questions):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,21 +13,19 @@ import typer
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
-from workbench.evaluation.passes import Forward, all_records, forward_pass, sample_pass
-from workbench.evaluation.result import Result
-from workbench.evaluation.task import DownstreamTask, Setup
-from workbench.objectives.classify import Classify, ClassifyHead
+from workbench.evaluation.passes import all_records
+from workbench.evaluation.task import Setup
+from workbench.objectives.classify import Classify
 from workbench.options.bounds import Count, Name
 from workbench.recipe.spec import SequenceSpec
 from workbench.runs.folder import read_recipe
 from workbench.sequences.sequence import Sample
-
-logger = logging.getLogger(__name__)
+from workbench.tasks.objective import Objective
 
 LENGTH = 128
-EXAMPLES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +62,12 @@ class ClassifyScoring(Scoring):
     """
 
 
-class Classification(DownstreamTask[ClassifyTuning, ClassifyScoring]):
+class Classification(MeasuredTask[ClassifyTuning, ClassifyScoring]):
     """One class for a text, or for a pair."""
 
     tuning = ClassifyTuning
     scoring = ClassifyScoring
-    objective = Classify
+    objective: type[Objective] = Classify
     panels = ("workbench.evaluation.classify.panel:classified",)
 
     def setup(self, tuning: ClassifyTuning) -> Setup:
@@ -85,78 +82,29 @@ class Classification(DownstreamTask[ClassifyTuning, ClassifyScoring]):
         objective = {"objective": "classify", "classes": classes, "label": label}
         return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), objective, poolers=("text",))
 
-    def score(self, run: Evaluated, corpus: Corpus, scoring: ClassifyScoring) -> Result:
-        objective, found = run.objective.objective, Predictions()
-        assert isinstance(objective, Classify)
-        passed = sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit)
-        for forward in forward_pass(run.network, run.task.sequences, passed):
-            found.add(run, objective, forward)
-        if not found.gold:
-            raise WorkbenchError(
-                f"corpus {corpus.name!r} has no texts with the label {objective.label!r}; evaluate on one that has"
-            )
-        names = list(objective.classes)
-        shown = zip(found.shown, found.predicted, found.gold, strict=False)
-        return Result(
-            task=self.name,
-            numbers=self.numbers(objective, found.predicted, found.gold, scoring),
-            counts={"texts": len(found.gold), "classes": len(names)},
-            variant=self.variant(objective, scoring),
-            baselines=self._baselines(run, objective, found.gold, scoring),
-            examples=[self.example(sample, names[p], names[g]) for sample, p, g in shown],
-        )
+    def needs(self, objective: Classify) -> str:
+        return f"texts with the label {objective.label!r}"
 
-    def numbers(
-        self, objective: Classify, predicted: list[int], gold: list[int], scoring: ClassifyScoring
-    ) -> dict[str, float]:
-        """The scores of predicted against gold classes: as the objective measures them in held-out passes."""
-        return objective.measure({"predicted": torch.tensor(predicted), "gold": torch.tensor(gold)})
+    def counts(self, objective: Classify, made: Made) -> dict[str, int]:
+        return {"texts": len(made["gold"]), "classes": len(objective.classes)}
 
     def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
-        """What the numbers depend on beside the predictions."""
         return f"label {objective.label}"
 
-    def example(self, sample: Sample, prediction: str, label: str) -> dict[str, Any]:
-        """A text as the panel shows it."""
-        return {"text": sample["text"], "second": sample.get("second", ""), "prediction": prediction, "label": label}
-
-    def _baselines(
-        self, run: Evaluated, objective: Classify, gold: list[int], scoring: ClassifyScoring
-    ) -> dict[str, dict[str, float]]:
+    def baselines(self, run: Evaluated, objective: Classify, made: Made) -> dict[str, Made]:
         """Always the training set's most frequent class."""
-        counts: Counter[str] = Counter()
-        try:
-            for place in run.task.spec.corpora:
-                counts += _counts(all_records(Corpus.open(place)))[objective.label]
-        except WorkbenchError as error:
-            logger.warning("no majority baseline, since the training set is not at hand: %s", error)
+        trained = run.trained_on()
+        if trained is None:
             return {}
+        counts = _counts(trained)[objective.label]
         most = min(counts, key=lambda name: (-counts[name], name))
-        always = [objective.classes[most]] * len(gold)
-        return {f"always {most}": self.numbers(objective, always, gold, scoring)}
+        always = torch.full_like(made["gold"], objective.classes[most])
+        return {f"always {most}": {**made, "predicted": always}}
 
-
-class Predictions:
-    """Predicted and gold classes of the labelled texts of a corpus, and the first of the texts."""
-
-    def __init__(self) -> None:
-        self.predicted: list[int] = []
-        self.gold: list[int] = []
-        self.shown: list[Sample] = []
-
-    def add(self, run: Evaluated, objective: Classify, forward: Forward) -> None:
-        """The texts of one micro-batch; those without a label are left out."""
-        head = run.head
-        assert isinstance(head, ClassifyHead)
-        with torch.inference_mode():
-            best = head.logits(run.network, forward.states, forward.batch).argmax(-1).tolist()
-        by_key = {str(sample["key"]): sample for sample in forward.samples}
-        for sequence, predicted in zip(forward.sequences, best, strict=True):
-            gold = objective.row(sequence)
-            if gold != -100:
-                self.predicted.append(predicted)
-                self.gold.append(gold)
-                self.shown += [by_key[sequence.key]] if len(self.shown) < EXAMPLES else []
+    def example(self, objective: Classify, sample: Sample, made: Made) -> dict[str, Any]:
+        names = list(objective.classes)
+        told = {"prediction": names[int(made["predicted"])], "label": names[int(made["gold"])]}
+        return {"text": sample["text"], "second": sample.get("second", ""), **told}
 
 
 def _classes(corpus: Corpus, label: str | None) -> tuple[str, list[str]]:

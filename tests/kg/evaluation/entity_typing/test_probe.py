@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from kg.evaluation.entity_typing.metric import predicted_types, typing_scores
 from kg.evaluation.entity_typing.probe import PENALTIES, Typed, fit, fit_best
+from kg.metrics.typing import predicted_types, typing_scores
 
 
 def made(seed: int, told: bool = True, count: int = 120) -> Typed:

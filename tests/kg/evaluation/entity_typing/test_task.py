@@ -18,6 +18,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.runs.loading import load
+from workbench.runs.metrics import read_metrics
 
 QUICK = ["train.num_workers=0", "train.optimizer.weight_decay=0"]
 
@@ -28,7 +29,7 @@ def tuned(world: Path, make_run: Callable[..., Path], tmp_path_factory: pytest.T
     tuning = TypingTuning(
         run=make_run("entities"),
         corpus=str(world / "typing"),
-        overrides=QUICK,
+        overrides=[*QUICK, "train.evaluate_every=60"],
         output=folder,
         epochs=30,
         batch_size=8,
@@ -57,6 +58,14 @@ def result(run: Path, name: str) -> dict:
 
 def run_evaluate(run: Path, corpus: Path, **options: Any) -> None:
     evaluate(EntityTyping(), TypingScoring(run=run, corpus=str(corpus), **{"batch_size": 5, **options}))
+
+
+def test_a_held_out_pass_measures_what_typing_tells(world: Path, tuned: Path) -> None:
+    """With the types of the inventory and the rule of Open Entity; so train.best may name an F1."""
+    run_evaluate(tuned, world / "typing-test", gold="inventory")
+    told = result(tuned, "entity-typing-typing-test-gold=inventory")["numbers"]
+    last = read_metrics(tuned)[-1]
+    assert {name: last[f"held_out/types/{name}"] for name in told} == pytest.approx(told)
 
 
 def test_the_recipe_says_what_was_trained(tuned: Path) -> None:

@@ -31,6 +31,7 @@ from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import Evaluated, open_run
 from workbench.keyed import Draws
 from workbench.runs.folder import read_recipe
+from workbench.runs.metrics import read_metrics
 from workbench.sequences.batch import collate
 from workbench.sequences.protocols import Step
 from workbench.sequences.sequence import Sequence
@@ -111,6 +112,13 @@ def test_vectors_apart_are_those_that_were_trained(contrast: Path, test_corpus: 
     np.testing.assert_allclose(beside["text"], scores.text[0:8:2], atol=1e-5)
     np.testing.assert_allclose(beside["image"], scores.image[:4], atol=1e-5)
     assert owner[0:8:2].tolist() == [0, 1, 2, 3]
+
+
+def test_a_held_out_pass_measures_what_retrieval_tells(apart: Path, test_corpus: Corpus) -> None:
+    """Over all micro-batches together, while the loss looks at each step alone; so train.best may name a recall."""
+    found = evaluate(Retrieval(), RetrievalScoring(run=apart, corpus=str(test_corpus.place))).numbers
+    last = read_metrics(apart)[-1]
+    assert {name: last[f"held_out/itc/{name}"] for name in found} == pytest.approx(found)
 
 
 def test_matching_scores_every_pair(matching: Path, test_corpus: Corpus) -> None:

@@ -20,6 +20,7 @@ from workbench.evaluation.opening import Evaluated, open_run
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
 from workbench.runs.folder import read_recipe
+from workbench.runs.metrics import read_metrics
 from workbench.sequences.batch import collate
 
 
@@ -72,6 +73,7 @@ def test_the_numbers_are_those_of_questions_asked_alone(answering: Path, test_co
     for kind in ("other", "yes/no"):
         mine = [hit for hit, other in zip(right, kinds, strict=True) if other == kind]
         assert result.numbers[f"accuracy/answer_type/{kind}"] == pytest.approx(100 * sum(mine) / len(mine))
+    assert read_metrics(answering)[-1]["held_out/answers/accuracy"] == pytest.approx(result.numbers["accuracy"] / 100)
     assert result.variant == "single_answer"
     assert result.counts == {"questions": 20, "images": 10, "answers": 6}
 

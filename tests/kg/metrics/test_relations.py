@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kg.evaluation.relations.metric import relation_scores
-from workbench.objectives.classify import class_scores
+from kg.metrics.relations import relation_scores
+from workbench.metrics.classes import class_scores
 
 
 @pytest.fixture(scope="module")

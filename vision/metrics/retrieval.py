@@ -4,7 +4,7 @@ Image retrieval asks once per text: the rank of its image. Text retrieval asks o
 all its texts; an image's other texts do not compete with each other. Scores come in blocks, so that the matrix
 [texts, images] never has to exist: as a matrix (`MatrixScores`) or as two sets of embeddings (`DualScores`).
 
-Ties: a competitor with the score of the right answer, up to rounding (`workbench.evaluation.ranks`), counts half a
+Ties: a competitor with the score of the right answer, up to rounding (`workbench.metrics.ranks`), counts half a
 place (`realistic`, the mean of the best and the worst order, pykeen's word) or a whole one (`pessimistic`). A model
 that scores everything alike so gets chance or nothing, never 100 %.
 """
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from workbench.errors import WorkbenchError, unknown
-from workbench.evaluation.ranks import ROUNDING, count_rivals, rounding
+from workbench.metrics.ranks import ROUNDING, count_rivals, rounding
 
 Ties = Literal["realistic", "pessimistic"]
 TIES: tuple[str, ...] = get_args(Ties)

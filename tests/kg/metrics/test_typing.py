@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kg.evaluation.entity_typing.metric import predicted_types, typing_scores
+from kg.metrics.typing import predicted_types, typing_scores
 
 
 @pytest.fixture(scope="module", params=["figer", "open_entity"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from vision.evaluation.retrieval.metric import (
+from vision.metrics.retrieval import (
     DualScores,
     MatrixScores,
     chance,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from workbench.evaluation.ranks import count_rivals, rank_scores, realistic_rank, realistic_ranks, rounding
+from workbench.metrics.ranks import count_rivals, rank_scores, realistic_rank, realistic_ranks, rounding
 
 NOBODY = (np.array([], int), np.array([], int))
 

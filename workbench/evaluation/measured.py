@@ -1,0 +1,114 @@
+"""Tasks whose numbers are what their objective measures of a held-out pass (`Objective.measure`).
+
+So `evaluate` and a held-out pass in training tell the same, and `train.best` may name any of the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.passes import forward_pass, sample_pass
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask
+from workbench.keyed import Draws
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import Objective
+from workbench.tasks.windows import window_of
+
+Made = Mapping[str, Tensor]
+TuningOptions = TypeVar("TuningOptions", bound=Tuning)
+ScoringOptions = TypeVar("ScoringOptions", bound=Scoring)
+EXAMPLES, LOOKED_AT = 12, 48
+
+
+def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor]:
+    """What the objective measures of samples (`Objective.measured`), of all groups together, on the CPU.
+
+    Empty where nothing is labelled. Only this objective's `corrupt` acts on the sequences, which writes its targets.
+    """
+    placed = run.objective
+    parts: list[dict[str, Tensor]] = []
+
+    def labelled(samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
+        sequences = run.task.sequences(samples, number)
+        placed.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, placed.name, number=number))
+        return sequences
+
+    for forward in forward_pass(run.network, labelled, iter(groups)):
+        targets = forward.batch.targets.get(placed.name, {})
+        if placed.objective.count(forward.batch):
+            with torch.inference_mode():
+                made = run.head(Seen.of(run.network, forward.batch, targets, forward.states)).made
+            parts.append({name: made[name].cpu() for name in placed.objective.measured})
+    return {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+
+
+class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
+    """Base of the tasks that are scored as their objective measures itself; a subclass says what stands around it."""
+
+    def score(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> Result:
+        objective = run.objective.objective
+        made = measured(run, _items(run, corpus, scoring.batch_size, scoring.limit))
+        if not made:
+            raise WorkbenchError(
+                f"corpus {corpus.name!r} has no {self.needs(objective)} (it has {', '.join(corpus.manifest.fields)}); "
+                "evaluate on one that has"
+            )
+        baselines = self.baselines(run, objective, made)
+        return Result(
+            task=self.name,
+            numbers=self.numbers(objective, made, scoring),
+            counts=self.counts(objective, made),
+            variant=self.variant(objective, scoring),
+            baselines={name: self.numbers(objective, other, scoring) for name, other in baselines.items()},
+            examples=list(self._examples(run, corpus, scoring.limit)),
+        )
+
+    def needs(self, objective: Any) -> str:
+        """What a corpus must have, for the message where it has none."""
+        raise NotImplementedError(f"{type(self).__name__} must define needs")
+
+    def numbers(self, objective: Any, made: Made, scoring: ScoringOptions) -> dict[str, float]:
+        """The scores: by default those of a held-out pass."""
+        measured: dict[str, float] = objective.measure(made)
+        return measured
+
+    def counts(self, objective: Any, made: Made) -> dict[str, int]:
+        """What was counted."""
+        raise NotImplementedError(f"{type(self).__name__} must define counts")
+
+    def variant(self, objective: Any, scoring: ScoringOptions) -> str:
+        """What the numbers depend on beside the predictions."""
+        return ""
+
+    def baselines(self, run: Evaluated, objective: Any, made: Made) -> dict[str, Made]:
+        """By name, what a baseline would have made of the same samples."""
+        return {}
+
+    def example(self, objective: Any, sample: Sample, made: Made) -> dict[str, Any]:
+        """A sample as the task's panel shows it, with what was made of it alone."""
+        raise NotImplementedError(f"{type(self).__name__} must define example")
+
+    def _examples(self, run: Evaluated, corpus: Corpus, limit: int | None) -> Iterator[dict[str, Any]]:
+        """The first samples that are labelled, each read alone."""
+        objective: Objective = run.objective.objective
+        shown = 0
+        for samples in _items(run, corpus, 1, min(limit or LOOKED_AT, LOOKED_AT)):
+            made = measured(run, [samples])
+            if made and shown < EXAMPLES:
+                shown += 1
+                yield self.example(objective, samples[0], made)
+
+
+def _items(run: Evaluated, corpus: Corpus, size: int, limit: int | None) -> Iterator[list[Sample]]:
+    window = window_of(run.task, [corpus])
+    return sample_pass([corpus], size=size, unit=run.task.builder.unit, window=window, limit=limit)

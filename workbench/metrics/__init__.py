@@ -1,0 +1,1 @@
+"""What predictions are worth: pure functions, for objectives in held-out passes and for evaluations alike."""
