@@ -66,7 +66,7 @@ def picture(seed: int, height: int = 12, width: int = 10) -> bytes:
 
 
 def text_samples(count: int, words: int = 60, seed: int = 1) -> list[Sample]:
-    """Texts with mentions of every city, their first word to be masked."""
+    """Texts with mentions of every city, tagged, their first word to be masked."""
     rng = np.random.default_rng(seed)
     samples = []
     for i in range(count):
@@ -75,7 +75,8 @@ def text_samples(count: int, words: int = 60, seed: int = 1) -> list[Sample]:
         spans = [[start, start + len(city), f"Q-{city}", 1.0] for start, city in starts]
         masks = [[0, len(text.split()[0])]] if text else []
         about = {"key": f"r{i}", "corpus": "c", "draw": (0, i)}
-        samples.append({**about, "text": text, "spans": spans, "mask_spans": masks})
+        tags = [[start, end, "city"] for start, end, *_ in spans]
+        samples.append({**about, "text": text, "spans": spans, "mask_spans": masks, "tags": tags})
     return samples
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from pipelines.commands.text import text as prepare_text
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.recipe.trees import recipe_from_dict
@@ -38,6 +41,20 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [*TEXTS, "a bad film", "a good film", "it was good", "it was bad"]
     Tokenizer(train_tokenizer(words, "wordpiece", 200)).save(folder / "tokenizer.json")
     return folder
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """`prepared(name, rows)`: a corpus that `prepare text` made of JSON lines; made once."""
+    folder = tmp_path_factory.mktemp("prepared")
+
+    def make(name: str, lines: list[dict[str, Any]]) -> str:
+        if not (folder / name).exists():
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            prepare_text(inputs=[str(folder / f"{name}.jsonl")], output=folder / name, workers=1)
+        return str(folder / name)
+
+    return make
 
 
 def recipe_tree(texts: Path, model: dict[str, Any], objectives: list[dict[str, Any]]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,17 @@ def example_image(run: Run, name: str, alt: str) -> str:
 
 def marked(text: str, span: Any) -> str:
     """Text with the characters [start, end) marked, escaped; all of it unmarked where there is no span."""
-    if not span:
-        return escape(text)
-    start, end = int(span[0]), int(span[1])
-    return f"{escape(text[:start])}<mark>{escape(text[start:end])}</mark>{escape(text[end:])}"
+    return marked_all(text, [span[:2]] if span else [])
+
+
+def marked_all(text: str, stretches: Iterable[Any]) -> str:
+    """Text with the characters of each [start, end, name?] marked, escaped; a name is shown on hovering."""
+    parts, done = [], 0
+    for start, end, *name in sorted(stretches):
+        title = f' title="{escape(name[0])}"' if name else ""
+        parts.append(f"{escape(text[done:start])}<mark{title}>{escape(text[start:end])}</mark>")
+        done = end
+    return "".join([*parts, escape(text[done:])])
 
 
 def verdict(text: Any, right: bool) -> str:

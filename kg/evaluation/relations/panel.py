@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.report.examples import example_panel, verdict
+from workbench.report.examples import example_panel, marked_all, verdict
 from workbench.report.html import escape
 from workbench.report.run import Record, Run
 
@@ -13,10 +13,7 @@ def related(run: Run) -> str | None:
 
 
 def _sentence(run: Run, example: Record) -> str:
-    text, parts, done = example["text"], [], 0
-    for start, end, name in sorted(example["marks"]):
-        parts.append(f'{escape(text[done:start])}<mark title="{escape(name)}">{escape(text[start:end])}</mark>')
-        done = end
     right = example["prediction"] == example["label"]
     gold = "" if right else f' <span class="quiet">{escape(example["label"])}</span>'
-    return f"<p>{''.join(parts)}{escape(text[done:])}</p><p>{verdict(example['prediction'], right)}{gold}</p>"
+    text = marked_all(example["text"], example["marks"])
+    return f"<p>{text}</p><p>{verdict(example['prediction'], right)}{gold}</p>"

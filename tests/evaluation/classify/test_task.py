@@ -13,7 +13,6 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from pipelines.commands.text import text as prepare_text
 from workbench.errors import WorkbenchError
 from workbench.evaluation.classify.panel import classified
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
@@ -40,20 +39,6 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
     return made
 
 
-@pytest.fixture(scope="session")
-def films(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """`films(name, rows)`: a corpus that `prepare text` made of JSON lines."""
-    folder = tmp_path_factory.mktemp("films")
-
-    def make(name: str, lines: list[dict[str, Any]]) -> str:
-        if not (folder / name).exists():
-            (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-            prepare_text(inputs=[str(folder / f"{name}.jsonl")], output=folder / name, workers=1)
-        return str(folder / name)
-
-    return make
-
-
 def tuning(run: Path, corpus: str, output: Path, *overrides: str, **options: Any) -> ClassifyTuning:
     wanted: dict[str, Any] = {"epochs": 6.0, "batch_size": 8, "lr": 1e-2, **options}
     quick = ["train.num_workers=0", *overrides]
@@ -61,15 +46,15 @@ def tuning(run: Path, corpus: str, output: Path, *overrides: str, **options: Any
 
 
 @pytest.fixture(scope="session")
-def tuned(pretrained: Path, films: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    train, dev = films("train", rows(64, 0)), films("dev", rows(20, 1))
+def tuned(pretrained: Path, prepared: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    train, dev = prepared("films", rows(64, 0)), prepared("films-dev", rows(20, 1))
     best = ["train.evaluate_every=12", "train.best=classify/macro_f1"]
     output = tmp_path_factory.mktemp("classify") / "run"
     return fine_tune(Classification(), tuning(pretrained, train, output, *best, held_out=dev))
 
 
-def test_it_learns_and_the_majority_does_not(tuned: Path, films: Callable[..., str]) -> None:
-    found = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=films("dev", [])))
+def test_it_learns_and_the_majority_does_not(tuned: Path, prepared: Callable[..., str]) -> None:
+    found = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("films-dev", [])))
     assert found.numbers["accuracy"] == found.numbers["macro_f1"] == found.numbers["mcc"] == 1
     assert found.counts == {"texts": 20, "classes": 2}
     share = sum(row["labels"]["verdict"] for row in rows(20, 1)) / 20
@@ -81,18 +66,18 @@ def test_it_learns_and_the_majority_does_not(tuned: Path, films: Callable[..., s
     assert "✓ 1" in shown
 
 
-def test_a_metric_of_the_whole_pass_chooses_the_best_checkpoint(tuned: Path, films: Callable[..., str]) -> None:
+def test_a_metric_of_the_whole_pass_chooses_the_best_checkpoint(tuned: Path, prepared: Callable[..., str]) -> None:
     lines = [json.loads(line) for line in (tuned / "metrics.jsonl").read_text().splitlines()]
     measured = [line["held_out/classify/macro_f1"] for line in lines if "held_out/classify/macro_f1" in line]
     state = json.loads((tuned / "best" / "state.json").read_text())
     assert state["best"]["metric"] == "held_out/classify/macro_f1"
     assert state["best"]["value"] == max(measured)
-    result = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=films("dev", [])))
+    result = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("films-dev", [])))
     assert result.numbers["macro_f1"] == pytest.approx(max(measured))
 
 
-def test_several_seeds_are_tabulated(pretrained: Path, films: Callable[..., str], tmp_path: Path) -> None:
-    train, dev = films("train", rows(64, 0)), films("dev", rows(20, 1))
+def test_several_seeds_are_tabulated(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
+    train, dev = prepared("films", rows(64, 0)), prepared("films-dev", rows(20, 1))
     with pytest.raises(WorkbenchError, match="say on which corpus: --held-out"):
         fine_tune_seeds(Classification(), tuning(pretrained, train, tmp_path / "x", seeds=2))
     several = tuning(pretrained, train, tmp_path / "x", epochs=1.0, seeds=3, held_out=dev)
@@ -105,9 +90,9 @@ def test_several_seeds_are_tabulated(pretrained: Path, films: Callable[..., str]
     assert written["deviation"] == pytest.approx(np.std(accuracies, ddof=1))
 
 
-def test_what_cannot_be_learnt_is_refused(pretrained: Path, films: Callable[..., str], tmp_path: Path) -> None:
-    plain = films("plain", [{"text": "the film is good ."}])
-    several = films("several", [{"text": "the film is good .", "labels": {"verdict": 1, "stars": 5}}])
+def test_what_cannot_be_learnt_is_refused(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
+    plain = prepared("plain", [{"text": "the film is good ."}])
+    several = prepared("several", [{"text": "the film is good .", "labels": {"verdict": 1, "stars": 5}}])
     for corpus, label, message in [
         (plain, None, "has no labels"),
         (several, None, "has the labels stars, verdict; choose one: --label"),
@@ -118,15 +103,15 @@ def test_what_cannot_be_learnt_is_refused(pretrained: Path, films: Callable[...,
             recipe_of(Classification(), tuning(pretrained, corpus, tmp_path / "run", label=label))
 
 
-def test_classes_that_the_run_does_not_know_are_named(tuned: Path, films: Callable[..., str]) -> None:
-    odd = films("odd", [{"text": "the film is good .", "labels": {"verdict": 7}}])
-    plain = films("plain", [{"text": "the film is good ."}])
+def test_classes_that_the_run_does_not_know_are_named(tuned: Path, prepared: Callable[..., str]) -> None:
+    odd = prepared("odd", [{"text": "the film is good .", "labels": {"verdict": 7}}])
+    plain = prepared("plain", [{"text": "the film is good ."}])
     for corpus, message in ((odd, "unknown class '7'"), (plain, "no texts with the label 'verdict'")):
         with pytest.raises(WorkbenchError, match=message):
             evaluate(Classification(), ClassifyScoring(run=tuned, corpus=corpus))
 
 
-def test_a_long_text_is_one_item_and_a_pair_keeps_both(tuned: Path, films: Callable[..., str]) -> None:
+def test_a_long_text_is_one_item_and_a_pair_keeps_both(tuned: Path, prepared: Callable[..., str]) -> None:
     task = load(tuned).transforms["classify"]
     assert (task.builder.unit, task.builder.window) == (None, None)
     long = {"key": "a", "draw": (0,), "text": "the film is good . " * 30, "labels": {"verdict": 1}}

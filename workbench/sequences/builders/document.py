@@ -12,7 +12,7 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 
 
 class Document(Builder):
-    """A text per sequence.
+    """A text per sequence. `Sequence.meta` has the sample's `tags`, in characters of its text.
 
     Args:
         begin, end: roles of the special tokens around the text (GPT: `begin: bos, end: eos`); null for none.
@@ -50,7 +50,8 @@ class Document(Builder):
     def _sequences(self, sample: Sample, encoded: Encoded) -> list[Sequence]:
         spans = self.spans(encoded, sample.get("spans", ()))
         masks = self.spans(encoded, sample.get("mask_spans", ()))
-        parts = cut_parts(encoded, self.capacity, [*spans, *masks])
+        tagged = sample.get("tags", ())
+        parts = cut_parts(encoded, self.capacity, [*spans, *masks, *self.spans(encoded, tagged)])
         sequences = []
         for number, (begin, end) in enumerate(parts):
             stream, rows = self.frame.lay([encoded.part(begin, end)])
@@ -60,5 +61,6 @@ class Document(Builder):
             last = None if end == len(encoded) else end
             kept = self.kept(spans, rows[0], begin, last)
             hidden = self.kept(masks, rows[0], begin, last)
-            sequences.append(sequence_of(sample, {"text": stream}, number, kept, mask_spans=hidden))
+            meta = {"tags": tagged} if "tags" in sample else {}
+            sequences.append(sequence_of(sample, {"text": stream}, number, kept, mask_spans=hidden, meta=meta))
         return sequences

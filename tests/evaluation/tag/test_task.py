@@ -1,0 +1,84 @@
+"""Tagging, from lines with tags to the result, and the same numbers in a held-out pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.finding import find_task
+from workbench.evaluation.finetuning import fine_tune, recipe_of
+from workbench.evaluation.tag.panel import tagged
+from workbench.evaluation.tag.task import Tagging, TagScoring, TagTuning
+from workbench.report.run import load_run
+from workbench.runs.metrics import read_metrics
+
+COLOURS, THINGS, STATES = ("red", "green", "blue"), ("house", "boat"), ("old", "new", "lost")
+
+
+def rows(states: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Things with their colour are stretches of two words, states of one."""
+    made = []
+    for state in states:
+        for colour in COLOURS:
+            for thing in THINGS:
+                text = f"the {colour} {thing} is {state} ."
+                end = 4 + len(colour) + 1 + len(thing)
+                tags = [[4, end, "thing"], [end + 4, end + 4 + len(state), "state"]]
+                made.append({"text": text, "tags": tags})
+    return made
+
+
+def tuning(run: Path, corpus: str, **options: Any) -> TagTuning:
+    wanted: dict[str, Any] = {"epochs": 10.0, "batch_size": 6, "lr": 1e-2, **options}
+    quick = ["train.num_workers=0", *wanted.pop("overrides", [])]
+    return TagTuning(run=run, corpus=corpus, overrides=quick, **wanted)
+
+
+@pytest.fixture(scope="module")
+def tuned(pretrained: Path, prepared: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    train, dev = prepared("tags", rows(STATES[:2])), prepared("tags-dev", rows(STATES[1:]))
+    best = ["train.evaluate_every=10", "train.best=tag/f1"]
+    output = tmp_path_factory.mktemp("tag") / "run"
+    return fine_tune(Tagging(), tuning(pretrained, train, output=output, overrides=best, held_out=dev))
+
+
+def test_it_learns_and_a_held_out_pass_tells_the_same(tuned: Path, prepared: Callable[..., str]) -> None:
+    found = evaluate(Tagging(), TagScoring(run=tuned, corpus=prepared("tags-dev", []), batch_size=5))
+    assert found.numbers["f1"] > 0.6
+    assert found.counts == {"words": 72, "chunks": 24, "tags": 5}
+    assert found.baselines["always O"] == pytest.approx({"accuracy": 0.5, "precision": 0, "recall": 0, "f1": 0})
+    measured = [line for line in read_metrics(tuned) if "held_out/tag/f1" in line]
+    best = max(measured, key=lambda line: line["held_out/tag/f1"])
+    assert {name: best[f"held_out/tag/{name}"] for name in found.numbers} == pytest.approx(found.numbers)
+
+
+def test_the_report_shows_chunks(tuned: Path, prepared: Callable[..., str]) -> None:
+    found = evaluate(Tagging(), TagScoring(run=tuned, corpus=prepared("tags", [])))
+    assert found.examples[0] == {
+        "text": "the red house is old .",
+        "predicted": [[4, 13, "thing"], [17, 20, "state"]],
+        "gold": [[4, 13, "thing"], [17, 20, "state"]],
+    }
+    shown = tagged(load_run(tuned))
+    assert shown is not None
+    assert '<mark title="thing">red house</mark>' in shown
+    assert "✓ old: state" in shown
+
+
+def test_what_cannot_be_learnt_or_scored_is_refused(
+    pretrained: Path, tuned: Path, prepared: Callable[..., str], tmp_path: Path
+) -> None:
+    plain = prepared("untagged", [{"text": "the house is old ."}])
+    with pytest.raises(WorkbenchError, match="has no tags"):
+        recipe_of(Tagging(), tuning(pretrained, plain, output=tmp_path / "run"))
+    with pytest.raises(WorkbenchError, match="no texts with `tags`"):
+        evaluate(Tagging(), TagScoring(run=tuned, corpus=plain))
+    other = prepared("other-tags", [{"text": "the house", "tags": [[4, 9, "place"]]}])
+    with pytest.raises(WorkbenchError, match="unknown tag 'B-place'"):
+        evaluate(Tagging(), TagScoring(run=tuned, corpus=other))
+    assert isinstance(find_task("tag"), Tagging)

@@ -1,0 +1,104 @@
+"""Which words get which tags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.contracts.cases import ObjectiveCase
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.objectives.tag import Tag
+from workbench.sequences.builders.document import Document
+from workbench.sequences.sequence import Sequence
+from workbench.text.tokenizer import Tokenizer
+
+CASE = ObjectiveCase(
+    {"tags": ["O", "B-city", "I-city"], "dropout": 0.0},
+    {"seed": "nothing is drawn"},
+    sequence={"builder": "document"},
+    small=1,
+    recover=lambda before, after, shared: check_unchanged(before, after),
+)
+DRAWS = Draws(0, "t", "tag", number=(0,))
+
+
+def check_unchanged(before: Sequence, after: Sequence) -> None:
+    """Tags are read beside the text, which stays."""
+    np.testing.assert_array_equal(before.streams["text"]["input_ids"], after.streams["text"]["input_ids"])
+
+
+def tag(*names: str) -> Tag:
+    objective = Tag(["O", *names])
+    objective.name = "tag"
+    return objective
+
+
+def sequences(tokenizer: Tokenizer, text: str, tags: list[Any] | None, size: int = 40) -> list[Sequence]:
+    sample = {"key": "a", "draw": (0,), "text": text, **({} if tags is None else {"tags": tags})}
+    return Document(tokenizer, size, chars_per_token=4)([sample], DRAWS)
+
+
+def tagged(objective: Tag, made: list[Sequence], text: str) -> list[tuple[str, str]]:
+    """The pieces that are read, with their tags."""
+    names = list(objective.tags)
+    objective.corrupt(made, DRAWS)
+    found = []
+    for sequence in made:
+        targets = sequence.targets["tag"]
+        for (start, end), label in zip(targets["places"].tolist(), targets["labels"].tolist(), strict=True):
+            found.append((text[start:end], names[label]))
+        assert sequence.streams["text"]["taken"][targets["rows"].index].all()
+        assert targets["words"][0] == len(targets["rows"].index)
+    return found
+
+
+def test_a_stretch_begins_once_and_a_word_is_read_once(tokenizer: Tokenizer) -> None:
+    text = "the harbours near Hamburg flow"
+    made = sequences(tokenizer, text, [[4, 12, "thing"], [13, 25, "place"]])
+    found = tagged(tag("B-place", "I-place", "B-thing", "I-thing"), made, text)
+    assert [name for _, name in found] == ["O", "B-thing", "B-place", "I-place", "O"]
+    assert all(text.split()[i].startswith(piece) for i, (piece, _) in enumerate(found))
+
+
+def test_tags_of_words_stay_as_they_are(tokenizer: Tokenizer) -> None:
+    """A word between spaces that the tokenizer takes for several has one tag, read at its first piece."""
+    text = "small boats. old songs."
+    words = [[0, 5, "O"], [6, 12, "B-x"], [13, 16, "I-x"], [17, 23, "O"]]
+    found = tagged(tag("B-x", "I-x"), sequences(tokenizer, text, words), text)
+    assert [name for _, name in found] == ["O", "B-x", "I-x", "O"]
+
+
+def test_of_stretches_that_overlap_the_first_counts(tokenizer: Tokenizer) -> None:
+    text = "the old river flows"
+    made = sequences(tokenizer, text, [[0, 7, "x"], [4, 13, "y"]])
+    assert [name for _, name in tagged(tag("B-x", "I-x", "B-y", "I-y"), made, text)] == ["B-x", "I-x", "B-y", "O"]
+
+
+def test_a_long_text_loses_no_tag(tokenizer: Tokenizer) -> None:
+    text = " ".join(["river", "winter"] * 30)
+    tags = [[i, i + 5, "x"] for i in range(0, len(text), 13)]
+    made = sequences(tokenizer, text, tags, size=11)
+    assert len(made) > 3
+    assert [name for _, name in tagged(tag("B-x", "I-x"), made, text)] == ["B-x", "O"] * 30
+
+
+def test_without_tags_nothing_is_counted(tokenizer: Tokenizer) -> None:
+    objective = tag("B-x", "I-x")
+    assert tagged(objective, sequences(tokenizer, "the old river", None), "") == []
+    assert len(tagged(objective, sequences(tokenizer, "the old river", []), "the old river")) == 3
+
+
+def test_a_branch_and_what_is_labelled_have_no_tag(tokenizer: Tokenizer) -> None:
+    (sequence,) = sequences(tokenizer, "the old river", [[4, 7, "x"]])
+    sequence.streams["text"]["taken"][np.flatnonzero(sequence.streams["text"]["char_start"] == 4)] = True
+    assert [name for _, name in tagged(tag("B-x", "I-x"), [sequence], "the old river")] == ["O", "O"]
+
+
+def test_wrong_tags(tokenizer: Tokenizer) -> None:
+    with pytest.raises(WorkbenchError, match="O among them"):
+        Tag(["B-x", "I-x"])
+    with pytest.raises(WorkbenchError, match="unknown tag 'B-y'"):
+        tag("B-x", "I-x").corrupt(sequences(tokenizer, "the old river", [[0, 3, "y"]]), DRAWS)

@@ -1,0 +1,111 @@
+"""Tagging of words: named entities, parts of speech, chunks (CoNLL 2003, OntoNotes, MSRA NER, ...)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.measured import Made, MeasuredTask
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.passes import all_records
+from workbench.evaluation.task import Setup
+from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunks
+from workbench.objectives.tag import Tag
+from workbench.options.bounds import Count
+from workbench.recipe.spec import SequenceSpec
+from workbench.runs.folder import read_recipe
+from workbench.sequences.sequence import Sample
+from workbench.tasks.objective import Objective
+
+LENGTH = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagTuning(Tuning):
+    """Fine-tune a pretrained run to tag the words of a text.
+
+    CORPUS holds texts with `tags` [[start, end, name], ...]: of single words (B-person, I-person, O), or of stretches
+    (person). The steps that bring in knowledge are those of the run's pretraining.
+
+    Example:
+
+      workbench finetune tag runs/k-bert corpora/medical-ner --held-out corpora/medical-ner-dev --epochs 5
+    """
+
+    max_length: Annotated[
+        Count | None,
+        typer.Option(help="Tokens of a window of the text; default: 128, or the model's positions if it has fewer."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagScoring(Scoring):
+    """Accuracy over words; precision, recall and F1 over the chunks that their tags spell (the CoNLL evaluation).
+
+    CORPUS holds texts with `tags`, of the names that RUN was fine-tuned on.
+
+    Example:
+
+      workbench evaluate tag runs/k-bert-tag corpora/medical-ner-dev
+    """
+
+
+class Tagging(MeasuredTask[TagTuning, TagScoring]):
+    """A tag for every word."""
+
+    tuning = TagTuning
+    scoring = TagScoring
+    objective: type[Objective] = Tag
+    panels = ("workbench.evaluation.tag.panel:tagged",)
+
+    def setup(self, tuning: TagTuning) -> Setup:
+        base = read_recipe(tuning.run)
+        builder = {"builder": "document", "max_length": tuning.max_length or text_length(base, LENGTH)}
+        objective = {"objective": "tag", "tags": tags_of(Corpus.open(tuning.corpus))}
+        return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), objective)
+
+    def needs(self, objective: Tag) -> str:
+        return "texts with `tags`"
+
+    def counts(self, objective: Tag, made: Made) -> dict[str, int]:
+        names = list(objective.tags)
+        texts = made["gold"].split(made["words"].tolist())
+        found = sum(len(chunks(names[tag] for tag in text.tolist())) for text in texts)
+        return {"words": len(made["gold"]), "chunks": found, "tags": len(names)}
+
+    def baselines(self, run: Evaluated, objective: Tag, made: Made) -> dict[str, Made]:
+        """No chunk at all."""
+        return {f"always {OUTSIDE}": {**made, "predicted": torch.full_like(made["gold"], objective.tags[OUTSIDE])}}
+
+    def example(self, objective: Tag, sample: Sample, made: Made) -> dict[str, Any]:
+        names, places = list(objective.tags), made["places"].tolist()
+
+        def stretches(tags: list[int]) -> list[list[Any]]:
+            found = chunks(names[tag] for tag in tags)
+            return [[places[begin][0], places[end - 1][1], name] for begin, end, name in found]
+
+        told = {name: stretches(made[name].tolist()) for name in ("predicted", "gold")}
+        return {"text": sample["text"], **told}
+
+
+def tags_of(corpus: Corpus) -> list[str]:
+    """The tags of words of a corpus: O, then the others sorted; of a stretch's name both B- and I-.
+
+    Raises:
+        WorkbenchError: it has none.
+    """
+    names = {name for sample in all_records(corpus) for _, _, name in sample.get("tags", ())} - {OUTSIDE}
+    if not names:
+        raise WorkbenchError(
+            f"corpus {corpus.name!r} has no tags (it has {', '.join(corpus.manifest.fields)}); prepare texts with "
+            '`tags`: {"text": "Ann sang", "tags": [[0, 3, "person"]]}, or with a tag for each word'
+        )
+    words = {name for name in names if WORD_TAG.fullmatch(name)}
+    return [OUTSIDE, *sorted(words | {f"{prefix}-{name}" for name in names - words for prefix in "BI"})]
