@@ -167,7 +167,7 @@ class ItcHead(StepHead):
             "image_to_text": (found_text, pairs),
             "scale": (self.logit_scale.detach().exp() * pairs, pairs),
         }
-        return LossOutput((to_image + to_text) / 2, metrics, {name: rows[own] for name, rows in embedded.items()})
+        return LossOutput((to_image + to_text) / 2, metrics)
 
     def clip_scale(self) -> None:
         with torch.no_grad():

@@ -96,24 +96,23 @@ class HeldOut:
                     if isinstance(output, dict):
                         embedded[name][lane] = output
                         counts[name][lane] = micro.counts[name]
+                        self.measured.add((task, name), (number, lane), output)
                     else:
                         self._add(window, (task, name), output, micro.counts[name])
-                        self.measured.add((task, name), (number, lane), output)
+                        self.measured.add((task, name), (number, lane), output.made)
             if self.root.remembered is not None:
                 self.root.remembered.commit()
             for name in wide:
-                self._step_wide(window, (task, name), number, embedded[name], counts[name])
+                self._step_wide(window, (task, name), embedded[name], counts[name])
 
     def _step_wide(
-        self, window: Window, label: tuple[str, str], number: int, mine: dict[int, Embedded], counts: dict[int, float]
+        self, window: Window, label: tuple[str, str], mine: dict[int, Embedded], counts: dict[int, float]
     ) -> None:
         whole, rows = gather_embedded(mine, self.spec.lanes, self.world)
         head = self.root.heads[label[1]]
         assert isinstance(head, StepHead)
         for lane, count in counts.items():
-            output = loss_of(head, whole, rows[lane])
-            self._add(window, label, output, count)
-            self.measured.add(label, (number, lane), output)
+            self._add(window, label, loss_of(head, whole, rows[lane]), count)
 
     def _add(self, window: Window, label: tuple[str, str], output: LossOutput, count: float) -> None:
         name = self.labels[label]

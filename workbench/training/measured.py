@@ -9,7 +9,6 @@ from torch import Tensor
 
 from workbench.errors import unknown
 from workbench.processes.distributed import World
-from workbench.tasks.objective import LossOutput
 from workbench.tasks.task import Task, labels
 
 Label = tuple[str, str]  # task, objective
@@ -23,20 +22,21 @@ class Measured:
         self.names = labels(tasks)
         self.kept: dict[Label, dict[tuple[int, int], dict[str, Tensor]]] = {}
 
-    def add(self, label: Label, place: tuple[int, int], output: LossOutput) -> None:
+    def add(self, label: Label, place: tuple[int, int], made: Mapping[str, Tensor]) -> None:
         """
         Args:
             place: number and lane of the micro-batch; what is gathered comes in their order.
+            made: what the head made of it (`LossOutput.made`; of a step-wide head what it embedded).
 
         Raises:
             WorkbenchError: the head doesn't hand on what the objective measures.
         """
         wanted = self.objectives[label].measured
-        missing = [name for name in wanted if name not in output.made]
+        missing = [name for name in wanted if name not in made]
         if missing:
-            raise unknown("tensor", missing[0], output.made, f"measured by {self.names[label]}, made by its head")
+            raise unknown("tensor", missing[0], made, f"measured by {self.names[label]}, made by its head")
         if wanted:
-            self.kept.setdefault(label, {})[place] = {name: output.made[name].detach().cpu() for name in wanted}
+            self.kept.setdefault(label, {})[place] = {name: made[name].detach().cpu() for name in wanted}
 
     def metrics(self, world: World) -> dict[str, float]:
         """`<objective>/<metric>` of `Objective.measure`; the same on every rank."""

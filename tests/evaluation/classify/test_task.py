@@ -147,12 +147,11 @@ def test_ranks_measure_together_in_the_order_of_the_pass() -> None:
     for number in range(2):
         for lane, rank in enumerate(ranks):
             made = {"predicted": torch.tensor([number, lane]), "gold": torch.zeros(2)}
-            output = type("Output", (), {"made": made})()
-            rank.add(("films", "classify"), (number, lane), output)  # type: ignore[arg-type]
+            rank.add(("films", "classify"), (number, lane), made)
     world: Any = type("World", (), {"gather": lambda self, kept: [rank.kept for rank in reversed(ranks)]})()
     assert ranks[0].metrics(world) == {"classify/predicted": 11011.0}
     with pytest.raises(WorkbenchError, match="unknown tensor 'predicted'"):
-        ranks[0].add(("films", "classify"), (0, 0), type("Output", (), {"made": {}})())  # type: ignore[arg-type]
+        ranks[0].add(("films", "classify"), (0, 0), {})
 
 
 def test_a_sequence_without_the_label_is_not_counted() -> None:

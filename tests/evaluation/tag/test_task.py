@@ -82,3 +82,11 @@ def test_what_cannot_be_learnt_or_scored_is_refused(
     with pytest.raises(WorkbenchError, match="unknown tag 'B-place'"):
         evaluate(Tagging(), TagScoring(run=tuned, corpus=other))
     assert isinstance(find_task("tag"), Tagging)
+
+
+def test_the_tags_are_those_of_both_sets(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
+    """A tag that the training set lacks would stop the run at its first held-out pass."""
+    train, dev = prepared("few-tags", rows(STATES[:1])), [{"text": "we sang", "tags": [[0, 2, "O"], [3, 7, "S-verb"]]}]
+    wanted = tuning(pretrained, train, output=tmp_path / "run", held_out=prepared("verbs", dev))
+    (objective,) = recipe_of(Tagging(), wanted).tasks["tag"].objectives
+    assert objective["tags"] == ["O", "B-state", "B-thing", "I-state", "I-thing", "S-verb"]

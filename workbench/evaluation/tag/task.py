@@ -68,7 +68,8 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
     def setup(self, tuning: TagTuning) -> Setup:
         base = read_recipe(tuning.run)
         builder = {"builder": "document", "max_length": tuning.max_length or text_length(base, LENGTH)}
-        objective = {"objective": "tag", "tags": tags_of(Corpus.open(tuning.corpus))}
+        places = [tuning.corpus, *([tuning.held_out] if tuning.held_out else [])]
+        objective = {"objective": "tag", "tags": tags_of([Corpus.open(place) for place in places])}
         return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), objective)
 
     def needs(self, objective: Tag) -> str:
@@ -95,17 +96,18 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
         return {"text": sample["text"], **told}
 
 
-def tags_of(corpus: Corpus) -> list[str]:
-    """The tags of words of a corpus: O, then the others sorted; of a stretch's name both B- and I-.
+def tags_of(corpora: list[Corpus]) -> list[str]:
+    """The tags of words of corpora: O, then the others sorted; of a stretch's name both B- and I-.
 
     Raises:
-        WorkbenchError: it has none.
+        WorkbenchError: the first of them, the training set, has none.
     """
-    names = {name for sample in all_records(corpus) for _, _, name in sample.get("tags", ())} - {OUTSIDE}
-    if not names:
+    found = [{name for sample in all_records(c) for _, _, name in sample.get("tags", ())} for c in corpora]
+    names = set().union(*found) - {OUTSIDE}
+    if not found[0] - {OUTSIDE}:
         raise WorkbenchError(
-            f"corpus {corpus.name!r} has no tags (it has {', '.join(corpus.manifest.fields)}); prepare texts with "
-            '`tags`: {"text": "Ann sang", "tags": [[0, 3, "person"]]}, or with a tag for each word'
+            f"corpus {corpora[0].name!r} has no tags (it has {', '.join(corpora[0].manifest.fields)}); prepare texts "
+            'with `tags`: {"text": "Ann sang", "tags": [[0, 3, "person"]]}, or with a tag for each word'
         )
     words = {name for name in names if WORD_TAG.fullmatch(name)}
     return [OUTSIDE, *sorted(words | {f"{prefix}-{name}" for name in names - words for prefix in "BI"})]
