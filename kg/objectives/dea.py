@@ -25,6 +25,7 @@ from workbench.keyed import Draws
 from workbench.models.blocks import make_norm
 from workbench.models.network import Network
 from workbench.options.bounds import Share, Word
+from workbench.sequences.rows import drop
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
@@ -88,13 +89,11 @@ class Dea(Objective):
         entity = sequence.streams[self.stream]
         linked = entity["entity_ids"] != NONE
         labels = np.searchsorted(candidates, entity["entity_ids"][linked])
-        sequence.targets[self.name] = {"rows": Rows("text", entity["token"][linked]), "labels": labels}
+        sequence.targets[self.name] = {"rows": Rows("text", entity["token"].index[linked]), "labels": labels}
         noisy = entity["entity_ids"].copy()
         noisy[linked] = noise(labels, candidates, self.replaced, self.removed, draws.of(sequence.draw))
-        kept = ~linked | (noisy != NONE)
-        sequence.streams[self.stream] = {
-            name: (noisy if name == "entity_ids" else value)[kept] for name, value in entity.items()
-        }
+        entity["entity_ids"] = noisy
+        drop(sequence, linked & (noisy == NONE), self.stream)
 
     def head(self, network: Network) -> Head:
         """Predicts from the text's states, in the width of the entity stream's embedding.

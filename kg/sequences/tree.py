@@ -1,4 +1,4 @@
-"""The mechanics of K-BERT's sentence tree: branches inserted into a trunk, and everything that points into it moved.
+"""The mechanics of K-BERT's sentence tree: branches inserted into a trunk.
 
 Liu et al., "K-BERT: Enabling Language Representation with Knowledge Graph", AAAI 2020 (arXiv 1909.07606). The visible
 matrix is never built: two integers per token say the same,
@@ -13,10 +13,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from workbench.sequences.sequence import Fields, Sequence, Span
+from workbench.sequences.rows import insert
+from workbench.sequences.sequence import Sequence
 
 
 @dataclass(frozen=True)
@@ -33,60 +35,31 @@ class Mention:
         return sum(len(branch) for branch in self.branches)
 
 
-@dataclass(frozen=True)
-class Tree:
-    """A sentence tree, one entry per row.
+def plant(sequence: Sequence, mentions: Ordered[Mention], visible_matrix: bool = True) -> np.ndarray:
+    """Insert the branches of the mentions (sorted, disjoint) into the text, in place; which rows are branches' [rows].
 
-    `source` is the trunk row that a row comes from; for a branch token, the last row of its mention.
+    Without `visible_matrix` everybody sees everybody.
     """
-
-    input_ids: np.ndarray
-    position_ids: np.ndarray
-    branch: np.ndarray
-    anchor: np.ndarray
-    source: np.ndarray
-
-    def cut(self, rows: int) -> Tree:
-        """The first `rows` rows."""
-        return Tree(**{f.name: getattr(self, f.name)[:rows] for f in dataclasses.fields(self)})
-
-
-def grow(input_ids: np.ndarray, position_ids: np.ndarray, mentions: Ordered[Mention]) -> Tree:
-    """Insert the branches of the mentions (sorted, disjoint) into a trunk of `[tokens]` ids and positions."""
-    n = len(input_ids)
-    at: list[int] = []  # the trunk row before which a branch token goes
-    tokens: list[int] = []
-    step: list[int] = []  # distance of a branch token from the mention's last token
-    branch: list[int] = []
-    anchor: list[int] = []
-    trunk_anchor = np.zeros(n, np.int64)
-    number = 0
-    for m, mention in enumerate((m for m in mentions if m.size), start=1):
+    text = sequence.streams["text"]
+    trunk_anchor = np.zeros(len(text["input_ids"]), np.int64)
+    branches: list[tuple[int, ...]] = []
+    at: list[tuple[int, int, int]] = []  # of each branch: tokens, the trunk row that it goes on from, its mention
+    for m, mention in enumerate((m for m in mentions if any(m.branches)), start=1):
         trunk_anchor[mention.start : mention.end] = m
-        for ids in mention.branches:
-            number += 1
-            at += [mention.end] * len(ids)
-            tokens += ids
-            step += range(1, len(ids) + 1)
-            branch += [number] * len(ids)
-            anchor += [m] * len(ids)
-    before = np.asarray(at, np.int64)
-    injected = np.zeros(n + len(at), np.bool_)
-    injected[before + np.arange(len(at))] = True
-    sentence = ~injected
-
-    def merged(trunk: np.ndarray | int, inserted: Ordered[int] | np.ndarray) -> np.ndarray:
-        column = np.empty(len(injected), np.int64)
-        column[sentence], column[injected] = trunk, inserted
-        return column
-
-    return Tree(
-        input_ids=merged(input_ids, tokens),
-        position_ids=merged(position_ids, position_ids[before - 1] + np.asarray(step, np.int64)),
-        branch=merged(0, branch),
-        anchor=merged(trunk_anchor, anchor),
-        source=merged(np.arange(n), before - 1),
-    )
+        branches += mention.branches
+        at += [(len(ids), mention.end - 1, m) for ids in mention.branches]
+    sizes, ends, numbers = np.array(at, np.int64).reshape(-1, 3).T
+    last, anchor = np.repeat(ends, sizes), np.repeat(numbers, sizes)
+    step = np.arange(1, len(last) + 1) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # from the mention's last token
+    tokens = np.fromiter(chain.from_iterable(branches), np.int64, len(last))
+    values = {"input_ids": tokens, "position_ids": text["position_ids"][last] + step}
+    if visible_matrix:
+        text |= {"branch": np.zeros_like(trunk_anchor), "anchor": trunk_anchor}
+        values |= {"branch": np.repeat(np.arange(1, len(sizes) + 1), sizes), "anchor": anchor}
+    where = insert(sequence, last + 1, like=last, **values)
+    injected = np.zeros(sequence.length("text"), np.bool_)
+    injected[where] = True
+    return injected
 
 
 def fit(mentions: Ordered[Mention], budget: int) -> list[Mention]:
@@ -101,43 +74,3 @@ def fit(mentions: Ordered[Mention], budget: int) -> list[Mention]:
         size -= len(last.branches[-1])
         kept[-1] = dataclasses.replace(last, branches=last.branches[:-1])
     return [mention for mention in kept if mention.branches]
-
-
-def replant(sequence: Sequence, tree: Tree, visible_matrix: bool) -> Sequence:
-    """The sequence with the tree's rows in its text stream; rows that point into the text follow it."""
-    injected = tree.branch > 0
-    text: Fields = {name: value[tree.source] for name, value in sequence.streams["text"].items()}
-    text["input_ids"], text["position_ids"] = tree.input_ids, tree.position_ids
-    if visible_matrix:
-        text["branch"], text["anchor"] = tree.branch, tree.anchor
-    for name, value in (("word_ids", -1), ("char_start", -1), ("char_end", -1), ("special", False), ("taken", True)):
-        if name in text:
-            text[name][injected] = value
-    row_of = np.full(sequence.length("text"), -1)
-    row_of[tree.source[~injected]] = np.flatnonzero(~injected)
-    streams = dict(sequence.streams, text=text)
-    if "entity" in streams:
-        rows = row_of[streams["entity"]["token"]]
-        streams["entity"] = {name: value[rows >= 0] for name, value in streams["entity"].items()}
-        streams["entity"]["token"] = rows[rows >= 0]
-    meta = dict(sequence.meta)
-    if "mention" in meta:
-        start, end = meta.pop("mention")
-        if row_of[end - 1] >= 0:
-            meta["mention"] = (int(row_of[start]), int(row_of[end - 1]) + 1)
-    return dataclasses.replace(
-        sequence,
-        streams=streams,
-        spans=_moved(sequence.spans, row_of),
-        mask_spans=_moved(sequence.mask_spans, row_of),
-        meta=meta,
-    )
-
-
-def _moved(spans: list[Span], row_of: np.ndarray) -> list[Span]:
-    """The spans whose rows are still there, in the tree's rows."""
-    return [
-        Span(int(row_of[s.start]), int(row_of[s.end - 1]) + 1, s.entity, s.score)
-        for s in spans
-        if row_of[s.end - 1] >= 0
-    ]

@@ -19,7 +19,7 @@ from vision.images.boxes import WHOLE, grid_boxes
 from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
-from workbench.sequences.sequence import Fields, Sample, Sequence, text_fields
+from workbench.sequences.sequence import Fields, Rows, Sample, Sequence, text_fields
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 FEATURES, VECTORS, ENTITIES, GRID, PATCH = 6, 4, 9, 2, 4
@@ -123,7 +123,8 @@ def sequence_of(sample: Sample, content: str = "features") -> Sequence:
     words = [zlib.crc32(word.encode()) for word in sample["captions"][0].split()]
     ids = np.array([1, *(5 + word % 25 for word in words)])
     tokens = np.arange(0, len(ids), 2)
-    entity = {"entity_ids": np.array([0, *(1 + word % ENTITIES for word in words)])[tokens], "token": tokens}
+    entity: Fields = {"entity_ids": np.array([0, *(1 + word % ENTITIES for word in words)])[tokens]}
+    entity["token"] = Rows("text", tokens, bound=True)
     meta = {"answers": ANSWERS[len(words) % 3], "labels": np.array([1.0, 0.0, len(words) % 2], np.float32)}
     text = text_fields(ids, special=np.arange(len(ids)) == 0)
     streams = {"text": text, "entity": entity, "image": image_fields(sample, content)}

@@ -81,7 +81,7 @@ def labelled(case: ObjectiveCase, sequence: Sequence, name: str = "it") -> dict[
 
 def check_untouched(case: ObjectiveCase, before: Sequence, after: Sequence) -> None:
     """All is as before but the labelled rows and the entities that hang on them."""
-    for field in ("draw", "key", "spans", "labels", "mask_spans", "meta"):
+    for field in ("draw", "key", "spans", "labels", "mask_spans", "marks", "meta"):
         assert plain(getattr(before, field)) == plain(getattr(after, field)), field
     assert before.streams.keys() == after.streams.keys()
     touched_rows = labelled(case, after)
@@ -92,7 +92,8 @@ def check_untouched(case: ObjectiveCase, before: Sequence, after: Sequence) -> N
             for fields in (old, new)
         )
         for field, value in old.items():
-            np.testing.assert_array_equal(value[free], new[field][now_free], err_msg=f"{stream}.{field}")
+            were, are = np.asarray(value[free]), np.asarray(new[field][now_free])
+            np.testing.assert_array_equal(were, are, err_msg=f"{stream}.{field}")
         for field in set(new) - set(old) - {added.rpartition(".")[2] for added in case.adds}:
             assert field in ("masked", "taken")
             assert not new[field][now_free].any()

@@ -10,24 +10,24 @@ import numpy as np
 from tests.contracts.finding import case_of, make, over
 from tests.contracts.material import FEATURES, draws, plain, travelled
 from workbench.sequences.batch import collate
-from workbench.sequences.sequence import Sequence, Span, text_fields
+from workbench.sequences.sequence import Mark, Rows, Sequence, Span, text_fields
 
 
 def linked(length: int, spans: list[tuple[int, int, str]], mask: tuple[int, int] | None = None, **doc: Any) -> Sequence:
     """A sequence for steps: text with mentions, a stretch to be masked, a mention to be typed, an entity stream."""
     text = {**text_fields(np.arange(1, length + 1)), **doc}
     tokens = np.unique(np.array([0, *(start for start, _, _ in spans)], np.int64))[:length]
-    entity = {"entity_ids": np.arange(len(tokens)), "token": tokens}
+    entity = {"entity_ids": np.arange(len(tokens)), "token": Rows("text", tokens, bound=True)}
     image = {"features": np.ones((2, FEATURES), np.float32), "boxes": np.zeros((2, 4), np.float32)}
     masks = [Span(*mask, "")] if mask else []
-    meta = {"mention": (length - 2, length)} if length > 2 else {}
+    marks = [Mark("mention", length - 2, length)] if length > 2 else []
     return Sequence(
         {"text": text, "entity": entity, "image": image},
         (length,),
         f"k{length}",
         [Span(*span) for span in spans],
         mask_spans=masks,
-        meta=meta,
+        marks=marks,
     )
 
 
@@ -119,13 +119,13 @@ def test_what_points_into_the_text_points_at_the_same_tokens(name: str) -> None:
         documents = before.streams["text"].get("doc", np.zeros(before.length("text")))
         starts = {tokens(before, [span.start])[0] for span in before.spans}
         starts |= set(np.flatnonzero(np.diff(documents, prepend=-1)).tolist())
-        hung = tokens(after, after.streams["entity"]["token"])
+        hung = tokens(after, after.streams["entity"]["token"].index)
         assert len(hung) == after.length("entity")
         assert set(hung) <= starts
         if "entity" in before.streams:
-            assert same_or_cut(name, tokens(before, before.streams["entity"]["token"]), hung)
-        if "mention" in after.meta or "keeps" not in case_of("step", name).excused:
-            found = [tokens(s, slice(*s.meta.get("mention", (0, 0)))) for s in (before, after)]
+            assert same_or_cut(name, tokens(before, before.streams["entity"]["token"].index), hung)
+        if after.marks or "keeps" not in case_of("step", name).excused:
+            found = [[(m.name, tokens(s, slice(m.start, m.end))) for m in s.marks] for s in (before, after)]
             assert found[0] == found[1]
 
 

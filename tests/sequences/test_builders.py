@@ -326,7 +326,7 @@ def test_mention_keeps_the_beginning_as_ernie_thu_or_moves_to_the_mention(shared
     for sample, features, _ in ernie_typing_rows(shared, "typing_len9.json"):
         builder = build("mention", tokenizer, 9)
         [sequence] = builder([sample], DRAWS)
-        first, last = sequence.meta["mention"]
+        [(first, last)] = [(mark.start, mark.end) for mark in sequence.marks]
         listed = tokens(tokenizer, sequence)
         assert listed[first - 1] == "。"
         if features and features["tokens"].count("。") == 2:
@@ -348,7 +348,7 @@ def test_mention_rows_and_offsets(tokenizers):
         builder = build("mention", tokenizer, 64, marker=",", types=["place", "river"])
         [sequence] = builder([sample], DRAWS)
         stream = sequence.streams["text"]
-        first, last = sequence.meta["mention"]
+        [(first, last)] = [(mark.start, mark.end) for mark in sequence.marks]
         assert text[stream["char_start"][first] : stream["char_end"][last - 1]] == "Elbe"
         assert stream["special"][first - 1]
         assert stream["special"][last]

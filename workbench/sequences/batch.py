@@ -15,6 +15,7 @@ from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, ro
 
 VISIBILITY = ("doc", "rank", "until", "branch", "anchor")
 Targets = dict[str, Tensor]
+Lengths = dict[str, list[int]]  # of each stream, the rows of each sequence
 
 
 @dataclass
@@ -22,20 +23,27 @@ class Stream:
     """One stream of a batch: `fields` are [rows, ...] (`pixels`: [images, 3, height, width]).
 
     `offsets` [sequences + 1] is on the batch's device; `lengths` is the same knowledge as Python integers, so
-    that nothing has to wait for the device to learn a shape.
+    that nothing has to wait for the device to learn a shape. `links` names the fields that are rows of a stream of the
+    batch (-1: none), each with that stream.
     """
 
     fields: dict[str, Tensor]
     offsets: Tensor
     lengths: list[int]
+    links: dict[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         return sum(self.lengths)
 
+    @property
+    def starts(self) -> list[int]:
+        """The row at which each sequence begins, and after them the number of rows."""
+        return [0, *accumulate(self.lengths)]
+
     def rows_of(self, sequences: list[int]) -> Tensor:
         """The rows of these sequences, one after the other [rows]."""
-        starts = [0, *accumulate(self.lengths)]
+        starts = self.starts
         parts = [torch.arange(starts[number], starts[number + 1]) for number in sequences]
         return torch.cat(parts or [torch.zeros(0, dtype=torch.long)]).to(self.offsets.device)
 
@@ -44,16 +52,21 @@ class Stream:
         rows = self.rows_of(sequences)
         lengths = [self.lengths[number] for number in sequences]
         offsets = torch.tensor([0, *accumulate(lengths)], device=self.offsets.device)
-        return Stream({name: values[rows] for name, values in self.fields.items()}, offsets, lengths)
+        return Stream({name: values[rows] for name, values in self.fields.items()}, offsets, lengths, self.links)
 
 
 @dataclass
 class Batch:
-    """Sequences of one view, collated. `targets[objective]` holds what that objective's loss needs."""
+    """Sequences of one view, collated.
+
+    `targets[objective]` holds what that objective's loss needs; `links[objective]` names those of them that are rows of
+    a stream, each with that stream.
+    """
 
     streams: dict[str, Stream]
     targets: dict[str, Targets] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
+    links: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -63,11 +76,11 @@ class Batch:
     def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
         """The same batch with `function` applied to every tensor."""
         streams = {
-            name: Stream({f: function(t) for f, t in s.fields.items()}, function(s.offsets), s.lengths)
+            name: replace(s, fields={f: function(t) for f, t in s.fields.items()}, offsets=function(s.offsets))
             for name, s in self.streams.items()
         }
         targets = {name: {f: function(t) for f, t in fields.items()} for name, fields in self.targets.items()}
-        return Batch(streams, targets, self.keys)
+        return replace(self, streams=streams, targets=targets)
 
     def to(self, device: torch.device | str) -> Batch:
         return self.map(lambda t: t.to(device, non_blocking=True))
@@ -78,8 +91,8 @@ class Batch:
     def replace(self, stream: str, **fields: Tensor) -> Batch:
         """The same batch with other values in some fields of a stream, each [rows, ...]; without targets."""
         old = self.streams[stream]
-        new = Stream({**old.fields, **fields}, old.offsets, old.lengths)
-        return Batch({**self.streams, stream: new}, {}, self.keys)
+        new = replace(old, fields={**old.fields, **fields})
+        return replace(self, streams={**self.streams, stream: new}, targets={}, links={})
 
     def pick(self, sequences: Mapping[str, list[int]]) -> Batch:
         """Sequences put together anew from the streams of this batch's; without targets.
@@ -88,9 +101,19 @@ class Batch:
             sequences: for each stream that is wanted, whose rows each new sequence gets; all of one length. The first
                 stream's give the new sequences their keys.
 
-        Only streams whose fields are [rows, ...] and name no rows of other streams can be picked.
+        Only streams whose fields are [rows, ...] can be picked; one with `links` together with the stream they lead to,
+        the same sequences of both.
         """
         picked = {name: self.streams[name].pick(chosen) for name, chosen in sequences.items()}
+        for name, stream in picked.items():
+            for field_name, other in stream.links.items():
+                if sequences.get(other) != sequences[name]:
+                    raise ValueError(
+                        f"{field_name!r} of the stream {name!r} names rows of {other!r}: pick the same ones of both"
+                    )
+                before = [self.streams[other].starts[number] for number in sequences[other]]
+                by = [now - start for now, start in zip(picked[other].starts, before, strict=False)]
+                stream.fields[field_name] = _moved(stream, field_name, by)
         first = next(iter(sequences.values()), [])
         return Batch(picked, {}, [self.keys[number] for number in first] if self.keys else [])
 
@@ -118,29 +141,32 @@ class MicroBatch:
         return replace(self, views=views)
 
 
+def _moved(stream: Stream, field_name: str, by: list[int]) -> Tensor:
+    """A link with a number added in each sequence; -1 stays."""
+    links = stream.fields[field_name]
+    lengths, added = torch.tensor(stream.lengths), torch.tensor(by)
+    shift = torch.repeat_interleave(added, lengths, output_size=stream.rows).to(links.device)
+    return torch.where(links < 0, links, links + shift)
+
+
 def collate(sequences: list[Sequence], batch_targets: Mapping[str, Mapping[str, np.ndarray]] | None = None) -> Batch:
     """Concatenate sequences. A stream that some sequences lack has length 0 there; `Rows` are shifted by the offset.
 
     `batch_targets[objective]` are arrays that belong to the whole batch (what `corrupt` returned).
     """
     names = sorted({name for sequence in sequences for name in sequence.streams})
-    starts: dict[str, list[int]] = {}
-    streams = {}
-    for name in names:
-        lengths = [sequence.length(name) for sequence in sequences]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        starts[name] = offsets.tolist()
-        streams[name] = Stream(_stream_fields(sequences, name, offsets), torch.from_numpy(offsets), lengths)
-    targets = _targets(sequences, starts)
+    lengths = {name: [sequence.length(name) for sequence in sequences] for name in names}
+    streams = {name: _stream(sequences, name, lengths) for name in names}
+    targets, links = _targets(sequences, lengths)
     for objective, arrays in (batch_targets or {}).items():
         targets.setdefault(objective, {}).update({f: torch.from_numpy(np.asarray(a)) for f, a in arrays.items()})
-    return Batch(streams, targets, [sequence.key for sequence in sequences])
+    return Batch(streams, targets, [sequence.key for sequence in sequences], links)
 
 
-def _stream_fields(sequences: list[Sequence], name: str, offsets: np.ndarray) -> dict[str, Tensor]:
+def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:
     present = [(i, s.streams[name]) for i, s in enumerate(sequences) if name in s.streams]
     wanted = sorted({f for _, fields in present for f in fields if f not in WORKER_FIELDS})
-    collated = {}
+    collated, links = {}, {}
     for field_name in wanted:
         parts = []
         for i, fields in present:
@@ -149,26 +175,48 @@ def _stream_fields(sequences: list[Sequence], name: str, offsets: np.ndarray) ->
                 if field_name not in VISIBILITY and field_name != "masked":
                     raise ValueError(f"sequence {sequences[i].key!r}: stream {name!r} lacks the field {field_name!r}")
                 value = np.zeros(row_count(fields), np.bool_ if field_name == "masked" else np.int64)
-            if field_name == "token":
-                value = value + _text_start(sequences, i)
             parts.append(value)
-        collated[field_name] = torch.from_numpy(np.ascontiguousarray(np.concatenate(parts)))
-    return collated
+        if isinstance(parts[0], Rows):
+            links[field_name] = parts[0].stream
+            collated[field_name] = _linked([(i, p) for (i, _), p in zip(present, parts, strict=True)], lengths)
+        else:
+            collated[field_name] = torch.from_numpy(np.ascontiguousarray(np.concatenate(parts)))
+    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[name])]).astype(np.int64))
+    return Stream(collated, offsets, lengths[name], links)
 
 
-def _text_start(sequences: list[Sequence], i: int) -> int:
-    return sum(sequence.length("text") for sequence in sequences[:i])
+def _linked(parts: list[tuple[int, Any]], lengths: Lengths) -> Tensor:
+    """`Rows` of some sequences, each with its number, as rows of the batch."""
+    streams = {part.stream if isinstance(part, Rows) else "" for _, part in parts}
+    if len(streams) > 1:
+        raise ValueError(f"rows of one stream in one sequence, of another in the next: {', '.join(sorted(streams))}")
+    counts = lengths.get(streams.pop(), [0] * (1 + max(i for i, _ in parts)))
+    starts = list(accumulate(counts, initial=0))
+    sizes = [len(part) for _, part in parts]
+    index = np.concatenate([np.asarray(part.index, np.int64) for _, part in parts])
+    size = np.repeat([counts[i] for i, _ in parts], sizes)
+    if (index >= size).any():
+        worst = int((index - size).argmax())
+        raise ValueError(f"row {index[worst]} of stream {parts[0][1].stream!r}, which has {size[worst]} rows there")
+    shifted = index + np.repeat([starts[i] for i, _ in parts], sizes)
+    return torch.from_numpy(np.where(index < 0, -1, shifted))
 
 
-def _targets(sequences: list[Sequence], starts: dict[str, list[int]]) -> dict[str, Targets]:
-    gathered: dict[str, dict[str, list[Any]]] = {}
+def _targets(sequences: list[Sequence], lengths: Lengths) -> tuple[dict[str, Targets], dict[str, dict[str, str]]]:
+    """The targets of each objective, and which of them are rows of a stream."""
+    gathered: dict[str, dict[str, list[tuple[int, Any]]]] = {}
     for i, sequence in enumerate(sequences):
         for objective, fields in sequence.targets.items():
             for field_name, value in fields.items():
-                if isinstance(value, Rows):
-                    value = np.asarray(value.index, np.int64) + starts[value.stream][i]
-                gathered.setdefault(objective, {}).setdefault(field_name, []).append(value)
-    return {
-        objective: {f: torch.from_numpy(np.concatenate(values)) for f, values in fields.items()}
-        for objective, fields in gathered.items()
-    }
+                gathered.setdefault(objective, {}).setdefault(field_name, []).append((i, value))
+    targets: dict[str, Targets] = {}
+    links: dict[str, dict[str, str]] = {}
+    for objective, columns in gathered.items():
+        targets[objective] = {}
+        for field_name, parts in columns.items():
+            if isinstance(parts[0][1], Rows):
+                links.setdefault(objective, {})[field_name] = parts[0][1].stream
+                targets[objective][field_name] = _linked(parts, lengths)
+            else:
+                targets[objective][field_name] = torch.from_numpy(np.concatenate([value for _, value in parts]))
+    return targets, links

@@ -11,8 +11,11 @@ A stream of a sequence is a dict of parallel arrays, one row per token. Fields o
     taken            bool    already labelled by an objective, or an injected token           (worker only)
     doc, rank, until, branch, anchor  int64  the visibility integers; a missing one is 0 everywhere
 
-The `entity` stream has `entity_ids` (row of the entity table, 0 = none) and `token` (the row of the text
-stream it hangs on). The `image` stream has one of `features`, `patches` or `pixels`, and `boxes`, `masked`.
+The `entity` stream has `entity_ids` (row of the entity table, 0 = none) and `token` (`Rows` of the text stream: the
+row it hangs on). The `image` stream has one of `features`, `patches` or `pixels`, and `boxes`, `masked`.
+
+A field is an array with an entry a row, or `Rows`, which name rows of a stream and follow them wherever they go: when
+rows are taken, inserted or dropped (`workbench.sequences.rows`), and when sequences become a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import numpy as np
 from workbench.keyed import Draw
 
 Sample = dict[str, Any]
-Fields = dict[str, np.ndarray]
+Fields = dict[str, Any]  # numpy arrays and Rows
 
 WORKER_FIELDS = frozenset({"word_ids", "special", "char_start", "char_end", "taken"})
 
@@ -43,28 +46,66 @@ class Slot(NamedTuple):
 
 @dataclass
 class Span:
-    """A mention of an entity in the text stream: token rows [start, end), the entity's id and the linker's score."""
+    """A mention of an entity: rows [start, end) of a stream, the entity's id and the linker's score."""
 
     start: int
     end: int
     entity: str
     score: float = 1.0
+    stream: str = "text"
+
+    def at(self, start: int, end: int) -> Span:
+        """The same in other rows of its stream."""
+        return Span(start, end, self.entity, self.score, self.stream)
+
+
+@dataclass
+class Mark:
+    """A stretch with a part to play (head, tail, mention, answer, ...): rows [start, end) of a stream."""
+
+    name: str
+    start: int
+    end: int
+    stream: str = "text"
+
+    def at(self, start: int, end: int) -> Mark:
+        """The same in other rows of its stream."""
+        return Mark(self.name, start, end, self.stream)
 
 
 @dataclass
 class Rows:
-    """Indices of rows of one stream; collating adds the sequence's offset in that stream."""
+    """Numbers of rows of one stream [n]: in a field (a link for each row of its stream), or in an objective's targets.
+
+    -1 is no row. A row whose link is `bound` goes when the row that it names goes (an entity with its token); another
+    one's link becomes -1.
+    """
 
     stream: str
     index: np.ndarray
+    bound: bool = False
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, chosen: Any) -> Rows:
+        return replace(self, index=self.index[chosen])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.index, dtype=dtype) if copy else np.asarray(self.index, dtype=dtype)
+
+    def copy(self) -> Rows:
+        """One with an array of its own."""
+        return replace(self, index=self.index.copy())
 
 
 @dataclass
 class Sequence:
-    """One sequence: its streams, its entity mentions, its labels, and the targets that objectives wrote.
+    """One sequence: its streams, what is known of stretches of them, its labels, and what objectives are to predict.
 
-    `mask_spans` are stretches of the text that the policy `field` masks as a whole; `meta` is what evaluation needs
-    of the sample (a question's answers, a mention's types) and never reaches the model.
+    `spans` are mentions of entities, `marks` stretches with a part to play, `mask_spans` stretches that the policy
+    `field` masks as a whole; `meta` is what evaluation needs of the sample (a question's answers, a mention's types)
+    and never reaches the model.
     """
 
     streams: dict[str, Fields]
@@ -74,6 +115,7 @@ class Sequence:
     labels: dict[str, int] = field(default_factory=dict)
     targets: dict[str, dict[str, np.ndarray | Rows]] = field(default_factory=dict)
     mask_spans: list[Span] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
     meta: dict[str, Any] = field(default_factory=dict)
 
     def length(self, stream: str) -> int:
@@ -90,6 +132,7 @@ class Sequence:
             labels=dict(self.labels),
             targets=copy.deepcopy(self.targets),
             mask_spans=list(self.mask_spans),
+            marks=list(self.marks),
             meta=dict(self.meta),
         )
 

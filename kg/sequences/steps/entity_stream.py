@@ -15,7 +15,7 @@ from kg.sequences.mentions import hidden
 from workbench.keyed import Draws
 from workbench.options.bounds import CountOrZero, Location, Name, Share
 from workbench.sequences.protocols import Step
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Fields, Rows, Sequence
 
 NONE = 0  # row 0 of an entity table is the zero vector
 
@@ -91,7 +91,8 @@ class EntityStream(Step):
             for start in _document_starts(text.get("doc"), len(text["input_ids"])):
                 found.setdefault(start, NONE)
         tokens = np.array(sorted(found), np.int64)
-        entity = {"entity_ids": np.array([found[t] for t in tokens.tolist()], np.int64), "token": tokens}
+        entity: Fields = {"entity_ids": np.array([found[t] for t in tokens.tolist()], np.int64)}
+        entity["token"] = Rows("text", tokens, bound=True)
         entity |= {name: text[name][tokens] for name in ("doc", "rank", "until") if name in text}
         sequence.streams["entity"] = entity
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence as Ordered
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -23,10 +24,11 @@ from annotated_types import MinLen
 from kg.graph.facts import Direction
 from kg.sequences.branches import BranchMaker, Choice, Graph, Sampling, Unnamed
 from kg.sequences.mentions import hidden
-from kg.sequences.tree import Mention, fit, grow, replant
+from kg.sequences.tree import Mention, fit, plant
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Location, Name, Seed
 from workbench.sequences.protocols import Step
+from workbench.sequences.rows import take
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -96,7 +98,7 @@ class SentenceTree(Step):
 
     def _grown(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> Sequence:
         text = sequence.streams["text"]
-        if np.any(text.get("branch", 0)):
+        if "branch" in text and text["branch"].any():
             raise ValueError(
                 f"sequence {sequence.key!r} has branches already: name one SentenceTree in a recipe's steps"
             )
@@ -106,14 +108,16 @@ class SentenceTree(Step):
             kept = fit(mentions, max(0, self.max_length - length))
             self._count("branches over max_length", _branch_count(mentions) - _branch_count(kept))
             mentions = kept
-        tree = grow(text["input_ids"], text["position_ids"], mentions)
-        if self.overflow == "cut":
-            whole, tree = tree, tree.cut(self.max_length)
-            self._count("branch tokens cut", int((whole.branch > 0).sum() - (tree.branch > 0).sum()))
-            self._count("sentence tokens cut", int((whole.branch == 0).sum() - (tree.branch == 0).sum()))
-        if not mentions and len(tree.source) == length:
+        if not mentions and (self.overflow == "branches" or length <= self.max_length):
             return sequence
-        return replant(sequence, tree, self.visible_matrix)
+        sequence = replace(sequence, streams={name: dict(fields) for name, fields in sequence.streams.items()})
+        injected = plant(sequence, mentions, self.visible_matrix)
+        if self.overflow == "cut" and len(injected) > self.max_length:
+            cut = injected[self.max_length :]
+            self._count("branch tokens cut", int(cut.sum()))
+            self._count("sentence tokens cut", int((~cut).sum()))
+            take(sequence, np.arange(self.max_length))
+        return sequence
 
     def _mentions(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> list[Mention]:
         """The mentions that have triples, in order; of two that overlap the first, of equal starts the longer."""

@@ -22,7 +22,7 @@ from workbench.objectives.mlm import Mlm
 from workbench.objectives.nsp import Nsp
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
-from workbench.sequences.sequence import Sequence, text_fields
+from workbench.sequences.sequence import Rows, Sequence, text_fields
 from workbench.tasks.forward import Seen
 from workbench.text.tokenizer import Tokenizer
 
@@ -53,7 +53,7 @@ class Recorded:
 def with_entities(ids: list[int], fields: dict[str, np.ndarray], number: int) -> Sequence:
     """A sequence whose entity stream says what the released id row (-1 = none) says, and has a row at [CLS]."""
     tokens = [i for i, e in enumerate(ids) if e >= 0 or i == 0]
-    entity = {"entity_ids": np.array([ids[t] + 1 for t in tokens]), "token": np.array(tokens)}
+    entity = {"entity_ids": np.array([ids[t] + 1 for t in tokens]), "token": Rows("text", np.array(tokens), bound=True)}
     return Sequence({"text": fields, "entity": entity}, (number,), str(number))
 
 
@@ -236,7 +236,7 @@ def test_recorded_noising_of_many_batches(shared: Path) -> None:
             sequences, record["entity_ids_after"], record["ent_mask"], record["ent_labels"], strict=True
         ):
             entity = sequence.streams["entity"]
-            assert entity["token"].tolist() == np.flatnonzero(mask).tolist()
+            assert entity["token"].index.tolist() == np.flatnonzero(mask).tolist()
             assert (entity["entity_ids"] - 1).tolist() == [after[i] for i in np.flatnonzero(mask)]
             targets = sequence.targets["dea"]
             assert targets["rows"].index.tolist() == [i for i, label in enumerate(labels) if label != -1]

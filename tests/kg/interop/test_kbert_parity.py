@@ -13,11 +13,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from kg.interop.releases import KBERT, from_kbert
-from kg.sequences.tree import Mention, grow
+from kg.sequences.tree import Mention, plant
 from workbench.interop.names import restore
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
+from workbench.sequences.rows import take
 from workbench.sequences.sequence import Sequence, text_fields
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
@@ -62,22 +63,21 @@ class Golden:
         records = {r["id"]: r for r in json.loads((self.folder / "injection/outputs.json").read_text())}
         sequences = []
         for i, name in enumerate(self.config["record_ids"]):
-            tree = planted(given, records[name], vocabulary)
+            tree = planted(given, records[name], vocabulary, visible_matrix)
             n = self.lengths[i]
-            assert tree.input_ids.tolist() == self.inputs["src"][i, :n].tolist()
-            assert tree.position_ids.tolist() == self.inputs["pos"][i, :n].tolist()
-            types = self.inputs["seg"][i, :n].numpy() - 1 if segments else np.zeros(n)
-            fields = text_fields(tree.input_ids, token_type_ids=types) | {"position_ids": tree.position_ids}
-            if visible_matrix:
-                fields |= {"branch": tree.branch, "anchor": tree.anchor}
-            sequences.append(Sequence({"text": fields}, (i,)))
+            text = tree.streams["text"]
+            assert text["input_ids"].tolist() == self.inputs["src"][i, :n].tolist()
+            assert text["position_ids"].tolist() == self.inputs["pos"][i, :n].tolist()
+            if segments:
+                text["token_type_ids"] = self.inputs["seg"][i, :n].numpy() - 1
+            sequences.append(tree)
         return collate(sequences)
 
     def rows(self, padded: Tensor) -> Tensor:
         return torch.cat([padded[i, :n] for i, n in enumerate(self.lengths)])
 
 
-def planted(given: dict, record: dict, vocabulary: dict[str, int]):
+def planted(given: dict, record: dict, vocabulary: dict[str, int], visible_matrix: bool) -> Sequence:
     """The tree of one injection record of Chinese characters."""
     language = given[record["language"]]
     trunk: list[int] = []
@@ -89,7 +89,10 @@ def planted(given: dict, record: dict, vocabulary: dict[str, int]):
         spelt = dict.fromkeys(p + o for s, p, o in language["triples"] if s == segment)
         branches = tuple(tuple(vocabulary[c] for c in text) for text in list(spelt)[: record["max_entities"]])
         mentions.append(Mention(start, len(trunk), branches))
-    return grow(np.array(trunk), np.arange(len(trunk)), mentions).cut(record["max_length"])
+    tree = Sequence({"text": text_fields(np.array(trunk))}, (0,))
+    plant(tree, mentions, visible_matrix)
+    take(tree, np.arange(min(tree.length("text"), record["max_length"])))
+    return tree
 
 
 @pytest.fixture(scope="module")

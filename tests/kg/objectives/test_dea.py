@@ -16,14 +16,14 @@ from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
-from workbench.sequences.sequence import Sequence, text_fields
+from workbench.sequences.sequence import Rows, Sequence, text_fields
 from workbench.tasks.forward import Seen
 
 
 def originals(before: Sequence, after: Sequence, shared: Mapping[str, np.ndarray]) -> None:
     entity, target = before.streams["entity"], after.targets["it"]
     ids = dict(zip(target["rows"].index.tolist(), shared["candidates"][target["labels"]].tolist(), strict=True))
-    assert [ids.get(token, 0) for token in entity["token"].tolist()] == entity["entity_ids"].tolist()
+    assert [ids.get(token, 0) for token in entity["token"].index.tolist()] == entity["entity_ids"].tolist()
     np.testing.assert_array_equal(after.streams["text"]["input_ids"], before.streams["text"]["input_ids"])
 
 
@@ -44,7 +44,10 @@ def sequences(rng: np.random.Generator, count: int, entities: int, length: int =
     made = []
     for number in range(count):
         tokens = np.sort(rng.choice(np.arange(1, length), entities, replace=False))
-        stream = {"entity_ids": np.concatenate([[0], rng.integers(1, 40, entities)]), "token": np.append(0, tokens)}
+        stream = {
+            "entity_ids": np.concatenate([[0], rng.integers(1, 40, entities)]),
+            "token": Rows("text", np.append(0, tokens), bound=True),
+        }
         made.append(Sequence({"text": text_fields(np.arange(length)), "entity": stream}, (number,), str(number)))
     return made
 
@@ -65,8 +68,8 @@ def test_original_is_recoverable_and_every_entity_is_a_target() -> None:
         entity, targets = before.streams["entity"], after.targets["dea"]
         linked = entity["entity_ids"] > 0
         assert np.array_equal(candidates[targets["labels"]], entity["entity_ids"][linked])
-        assert np.array_equal(targets["rows"].index, entity["token"][linked])
-        assert set(after.streams["entity"]["token"]) <= set(entity["token"])
+        assert np.array_equal(targets["rows"].index, entity["token"].index[linked])
+        assert set(after.streams["entity"]["token"].index) <= set(entity["token"].index)
         assert after.streams["entity"]["entity_ids"][0] == 0
         assert np.array_equal(after.streams["text"]["input_ids"], before.streams["text"]["input_ids"])
 
@@ -77,7 +80,8 @@ def test_rates() -> None:
     kept = removed = changed = 0
     dea().corrupt(source, Draws(0, number=(0,)))
     for i, sequence in enumerate(source):
-        rows = dict(zip(*(sequence.streams["entity"][f].tolist() for f in ("token", "entity_ids")), strict=True))
+        stream = sequence.streams["entity"]
+        rows = dict(zip(stream["token"].index.tolist(), stream["entity_ids"].tolist(), strict=True))
         places = sequence.targets["dea"]["rows"].index.tolist()
         for place, entity in zip(places, before[i * 12 : i * 12 + 12].tolist(), strict=True):
             removed += place not in rows
@@ -112,7 +116,7 @@ def test_no_entities_at_all() -> None:
         Sequence(
             {
                 "text": text_fields(np.arange(5)),
-                "entity": {"entity_ids": np.array([0]), "token": np.array([0])},
+                "entity": {"entity_ids": np.array([0]), "token": Rows("text", np.array([0]), bound=True)},
             },
             (1,),
         ),

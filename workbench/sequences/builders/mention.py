@@ -13,7 +13,7 @@ from workbench.options.bounds import Count, Name
 from workbench.sequences.alignment import Partial, align
 from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, missing, sample_text, sequence_of
 from workbench.sequences.layout import VisibilityAlone, shifted
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import Mark, Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
 
 
@@ -25,8 +25,8 @@ class Mention(Builder):
     where the mention would be cut, the stretch around the mention; the tokens lost are counted. So, other than in
     the release, no mention is lost by truncation.
 
-    `Sequence.meta` has `mention` (row range between the markers), `types`, and with `types` given the multi-hot
-    vector `labels` [types] float32.
+    `Sequence.marks` has `mention` (the rows between the markers), `Sequence.meta` has `types`, and with `types` given
+    the multi-hot vector `labels` [types] float32.
 
     Args:
         marker: text on both sides of the mention; a single token of the vocabulary.
@@ -80,8 +80,8 @@ class Mention(Builder):
         if len(kept) < len(spans):
             self.dropped[CUT_SPAN] += len(spans) - len(kept)
         shift = rows[0] - begin
-        meta = {"mention": (mention[0] + shift, mention[1] + shift), **self._labels(sample)}
-        return sequence_of(sample, {"text": stream}, 0, kept, meta=meta)
+        found = [Mark("mention", mention[0] + shift, mention[1] + shift)]
+        return sequence_of(sample, {"text": stream}, 0, kept, marks=found, meta=self._labels(sample))
 
     def _unmarked(self, encoded: Encoded, start: int, end: int) -> tuple[Encoded, np.ndarray]:
         """The tokens with offsets in the text without markers, and which of them are markers."""

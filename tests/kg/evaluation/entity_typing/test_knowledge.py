@@ -20,13 +20,14 @@ import numpy as np
 
 from workbench.sequences.builders.document import Document
 from workbench.sequences.builders.mention import Mention
+from workbench.sequences.sequence import Rows
 
 
 class Entities:
     def __call__(self, samples, draws):
         sequences = super().__call__(samples, draws)
         for sequence in sequences:
-            sequence.streams["entity"] = {"entity_ids": np.array([1]), "token": np.array([1])}
+            sequence.streams["entity"] = {"entity_ids": np.array([1]), "token": Rows("text", np.array([1]), bound=True)}
         return sequences
 
 

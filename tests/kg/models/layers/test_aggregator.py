@@ -14,7 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.parts.building import build
 from workbench.sequences.batch import collate
-from workbench.sequences.sequence import Sequence, text_fields
+from workbench.sequences.sequence import Rows, Sequence, text_fields
 
 CASE = LayerCase({"streams": ["text", "entity"], "num_heads": [2, 2]})
 
@@ -32,7 +32,10 @@ def aggregator(**options) -> Aggregator:
 def context(lengths: list[int], tokens: list[list[int]]) -> Context:
     sequences = []
     for n, places in zip(lengths, tokens, strict=True):
-        entity = {"entity_ids": np.ones(len(places), np.int64), "token": np.array(places, np.int64)}
+        entity = {
+            "entity_ids": np.ones(len(places), np.int64),
+            "token": Rows("text", np.array(places, np.int64), bound=True),
+        }
         sequences.append(Sequence({"text": text_fields(np.arange(n)), "entity": entity}, (0,)))
     return Context(collate(sequences))
 

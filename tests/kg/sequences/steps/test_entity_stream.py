@@ -31,8 +31,8 @@ def sequence(length: int, spans: list[tuple[int, int, str]]) -> Sequence:
 def entity(step: EntityStream, source: Sequence) -> tuple[list[int], list[int]]:
     (made,) = step([source], Draws("t", number=(0,)))
     stream = made.streams["entity"]
-    assert stream["entity_ids"].dtype == stream["token"].dtype == np.int64
-    return stream["token"].tolist(), stream["entity_ids"].tolist()
+    assert stream["entity_ids"].dtype == stream["token"].index.dtype == np.int64
+    return stream["token"].index.tolist(), stream["entity_ids"].tolist()
 
 
 def test_first_tokens_carry_table_rows_and_cls_a_zero_row() -> None:
@@ -132,7 +132,7 @@ def test_typing_input_equals_the_release(shared: Path) -> None:
         assert made.streams["text"]["input_ids"].tolist() == wanted["input_ids"][:n]
         assert made.meta["labels"].tolist() == wanted["labels"]
         stream = made.streams["entity"]
-        ours = dict(zip(stream["token"].tolist(), (stream["entity_ids"] - 1).tolist(), strict=True))
+        ours = dict(zip(stream["token"].index.tolist(), (stream["entity_ids"] - 1).tolist(), strict=True))
         theirs = {i: wanted["input_ent"][i] for i in np.flatnonzero(wanted["ent_mask"]).tolist()}
         assert theirs.items() <= ours.items()
         found += len(theirs)

@@ -15,13 +15,14 @@ from safetensors.numpy import load_file
 from kg.graph.facts import Fact
 from kg.graph.store import GraphStore
 from kg.sequences.steps.sentence_tree import SentenceTree
-from kg.sequences.tree import Mention, fit, grow
+from kg.sequences.tree import Mention, fit, plant
 from tests.contracts.cases import StepCase
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.attention.visibility import visible
 from workbench.parts.building import build
-from workbench.sequences.sequence import Sequence, Span, text_fields
+from workbench.sequences.rows import take
+from workbench.sequences.sequence import Mark, Rows, Sequence, Span, text_fields
 
 
 class Few:
@@ -119,13 +120,16 @@ def test_injection_equals_the_release(shared: Path) -> None:
             ids = tuple((*tokens(p), *tokens(o)) for p, o in branches[: record["max_entities"]])
             mentions.append(Mention(start, len(trunk), ids))
         length = record["max_length"]
-        tree = grow(np.array(trunk), np.arange(len(trunk)), mentions).cut(length)
-        rows = len(tree.input_ids)
+        tree = Sequence({"text": text_fields(np.array(trunk))}, (0,))
+        plant(tree, mentions)
+        take(tree, np.arange(min(length, tree.length("text"))))
+        text = tree.streams["text"]
+        rows = len(text["input_ids"])
         names = {number: word for word, number in words.vocabulary.items()}
-        assert [names[i] for i in tree.input_ids] + ["[PAD]"] * (length - rows) == record["tokens"]
-        assert [*tree.position_ids, *[length - 1] * (length - rows)] == record["soft_positions"]
-        assert [*(tree.branch > 0), *[0] * (length - rows)] == record["branch_mask"]
-        integers = {"branch": torch.from_numpy(tree.branch), "anchor": torch.from_numpy(tree.anchor)}
+        assert [names[i] for i in text["input_ids"]] + ["[PAD]"] * (length - rows) == record["tokens"]
+        assert [*text["position_ids"], *[length - 1] * (length - rows)] == record["soft_positions"]
+        assert [*(text["branch"] > 0), *[0] * (length - rows)] == record["branch_mask"]
+        integers = {"branch": torch.from_numpy(text["branch"]), "anchor": torch.from_numpy(text["anchor"])}
         seen = visible(integers, integers)
         assert seen is not None
         assert np.array_equal(seen.numpy(), matrices[record["id"]][:rows, :rows].astype(bool)), record["id"]
@@ -166,19 +170,25 @@ def test_branches_are_left_out_from_the_last_mention_on() -> None:
 def test_cut_is_the_release_and_counts_what_is_lost() -> None:
     step = SentenceTree(Graph(), Words(), 8, overflow="cut")
     source = sequence(6, [(1, 2, "Q1"), (4, 5, "Q2")])
-    source.streams["entity"] = {"entity_ids": np.array([0, 3, 4]), "token": np.array([0, 1, 4])}
+    source.streams["entity"] = {
+        "entity_ids": np.array([0, 3, 4]),
+        "token": Rows("text", np.array([0, 1, 4]), bound=True),
+    }
     (tree,) = grown(step, source)
     assert tree.length("text") == 8
     assert [s.entity for s in tree.spans] == ["Q1"]
-    assert tree.streams["entity"]["token"].tolist() == [0, 1]
+    assert tree.streams["entity"]["token"].index.tolist() == [0, 1]
     assert step.dropped == {"branch tokens cut": 6, "sentence tokens cut": 4}
 
 
 def test_entity_rows_follow_their_tokens() -> None:
     source = sequence(5, [(1, 2, "Q2"), (3, 4, "Q2")])
-    source.streams["entity"] = {"entity_ids": np.array([0, 7, 7]), "token": np.array([0, 1, 3])}
+    source.streams["entity"] = {
+        "entity_ids": np.array([0, 7, 7]),
+        "token": Rows("text", np.array([0, 1, 3]), bound=True),
+    }
     (tree,) = grown(SentenceTree(Graph(), Words(), 64), source)
-    assert tree.streams["entity"]["token"].tolist() == [0, 1, 7]
+    assert tree.streams["entity"]["token"].index.tolist() == [0, 1, 7]
     assert tree.streams["text"]["input_ids"][[1, 7]].tolist() == [2, 4]
 
 
@@ -206,11 +216,11 @@ def test_overlapping_and_unknown_mentions_are_counted() -> None:
 def test_stretches_and_mention_of_the_evaluation_follow_their_tokens() -> None:
     source = sequence(7, [(1, 2, "Q2"), (4, 6, "Q1")])
     source.mask_spans = [Span(4, 6, "Q1")]
-    source.meta = {"mention": (3, 5), "types": ["x"]}
+    source.marks = [Mark("mention", 3, 5)]
     step = SentenceTree(Graph(), Words(), 64)
     (tree,) = grown(step, source)
     assert [(s.start, s.end) for s in tree.mask_spans] == [(8, 10)]
-    assert tree.meta == {"mention": (7, 9), "types": ["x"]}
+    assert tree.marks == [Mark("mention", 7, 9)]
     assert tree.streams["text"]["branch"].max() == 1
     assert step.take_dropped() == {"mentions to be masked": 1}
     assert step.take_dropped() == {}

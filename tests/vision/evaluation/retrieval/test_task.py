@@ -34,7 +34,7 @@ from workbench.runs.folder import read_recipe
 from workbench.runs.metrics import read_metrics
 from workbench.sequences.batch import collate
 from workbench.sequences.protocols import Step
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.forward import Read, Seen, read
 
 
@@ -249,7 +249,7 @@ class WithEntities(Step):
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         for sequence in sequences:
-            sequence.streams["entity"] = {"entity_ids": np.array([7]), "token": np.array([0])}
+            sequence.streams["entity"] = {"entity_ids": np.array([7]), "token": Rows("text", np.array([0]), bound=True)}
         return sequences
 
 

@@ -1,0 +1,85 @@
+"""Rows of streams, in fields and targets, name the same rows in a batch and in what is picked of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.sequence import Rows, Sequence, text_fields
+
+HEADS = ([-1, 0, 0], [1, -1], [2, 2, 3, -1])
+TOKENS = ([0, 2], [], [3])
+
+
+def sequences() -> list[Sequence]:
+    """Three texts whose rows name their heads, with entities that hang on rows; the second has no entity."""
+    made = []
+    for i, (heads, tokens) in enumerate(zip(HEADS, TOKENS, strict=True)):
+        text = {**text_fields(10 * i + np.arange(len(heads))), "head": Rows("text", np.array(heads))}
+        sequence = Sequence({"text": text}, (i,), f"k{i}")
+        if tokens:
+            hung = Rows("text", np.array(tokens), bound=True)
+            sequence.streams["entity"] = {"entity_ids": np.arange(len(tokens)), "token": hung}
+        sequence.targets["it"] = {"rows": Rows("text", np.arange(len(heads))[1:]), "labels": np.arange(len(heads) - 1)}
+        made.append(sequence)
+    return made
+
+
+def heads_of(batch: Batch) -> list[list[int]]:
+    """For each sequence the head of every row, as a token; -1 for none."""
+    text = batch.streams["text"]
+    ids, heads = text.fields["input_ids"], text.fields["head"]
+    named = torch.where(heads < 0, -1, ids[heads])
+    return [part.tolist() for part in named.split(text.lengths)]
+
+
+def wanted(numbers: list[int]) -> list[list[int]]:
+    return [[-1 if head < 0 else 10 * i + head for head in HEADS[i]] for i in numbers]
+
+
+def test_rows_are_those_of_the_batch() -> None:
+    batch = collate(sequences())
+    assert batch.streams["text"].links == {"head": "text"}
+    assert batch.streams["entity"].links == {"token": "text"}
+    assert batch.links == {"it": {"rows": "text"}}
+    assert batch.streams["text"].fields["head"].tolist() == [-1, 0, 0, 4, -1, 7, 7, 8, -1]
+    assert batch.streams["entity"].fields["token"].tolist() == [0, 2, 8]
+    assert batch.targets["it"]["rows"].tolist() == [1, 2, 4, 6, 7, 8]
+    assert heads_of(batch.to("cpu")) == wanted([0, 1, 2])
+    assert batch.to("cpu").links == batch.links
+
+
+def test_picked_sequences_keep_their_rows() -> None:
+    batch = collate(sequences())
+    chosen = [2, 0, 1, 2]
+    picked = batch.pick({"text": chosen, "entity": chosen})
+    assert heads_of(picked) == wanted(chosen)
+    tokens = picked.streams["text"].fields["input_ids"][picked.streams["entity"].fields["token"]]
+    assert tokens.tolist() == [23, 0, 2, 23]
+    again = picked.pick({"text": [3, 1]})
+    assert heads_of(again) == wanted([2, 0])
+    changed = again.replace("text", input_ids=again.streams["text"].fields["input_ids"] + 1)
+    assert changed.streams["text"].links == {"head": "text"}
+    assert changed.targets == changed.links == {}
+
+
+def test_linked_streams_are_picked_alike() -> None:
+    batch = collate(sequences())
+    for chosen in ({"text": [0, 1], "entity": [1, 0]}, {"entity": [0]}):
+        with pytest.raises(ValueError, match=r"'token' of the stream 'entity' names rows of 'text'"):
+            batch.pick(chosen)
+
+
+def test_rows_that_are_not_there_are_refused() -> None:
+    made = sequences()
+    made[1].streams["text"]["head"].index[0] = 2
+    with pytest.raises(ValueError, match="row 2 of stream 'text', which has 2 rows there"):
+        collate(made)
+    made = sequences()
+    made[0].targets["it"]["rows"] = Rows("image", np.array([0, 0]))
+    with pytest.raises(ValueError, match="of one stream in one sequence, of another in the next: image, text"):
+        collate(made)
+    with pytest.raises(ValueError, match="row 0 of stream 'image', which has 0 rows there"):
+        collate(made[:1])

@@ -1,0 +1,218 @@
+"""Taking, inserting and dropping rows of a stream; everything that points into it follows.
+
+Noises that change lengths (T5's spans, BART's infilling and permutation) and steps that inject tokens (K-BERT) use
+these operations, so that none of them has to know what else a sequence carries. What follows the rows:
+
+    the stream's own fields     an entry each
+    spans, mask_spans, marks    while their rows stay together and in order; rows inserted between them are taken in
+    Rows in fields              of all streams; a link to a row that is gone becomes -1, or its own row goes (`bound`)
+    Rows in targets             an objective labels rows that nobody takes away after it (`taken`)
+
+Positions and ranks are carried along as they are; `recount` numbers them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Listing
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from workbench.sequences.sequence import Fields, Mark, Rows, Sequence, Span
+
+NEW = -1
+_OF_NEW: dict[str, Any] = {"word_ids": -1, "char_start": -1, "char_end": -1, "special": False, "taken": True}
+Stretch = TypeVar("Stretch", Span, Mark)
+
+
+def take(sequence: Sequence, rows: Any, stream: str = "text", *, like: np.ndarray | None = None, **values: Any) -> None:
+    """Give a stream these rows of its own, in this order, in place.
+
+    Args:
+        rows: [n] numbers of its rows, each at most once, or `NEW` for rows that are made.
+        like: [new rows] the row that each new one resembles in the fields for which `values` has nothing; by default
+            the next one that is taken, or else the last. New rows stand for no word and no character, have no links,
+            and are `taken`, so that no objective labels them.
+        values: fields of the new rows, [new rows] each or one value for all.
+
+    Raises:
+        ValueError: rows that are not there or are taken twice, fields that are not there or have no entry a row, or an
+            objective has labelled a row that is left out.
+    """
+    rows = np.asarray(rows, np.int64)
+    place = _places(rows, sequence.length(stream))
+    fields = rows_of(sequence.streams[stream], rows, like=like, **values)
+    _check_labelled(sequence, stream, place)
+    sequence.streams[stream] = fields
+    together = _Together(rows, place)
+    sequence.spans = together.moved(sequence.spans, stream)
+    sequence.mask_spans = together.moved(sequence.mask_spans, stream)
+    sequence.marks = together.moved(sequence.marks, stream)
+    for targets in sequence.targets.values():
+        for name, value in targets.items():
+            if isinstance(value, Rows) and value.stream == stream:
+                targets[name] = _followed(value, place)
+    _follow(sequence, stream, place)
+
+
+def insert(
+    sequence: Sequence, before: Any, stream: str = "text", *, like: np.ndarray | None = None, **values: Any
+) -> np.ndarray:
+    """Make new rows of a stream, in place; where they stand then [new rows].
+
+    Args:
+        before: [new rows] the row before which each is put, the stream's length for its end; those before one row stand
+            in the order given.
+        like, values: as for `take`, in the order given (arrays).
+    """
+    before = np.asarray(before, np.int64)
+    length = sequence.length(stream)
+    order = np.argsort(before, kind="stable")
+    places = before[order] + np.arange(len(before))
+    rows = np.full(length + len(before), NEW, np.int64)
+    old = np.ones(len(rows), np.bool_)
+    old[places] = False
+    rows[old] = np.arange(length)
+    given = {name: value[order] if np.ndim(value) else value for name, value in values.items()}
+    take(sequence, rows, stream, like=None if like is None else like[order], **given)
+    where = np.empty(len(before), np.int64)
+    where[order] = places
+    return where
+
+
+def drop(sequence: Sequence, rows: np.ndarray, stream: str = "text") -> None:
+    """Leave rows of a stream out, in place (`take`): their numbers, or a mask [rows of the stream]."""
+    kept = np.ones(sequence.length(stream), np.bool_)
+    kept[rows] = False
+    take(sequence, np.flatnonzero(kept), stream)
+
+
+def rows_of(fields: Fields, rows: Any, *, like: np.ndarray | None = None, **values: Any) -> Fields:
+    """The fields of these rows of a stream, as another stream (a decoder's): `take` without what points into it.
+
+    A row may be there several times.
+    """
+    rows = np.asarray(rows, np.int64)
+    new = np.flatnonzero(rows < 0)
+    source = rows
+    if len(new):
+        source = rows.copy()
+        source[new] = _alike(rows, new) if like is None else like
+    unknown = values.keys() - fields.keys()
+    if unknown:
+        raise ValueError(f"the stream has no field {sorted(unknown)[0]!r}; it has {', '.join(sorted(fields))}")
+    made: Fields = {}
+    if len(set(map(len, fields.values()))) > 1:
+        sizes = ", ".join(f"{name}: {len(value)}" for name, value in fields.items())
+        raise ValueError(f"rows can be taken of streams whose fields have an entry a row; found {sizes}")
+    for name, value in fields.items():
+        if isinstance(value, Rows):
+            made[name] = replace(value, index=_filled(value.index, source, new, values.get(name, NEW)))
+        else:
+            made[name] = _filled(value, source, new, values.get(name, _OF_NEW.get(name)))
+    return made
+
+
+def recount(sequence: Sequence, stream: str = "text") -> None:
+    """Number `position_ids` from 0 in each document, and `rank` where the stream has it, in place.
+
+    Rows of rank 0 (a prefix, a first row) keep it; the others count up from 1 in their order.
+    """
+    fields = sequence.streams[stream]
+    length = sequence.length(stream)
+    doc = fields.get("doc", np.zeros(length, np.int64))
+    starts = np.flatnonzero(np.diff(doc, prepend=doc[:1] - 1))
+    sizes = np.diff(np.append(starts, length))
+    fields["position_ids"] = np.arange(length, dtype=np.int64) - np.repeat(starts, sizes)
+    if "rank" in fields:
+        later = fields["rank"] > 0
+        counted = np.cumsum(later)
+        before = np.repeat((counted - later)[starts], sizes)
+        fields["rank"] = np.where(later, counted - before, 0).astype(np.int64)
+
+
+def _places(rows: np.ndarray, length: int) -> np.ndarray:
+    """Where each of the `length` old rows stands now; -1 for those left out."""
+    where = np.flatnonzero(rows >= 0)
+    kept = rows[where]
+    place = np.full(length, -1, np.int64)
+    try:
+        place[kept] = where
+    except IndexError:
+        raise ValueError(f"row {kept.max()} of a stream with {length}") from None
+    if np.count_nonzero(place >= 0) < len(kept):
+        raise ValueError(f"row {np.bincount(kept).argmax()} is taken twice")
+    return place
+
+
+def _alike(rows: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """For each new row, at the places `new`, the old one that follows it, or else the last."""
+    old = np.flatnonzero(rows >= 0)
+    if not len(old):
+        return np.zeros(len(new), np.int64)
+    following = np.searchsorted(old, new).clip(max=len(old) - 1)
+    return rows[old[following]]
+
+
+def _filled(value: np.ndarray, source: np.ndarray, new: np.ndarray, filling: Any) -> np.ndarray:
+    """The entries at `source`, with `filling` (if any) in the new rows."""
+    if not len(value) and len(source):  # there is no row to be like: what `values` lacks is 0
+        found = np.zeros((len(source), *value.shape[1:]), value.dtype)
+    else:
+        found = value[source]
+    if filling is not None and len(new):
+        found[new] = filling
+    return found
+
+
+class _Together:
+    """Which rows still stand together, in order, but for new ones between them."""
+
+    def __init__(self, rows: np.ndarray, place: np.ndarray) -> None:
+        kept = rows[rows >= 0]
+        ordinal = np.full(len(place), -2, np.int64)
+        ordinal[kept] = np.arange(len(kept))
+        self.place: list[int] = place.tolist()
+        self.apart: list[int] = [0, *np.cumsum(ordinal[1:] != ordinal[:-1] + 1).tolist()]
+
+    def moved(self, stretches: Listing[Stretch], stream: str) -> list[Stretch]:
+        """The stretches in the new rows, without those whose rows are gone or apart; other streams' as they are."""
+        place, apart = self.place, self.apart
+        moved = []
+        for s in stretches:
+            if s.stream != stream:
+                moved.append(s)
+            elif place[s.end - 1] >= 0 and apart[s.end - 1] == apart[s.start]:
+                moved.append(s.at(place[s.start], place[s.end - 1] + 1))
+        return moved
+
+
+def _followed(link: Rows, place: np.ndarray) -> Rows:
+    return replace(link, index=np.where(link.index >= 0, place[link.index], -1) if len(place) else link.index)
+
+
+def _follow(sequence: Sequence, stream: str, place: np.ndarray) -> None:
+    """Have the links of all streams follow the rows of one; rows bound to a row that is gone go too."""
+    for name, fields in list(sequence.streams.items()):
+        gone: np.ndarray | None = None
+        for field, link in fields.items():
+            if isinstance(link, Rows) and link.stream == stream:
+                fields[field] = _followed(link, place)
+                if link.bound:
+                    lost = (fields[field].index < 0) & (link.index >= 0)
+                    gone = lost if gone is None else gone | lost
+        if gone is not None and gone.any():
+            drop(sequence, np.flatnonzero(gone), name)
+
+
+def _check_labelled(sequence: Sequence, stream: str, place: np.ndarray) -> None:
+    for objective, targets in sequence.targets.items():
+        for value in targets.values():
+            if isinstance(value, Rows) and value.stream == stream:
+                lost = value.index[(place[value.index] < 0) & (value.index >= 0)]
+                if len(lost):
+                    raise ValueError(
+                        f"row {lost[0]} of the stream {stream!r} is labelled by the objective {objective!r} and cannot "
+                        "be left out; rows that are `taken` stay"
+                    )
