@@ -171,7 +171,7 @@ def spec(recipe: str, folder: Path, length: int) -> dict[str, Any]:
             "graph": str(folder / "graph"),
             "max_length": length,
         }
-        sequence["steps"] = [tree | {"max_triples": BRANCHES}]
+        sequence["steps"] = [tree | {"triples": {"most": BRANCHES}}]
     if recipe == "ernie-thu":
         table = str(folder / "entities.safetensors")
         streams["entity"] = {

@@ -65,19 +65,22 @@ class Dea(Objective):
         replaced: share of the entities that another one of the micro-batch replaces.
         removed: share of the entities whose row is taken out.
         stream: the stream of the entities.
+        tokens: the stream of the tokens that they hang on.
     """
 
-    def __init__(self, replaced: Share = 0.05, removed: Share = 0.15, stream: Word = "entity") -> None:
+    def __init__(
+        self, replaced: Share = 0.05, removed: Share = 0.15, stream: Word = "entity", tokens: Word = "text"
+    ) -> None:
         if replaced + removed > 1:
             raise WorkbenchError(
                 f"replaced = {replaced}, removed = {removed}; allowed: shares that together are at most 1"
             )
         self.replaced = replaced
         self.removed = removed
-        self.stream = stream
+        self.stream, self.tokens = stream, tokens
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
-        """Noise the entity rows; targets `rows` (text) and `labels` per sequence, `candidates` for the batch."""
+        """Noise the entity rows; targets `rows` (tokens) and `labels` per sequence, `candidates` for the batch."""
         streams = [s.streams[self.stream]["entity_ids"] for s in sequences if self.stream in s.streams]
         candidates = np.unique(np.concatenate([np.array([NONE], np.int64), *streams]))
         for sequence in sequences:
@@ -89,44 +92,51 @@ class Dea(Objective):
         entity = sequence.streams[self.stream]
         linked = entity["entity_ids"] != NONE
         labels = np.searchsorted(candidates, entity["entity_ids"][linked])
-        sequence.targets[self.name] = {"rows": Rows("text", entity["token"].index[linked]), "labels": labels}
+        sequence.targets[self.name] = {"rows": Rows(self.tokens, entity["token"].index[linked]), "labels": labels}
         noisy = entity["entity_ids"].copy()
         noisy[linked] = noise(labels, candidates, self.replaced, self.removed, draws.of(sequence.draw))
         entity["entity_ids"] = noisy
         drop(sequence, linked & (noisy == NONE), self.stream)
 
     def head(self, network: Network) -> Head:
-        """Predicts from the text's states, in the width of the entity stream's embedding.
+        """Predicts from the tokens' states, in the width of the entity stream's embedding.
 
         Raises:
             WorkbenchError: the network has no such stream.
         """
         if self.stream not in network.sizes:
             raise WorkbenchError(f"it needs a stream {self.stream!r} in the model; found {', '.join(network.sizes)}")
-        return DeaHead(network.sizes["text"], network.sizes[self.stream], self.stream)
+        return DeaHead(network.sizes[self.tokens], network.sizes[self.stream], self.stream, self.tokens)
 
 
 class DeaHead(Head):
     """Cross-entropy of transform(token) . candidate over the candidates."""
 
-    def __init__(self, hidden_size: int, entity_size: int, stream: str = "entity", norm_eps: float = 1e-12) -> None:
+    def __init__(
+        self,
+        hidden_size: int,
+        entity_size: int,
+        stream: str = "entity",
+        tokens: str = "text",
+        norm_eps: float = 1e-12,
+    ) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden_size, entity_size)
         self.norm = make_norm("layer", entity_size, norm_eps)
-        self.stream = stream
+        self.stream, self.tokens = stream, tokens
 
     def logits(self, rows: Tensor, candidates: Tensor) -> Tensor:
-        """Text rows [tokens, hidden_size], candidate vectors [candidates, entity_size] -> [tokens, candidates]."""
+        """Token rows [tokens, hidden_size], candidate vectors [candidates, entity_size] -> [tokens, candidates]."""
         return self.norm(F.gelu(self.dense(rows))) @ candidates.T
 
     def forward(self, seen: Seen) -> LossOutput:
         """Sum over all tokens that had an entity; metric `accuracy`."""
-        targets, states = seen.targets, seen.states
+        targets, tokens = seen.targets, seen.states[self.tokens]
         candidates = seen.network.embeddings[self.stream]({"entity_ids": targets["candidates"]})
         rows, labels = targets.get("rows"), targets.get("labels")
         if rows is None or labels is None:
             rows = labels = torch.zeros(0, dtype=torch.long, device=candidates.device)
-        logits = self.logits(states["text"][rows], candidates.to(states["text"].dtype)).float()
+        logits = self.logits(tokens[rows], candidates.to(tokens.dtype)).float()
         loss = F.cross_entropy(logits, labels, reduction="sum")
         correct = (logits.argmax(-1) == labels).sum()
         return LossOutput(loss, {"accuracy": (correct, float(len(labels)))})

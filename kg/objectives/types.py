@@ -21,7 +21,7 @@ from kg.metrics.typing import predicted_types, typing_scores
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.options.bounds import Dropout, Size
+from workbench.options.bounds import Dropout, Size, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen, States
@@ -35,11 +35,13 @@ class Types(Objective):
         num_types: how many types the builder's inventory has.
         pooled: read the network's pooler (the release); else the state of the first token itself.
         dropout: of what is read.
+        stream: of which.
     """
 
     measured = ("logits", "gold")
 
-    def __init__(self, num_types: Size, pooled: bool = True, dropout: Dropout = 0.1) -> None:
+    def __init__(self, num_types: Size, pooled: bool = True, dropout: Dropout = 0.1, stream: Word = "text") -> None:
+        self.stream = stream
         self.num_types = num_types
         self.pooled = pooled
         self.dropout = dropout
@@ -71,22 +73,25 @@ class Types(Objective):
         return typing_scores(predicted_types(made["logits"].numpy()), made["gold"].numpy()).numbers()
 
     def head(self, network: Network) -> Head:
-        return TypesHead(network.sizes["text"], self.num_types, self.pooled, self.dropout)
+        return TypesHead(network.sizes[self.stream], self.num_types, self.pooled, self.dropout, self.stream)
 
 
 class TypesHead(Head):
     """One linear layer without bias."""
 
-    def __init__(self, hidden_size: int, num_types: int, pooled: bool = True, dropout: float = 0.1) -> None:
+    def __init__(
+        self, hidden_size: int, num_types: int, pooled: bool = True, dropout: float = 0.1, stream: str = "text"
+    ) -> None:
         super().__init__()
+        self.stream = stream
         self.typing = nn.Linear(hidden_size, num_types, bias=False)
         self.dropout = nn.Dropout(dropout)
         self.pooled = pooled
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, types]."""
-        read = network.pool(states, batch) if self.pooled else network.summary_rows(states, batch)
-        logits: Tensor = self.typing(self.dropout(read))
+        read = network.pool if self.pooled else network.summary_rows
+        logits: Tensor = self.typing(self.dropout(read(states, batch, self.stream)))
         return logits
 
     def forward(self, seen: Seen) -> LossOutput:

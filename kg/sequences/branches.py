@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from annotated_types import MinLen
 
 from kg.graph.facts import Direction, Fact
+from workbench.options.bounds import Count, Name
 from workbench.text.tokenizer import Tokenizer
 
 CACHED = 1 << 16
@@ -41,22 +43,33 @@ class Branches:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Which triples, and how they are spelt (see `kg.sequences.steps.sentence_tree`)."""
+class Triples:
+    """Which triples of a mention's entity, and how they are spelt.
 
-    most: int
-    use_predicate: bool
-    direction: Direction
-    relations: tuple[str, ...] | None
-    sampling: Sampling
-    unnamed: Unnamed
+    Attributes:
+        most: so many distinct ones at most (the release: 2).
+        direction: whether the mention is their head (`out`, as in the paper), their tail (`in`; spelt as subject and
+            predicate) or either (`both`, those that go out first).
+        relations: the only ones that are read.
+        sampling: the `first` in the graph's order, or drawn anew for every mention each time it is read (`random`).
+        predicate: spelt with it, or as the object alone.
+        unnamed: a triple whose other end has no label is passed over and counted (`skip`), unless nothing in the graph
+            has one, or read by its `id`.
+    """
+
+    most: Count = 2
+    direction: Direction = "out"
+    relations: Annotated[list[Name], MinLen(1)] | None = None
+    sampling: Sampling = "first"
+    predicate: bool = True
+    unnamed: Unnamed = "skip"
 
 
 class BranchMaker:
     """Makes the branches of entities; what depends on no draw is kept."""
 
-    def __init__(self, graph: Graph, tokenizer: Tokenizer, choice: Choice) -> None:
-        self.graph, self.tokenizer, self.choice = graph, tokenizer, choice
+    def __init__(self, graph: Graph, tokenizer: Tokenizer, triples: Triples) -> None:
+        self.graph, self.tokenizer, self.triples = graph, tokenizer, triples
         self._keep()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -68,7 +81,7 @@ class BranchMaker:
 
     def of(self, entity: str, rng: np.random.Generator | None = None) -> Branches:
         """The branches of one mention of the entity; `rng` draws them, where they are drawn."""
-        if self.choice.sampling == "first":
+        if self.triples.sampling == "first":
             return self._first(entity)
         assert rng is not None
         facts = self._facts(entity)
@@ -79,7 +92,7 @@ class BranchMaker:
         self._encoded = lru_cache(CACHED)(lambda text: tuple(self.tokenizer.encode_batch([text])[0].ids.tolist()))
 
     def _facts(self, entity: str) -> Ordered[Fact]:
-        return self.graph.facts(entity, self.choice.direction, self.choice.relations)
+        return self.graph.facts(entity, self.triples.direction, self.triples.relations)
 
     def _spelt(self, facts: Iterable[Fact]) -> Branches:
         """The first facts that are spelt differently, and how many before the last of them have no spelling."""
@@ -90,14 +103,14 @@ class BranchMaker:
                 unnamed += 1
                 continue
             spelt[text] = None
-            if len(spelt) == self.choice.most:
+            if len(spelt) == self.triples.most:
                 break
         return Branches(tuple(map(self._encoded, spelt)), unnamed)
 
     def _texts(self, facts: Iterable[Fact]) -> Iterator[str | None]:
         """Predicate and object, or subject and predicate: the mention is what lacks."""
         for fact in facts:
-            name = self.graph.name_of(fact.other) or (fact.other if self.choice.unnamed == "id" else "")
-            relation = self.graph.relation_label(fact.relation) if self.choice.use_predicate else ""
+            name = self.graph.name_of(fact.other) or (fact.other if self.triples.unnamed == "id" else "")
+            relation = self.graph.relation_label(fact.relation) if self.triples.predicate else ""
             parts = (name, relation) if fact.incoming else (relation, name)
             yield " ".join(filter(None, parts)) if name else None

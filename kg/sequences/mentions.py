@@ -7,4 +7,6 @@ from workbench.sequences.sequence import Sequence, Span
 
 def hidden(span: Span, sequence: Sequence) -> bool:
     """Whether a mention shares a row with a stretch that is to be masked (`Sequence.mask_spans`)."""
-    return any(span.start < mask.end and mask.start < span.end for mask in sequence.mask_spans)
+    return any(
+        span.start < mask.end and mask.start < span.end and span.stream == mask.stream for mask in sequence.mask_spans
+    )

@@ -35,12 +35,14 @@ class Mention:
         return sum(len(branch) for branch in self.branches)
 
 
-def plant(sequence: Sequence, mentions: Ordered[Mention], visible_matrix: bool = True) -> np.ndarray:
-    """Insert the branches of the mentions (sorted, disjoint) into the text, in place; which rows are branches' [rows].
+def plant(
+    sequence: Sequence, mentions: Ordered[Mention], visible_matrix: bool = True, stream: str = "text"
+) -> np.ndarray:
+    """Insert the branches of the mentions (sorted, disjoint) into a stream, in place; which rows are branches' [rows].
 
     Without `visible_matrix` everybody sees everybody.
     """
-    text = sequence.streams["text"]
+    text = sequence.streams[stream]
     trunk_anchor = np.zeros(len(text["input_ids"]), np.int64)
     branches: list[tuple[int, ...]] = []
     at: list[tuple[int, int, int]] = []  # of each branch: tokens, the trunk row that it goes on from, its mention
@@ -56,8 +58,8 @@ def plant(sequence: Sequence, mentions: Ordered[Mention], visible_matrix: bool =
     if visible_matrix:
         text |= {"branch": np.zeros_like(trunk_anchor), "anchor": trunk_anchor}
         values |= {"branch": np.repeat(np.arange(1, len(sizes) + 1), sizes), "anchor": anchor}
-    where = insert(sequence, last + 1, like=last, **values)
-    injected = np.zeros(sequence.length("text"), np.bool_)
+    where = insert(sequence, last + 1, stream, like=last, **values)
+    injected = np.zeros(sequence.length(stream), np.bool_)
     injected[where] = True
     return injected
 

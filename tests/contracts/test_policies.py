@@ -22,7 +22,7 @@ def documents(samples: list[Sample]) -> list[Sequence]:
 def test_masked_rate_is_within_binomial_bounds(name: str, rate: float) -> None:
     policy, sequences = make("policy", name), documents(text_samples(250))
     free = sum(int((~s.streams["text"]["special"]).sum()) for s in sequences)
-    selected = sum(len(rows) for i, s in enumerate(sequences) for rows in policy(s, rate, generator(i)))
+    selected = sum(len(rows) for i, s in enumerate(sequences) for rows in policy(s, "text", rate, generator(i)))
     assert abs(selected - rate * free) < 4 * np.sqrt(rate * (1 - rate) * free), (selected, rate * free)
 
 
@@ -35,10 +35,12 @@ def test_policies_select_free_rows_once(name: str) -> None:
         text["taken"] = rng.random(len(text["taken"])) < 0.3
         before = plain(sequence)
         for rate in (0.01, 0.15, 0.9, 1.0):
-            rows = np.concatenate(policy(sequence, rate, generator(i)))
+            rows = np.concatenate(policy(sequence, "text", rate, generator(i)))
             assert len(rows) == len(np.unique(rows)) > 0
             assert not (text["special"] | text["taken"])[rows].any()
-        assert plain(policy(sequence, 0.2, generator(i, 1))) == plain(policy(sequence, 0.2, generator(i, 1)))
+        assert plain(policy(sequence, "text", 0.2, generator(i, 1))) == plain(
+            policy(sequence, "text", 0.2, generator(i, 1))
+        )
         assert plain(sequence) == before
 
 
@@ -46,9 +48,9 @@ def test_policies_select_free_rows_once(name: str) -> None:
 def test_policies_on_empty_and_one_token(name: str) -> None:
     policy = make("policy", name)
     empty, one, blank = documents(small_samples())
-    assert policy(empty, 0.15, generator(0)) == []
-    assert policy(blank, 0.15, generator(0)) == []
+    assert policy(empty, "text", 0.15, generator(0)) == []
+    assert policy(blank, "text", 0.15, generator(0)) == []
     one.streams["text"]["special"][2:] = True  # "river" may be several tokens: leave one
-    assert [rows.tolist() for rows in policy(one, 0.15, generator(0))] == [[1]]
+    assert [rows.tolist() for rows in policy(one, "text", 0.15, generator(0))] == [[1]]
     one.streams["text"]["taken"][:] = True
-    assert policy(one, 0.15, generator(0)) == []
+    assert policy(one, "text", 0.15, generator(0)) == []

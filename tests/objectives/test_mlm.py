@@ -95,7 +95,7 @@ def test_replacement_per_group(tokenizer, make_samples):
     clean, after = corrupted(made, tokenizer, make_samples(60))
     fates = []
     for a, b in zip(clean, after, strict=True):
-        groups = made.policy(a, made.rate, DRAWS.of(a.draw))
+        groups = made.policy(a, "text", made.rate, DRAWS.of(a.draw))
         for rows in groups:
             became = b.streams["text"]["input_ids"][rows] == made.mask_id
             assert became.all() or not became.any()
@@ -158,7 +158,7 @@ def test_head_equals_hugging_face_bert(shared, make_network, tokenizer):
 def test_head_of_a_network_without_tokens(make_network):
     network = make_network()
     del network.embeddings["text"]
-    with pytest.raises(WorkbenchError, match="no text stream with a token table"):
+    with pytest.raises(WorkbenchError, match="no stream 'text' with a token table"):
         MlmHead(network)
 
 

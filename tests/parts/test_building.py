@@ -111,7 +111,7 @@ class Asking(Policy):
     def __init__(self, tokenizer, seed, of="nobody"):
         self.asked = tokenizer, seed, of
 
-    def __call__(self, sequence, rate, rng):
+    def __call__(self, sequence, stream, rate, rng):
         return []
 """
 

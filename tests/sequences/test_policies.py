@@ -57,7 +57,7 @@ def test_spans_are_whole_words_of_the_drawn_length():
     words = np.sort(rng.integers(0, 120, 250)).tolist()
     one = sequence(words)
     for seed in range(60):
-        groups = SpanPolicy()(one, 0.15, generator(seed))
+        groups = SpanPolicy()(one, "text", 0.15, generator(seed))
         draw = generator(seed)
         free = ~one.streams["text"]["special"]
         expected = 0.15 * free.sum()
@@ -81,7 +81,7 @@ def test_span_lengths_follow_the_distribution():
     one = sequence(list(range(4000)))
     counts = np.zeros(11)
     for seed in range(30):
-        for rows in SpanPolicy()(one, 0.01, generator(seed))[:-1]:
+        for rows in SpanPolicy()(one, "text", 0.01, generator(seed))[:-1]:
             counts[len(rows)] += 1
     expected = length_distribution(0.2, 10) * counts.sum()
     assert (np.abs(counts[1:] - expected) < 4 * np.sqrt(expected)).all()
@@ -91,7 +91,7 @@ def test_spans_stop_at_special_tokens():
     one = sequence([0, 1, 2, 3, 4, 5, 6, 7])
     one.streams["text"]["special"][4] = True
     for seed in range(40):
-        for rows in SpanPolicy(p=0.05)(one, 0.5, generator(seed)):
+        for rows in SpanPolicy(p=0.05)(one, "text", 0.5, generator(seed)):
             assert 4 not in rows
             assert max(rows) < 4 or min(rows) > 4
 
@@ -101,19 +101,19 @@ def test_whole_words_are_whole():
     one = sequence(words)
     ids = one.streams["text"]["word_ids"]
     for seed in range(50):
-        for rows in WholeWord()(one, 0.3, generator(seed)):
+        for rows in WholeWord()(one, "text", 0.3, generator(seed)):
             assert rows.tolist() == np.flatnonzero(ids == ids[rows[0]]).tolist()
 
 
 def test_a_single_long_word_is_selected_whole():
-    [rows] = WholeWord()(sequence([0] * 6), 0.15, generator(0))
+    [rows] = WholeWord()(sequence([0] * 6), "text", 0.15, generator(0))
     assert rows.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_words_next_to_each_other_with_one_number_are_two_where_something_lies_between():
     one = sequence([0, 0, 0, 0])
     one.streams["text"]["taken"][2] = True
-    groups = WholeWord()(one, 1.0, generator(0))
+    groups = WholeWord()(one, "text", 1.0, generator(0))
     assert sorted(rows.tolist() for rows in groups) == [[1], [3, 4]]
 
 
@@ -122,7 +122,7 @@ def test_entities_come_first_and_whole():
     chosen = set()
     for seed in range(60):
         one = sequence(list(range(30)), spans=mentions)
-        groups = Entity()(one, 0.2, generator(seed))
+        groups = Entity()(one, "text", 0.2, generator(seed))
         assert sum(len(rows) for rows in groups) in (6, 7)
         whole = [rows.tolist() for rows in groups if len(rows) > 1]
         assert whole
@@ -135,7 +135,7 @@ def test_entities_come_first_and_whole():
 
 
 def test_entities_without_mentions_are_tokens():
-    groups = Entity()(sequence(list(range(40))), 0.15, generator(0))
+    groups = Entity()(sequence(list(range(40))), "text", 0.15, generator(0))
     assert [len(rows) for rows in groups] == [1] * 6
 
 
@@ -143,13 +143,13 @@ def test_field_is_always_whole_or_by_probability():
     masks = [Span(3, 9, ""), Span(12, 14, "")]
     one = sequence(list(range(20)), mask_spans=masks)
     for seed in range(20):
-        groups = Field()(one, 0.15, generator(seed))
+        groups = Field()(one, "text", 0.15, generator(seed))
         assert sorted(rows.tolist() for rows in groups) == [[3, 4, 5, 6, 7, 8], [12, 13]]
-    some = [sum(len(r) == 6 for r in Field(0.5)(one, 0.15, generator(seed))) for seed in range(200)]
+    some = [sum(len(r) == 6 for r in Field(0.5)(one, "text", 0.15, generator(seed))) for seed in range(200)]
     assert 70 < sum(some) < 130
-    more = Field()(one, 0.6, generator(0))
+    more = Field()(one, "text", 0.6, generator(0))
     assert sum(len(rows) for rows in more) == 12
-    never = Field(0.0)(one, 0.15, generator(0))
+    never = Field(0.0)(one, "text", 0.15, generator(0))
     assert all(len(rows) == 1 for rows in never)
 
 
@@ -157,14 +157,14 @@ def test_token_positions_are_uniform():
     one = sequence(list(range(20)))
     counts = np.zeros(22)
     for seed in range(3000):
-        for rows in Token()(one, 0.15, generator(seed)):
+        for rows in Token()(one, "text", 0.15, generator(seed)):
             counts[rows] += 1
     assert counts[0] == counts[-1] == 0
     assert np.abs(counts[1:-1] - 450).max() < 4.5 * np.sqrt(450)
 
 
 def test_the_budget_is_the_rate_on_average():
-    sizes = [len(Token()(sequence(list(range(17))), 0.15, generator(seed))) for seed in range(4000)]
+    sizes = [len(Token()(sequence(list(range(17))), "text", 0.15, generator(seed))) for seed in range(4000)]
     assert set(sizes) == {2, 3}
     assert abs(np.mean(sizes) - 2.55) < 0.04
 
@@ -178,6 +178,6 @@ def test_options_are_checked():
 
 def test_selected_groups_do_not_overlap_for_spans():
     one = sequence(list(range(100)))
-    rows = np.concatenate(SpanPolicy()(one, 0.9, generator(1)))
+    rows = np.concatenate(SpanPolicy()(one, "text", 0.9, generator(1)))
     assert len(rows) == len(np.unique(rows)) == 90
     assert all(b - a >= 1 for a, b in pairwise(np.sort(rows)))

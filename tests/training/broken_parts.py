@@ -103,8 +103,8 @@ class BrokenPolicy(Policy):
     def __init__(self, how: str) -> None:
         self.broken, self.inner = Break(how, "__call__"), TokenPolicy()
 
-    def __call__(self, sequence: Any, rate: Any, rng: Any) -> Any:
-        return self.broken.at("__call__", self.inner(sequence, rate, rng))
+    def __call__(self, sequence: Any, stream: Any, rate: Any, rng: Any) -> Any:
+        return self.broken.at("__call__", self.inner(sequence, stream, rate, rng))
 
 
 class BrokenLayer(nn.Module):

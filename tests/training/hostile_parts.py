@@ -104,7 +104,7 @@ class Fixed(Policy):
     def __init__(self, rows: list[int]) -> None:
         self.rows = rows
 
-    def __call__(self, sequence: Any, rate: Any, rng: Any) -> Any:
+    def __call__(self, sequence: Any, stream: Any, rate: Any, rng: Any) -> Any:
         return [np.array(self.rows)]
 
 

@@ -104,8 +104,8 @@ def test_what_a_step_counts_is_counts(make_recipe: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ([-1], r"returned row -1 of a text with \d+"),
-        ([999], r"returned row 999 of a text with \d+"),
+        ([-1], r"returned row -1 of the stream 'text' with \d+"),
+        ([999], r"returned row 999 of the stream 'text' with \d+"),
         ([0], "returned row 0, which is special"),
         ([1, 1], "returned row 1, twice"),
     ],

@@ -22,7 +22,7 @@ from vision.answers.vocabulary import AnswerVocabulary
 from vision.sequences.pairs import MATCHED
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Name
+from workbench.options.bounds import Name, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen, States
@@ -42,9 +42,10 @@ class Answers(Objective):
         loss: see above.
         all_right: a question's answers are a set, each of which is right (DAQUAR), not what annotators said: each of
             them has the score 1.
+        stream: whose pooled output is read.
     """
 
-    def __init__(self, answers: list[Name], loss: Loss = "bce", all_right: bool = False) -> None:
+    def __init__(self, answers: list[Name], loss: Loss = "bce", all_right: bool = False, stream: Word = "text") -> None:
         if len(answers) < 2 or len(set(answers)) != len(answers):
             raise WorkbenchError(
                 f"objective Answers: answers has {len(answers)} entries, {len(set(answers))} of them different; give "
@@ -53,6 +54,7 @@ class Answers(Objective):
         self.vocabulary = AnswerVocabulary(tuple(answers))
         self.loss: Loss = loss
         self.all_right = all_right
+        self.stream = stream
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -75,16 +77,19 @@ class Answers(Objective):
         return float((asked if self.loss == "bce" else asked & (scores > 0).any(1)).sum())
 
     def head(self, network: Network) -> Head:
-        if "text" not in network.poolers:
-            raise WorkbenchError(f"objective {self.name!r} reads the pooled text; set model.poolers: [text]")
-        return AnswersHead(network.sizes["text"], len(self.vocabulary), self.loss)
+        if self.stream not in network.poolers:
+            raise WorkbenchError(
+                f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
+            )
+        return AnswersHead(network.sizes[self.stream], len(self.vocabulary), self.loss, self.stream)
 
 
 class AnswersHead(Head):
     """UNITER's and LXMERT's classifier: linear to twice the width, GELU, norm, linear to the answers."""
 
-    def __init__(self, hidden_size: int, answers: int, loss: Loss) -> None:
+    def __init__(self, hidden_size: int, answers: int, loss: Loss, stream: str = "text") -> None:
         super().__init__()
+        self.stream = stream
         self.inner = nn.Linear(hidden_size, 2 * hidden_size)
         self.norm = nn.LayerNorm(2 * hidden_size, 1e-12)
         self.outer = nn.Linear(2 * hidden_size, answers)
@@ -92,7 +97,7 @@ class AnswersHead(Head):
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, answers]."""
-        pooled = network.pool(states, batch, "text")
+        pooled = network.pool(states, batch, self.stream)
         return self.outer(self.norm(F.gelu(self.inner(pooled))))
 
     def forward(self, seen: Seen) -> LossOutput:

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from vision.objectives.itm import Itm, ItmHead
 from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws, digest
 from workbench.options.bounds import Word
 from workbench.sequences.batch import Batch
@@ -29,8 +29,6 @@ from workbench.tasks.objective import BatchTargets, LossOutput
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
-STREAMS = ("text", "image")
-
 
 class HardItm(Itm):
     """Image-text matching: every pair as it is, its text with a hard image, its image with a hard text.
@@ -38,11 +36,13 @@ class HardItm(Itm):
     Args:
         of: the `vision.momentum_contrast` of the same task, network and view.
         tap: the layer `tap` behind which text and image see each other.
+        text, image: the streams of the pair.
     """
 
-    def __init__(self, tap: Word, of: Word = "momentum_contrast") -> None:
+    def __init__(self, tap: Word, of: Word = "momentum_contrast", text: Word = "text", image: Word = "image") -> None:
         super().__init__(rate=0.0)
         self.tap, self.of = tap, of
+        self.streams = (text, image)
         self.after = (of,)
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
@@ -50,12 +50,12 @@ class HardItm(Itm):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, STREAMS)):
+            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, self.streams)):
                 raise WorkbenchError(
                     f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of a text and an image; take "
                     "such samples out of the corpus, and give an itm that exchanges pairs a task of its own"
                 )
-            said = digest("text", sequence.streams["text"]["input_ids"].tobytes().hex()) >> 65
+            said = digest("text", sequence.streams[self.streams[0]]["input_ids"].tobytes().hex()) >> 65
             sequence.targets[self.name] = {
                 "image": np.asarray([sequence.labels[IMAGE]], np.int64),
                 "text": np.asarray([said], np.int64),
@@ -70,9 +70,9 @@ class HardItm(Itm):
         return float(len(targets["image"]) + 2 * rivals(targets).any(1).sum())
 
     def head(self, network: Network) -> HardItmHead:
-        missing = [stream for stream in STREAMS if stream not in network.sizes]
-        if missing:
-            raise WorkbenchError(f"objective {self.name!r} needs the streams text and image; missing {missing[0]!r}")
+        for stream in self.streams:
+            if stream not in network.sizes:
+                raise unknown("stream", stream, network.sizes, f"objective {self.name!r}")
         return HardItmHead(self, network.sizes)
 
 
@@ -80,12 +80,13 @@ class HardItmHead(ItmHead):
     """A linear classifier on the state that stands for the text, which has seen the image."""
 
     def __init__(self, options: HardItm, sizes: dict[str, int]) -> None:
-        super().__init__(["text"], {"text": sizes["text"]})
-        self.tap, self.of = options.tap, options.of
+        text = options.streams[0]
+        super().__init__([text], {text: sizes[text]})
+        self.tap, self.of, self.streams = options.tap, options.of, options.streams
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, 2]: exchanged, matched."""
-        return self.classifier(network.summary_rows(states, batch, "text"))
+        return self.classifier(network.summary_rows(states, batch, self.streams[0]))
 
     def forward(self, seen: Seen) -> LossOutput:
         """Hands on who was drawn for whom, each [n, 2]: `image_of` texts, `text_of` images."""
@@ -96,7 +97,7 @@ class HardItmHead(ItmHead):
         logits = [self.logits(seen.network, read.states, seen.batch)]
         if len(image_of):
             pairs = torch.cat([image_of, text_of.flip(1)]).T.tolist()
-            picked = dict(zip(STREAMS, pairs, strict=True))
+            picked = dict(zip(self.streams, pairs, strict=True))
             rows = {name: seen.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
             taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
             wrong = seen.run(seen.batch.pick(picked), after=self.tap, taps=taps)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Pool = Literal["first", "mean", "last"]
 Temperature = Annotated[Number, Ge(0.01), Le(100)]  # 1 / MAX_SCALE and above: the scale is clipped there
 MAX_SCALE = 100.0
-STREAMS = ("text", "image")
+SIDES = ("text", "image")
 
 
 class Itc(Objective):
@@ -54,6 +54,7 @@ class Itc(Objective):
         same_image: what other captions of a pair's own image are: `ignored` (left out), or `negative` (CLIP's code).
         apart: text and image do not see each other; for networks with joint layers.
         tap: the layer `tap` whose streams are compared; by default those of the last layer.
+        text, image: the streams that are compared.
     """
 
     measured = ("text", "image", "image_id")
@@ -69,9 +70,14 @@ class Itc(Objective):
         same_image: Literal["ignored", "negative"] = "ignored",
         apart: bool = False,
         tap: Word | None = None,
+        text: Word = "text",
+        image: Word = "image",
     ) -> None:
+        if text == image:
+            raise WorkbenchError(f"text = image = {text!r}; the objective compares two different streams")
         self.size = size
-        self.pools: dict[str, Pool] = {"text": pool_text, "image": pool_image}
+        self.streams = dict(zip(SIDES, (text, image), strict=True))
+        self.pools: dict[str, Pool] = {text: pool_text, image: pool_image}
         self.norm = norm
         self.temperature = temperature
         self.step_wide = negatives == "step"
@@ -90,10 +96,13 @@ class Itc(Objective):
                     "itm a task of its own"
                 )
             if not all(sequence.length(stream) for stream in self.pools):
-                raise WorkbenchError(f"objective {self.name!r}: sequence {sequence.key!r} lacks a text or an image")
+                raise WorkbenchError(
+                    f"objective {self.name!r}: sequence {sequence.key!r} has no rows in one of the streams "
+                    f"{' and '.join(self.pools)}"
+                )
             sequence.targets[self.name] = {"image": np.asarray([sequence.labels[IMAGE]], np.int64)}
             if self.apart:
-                separate(sequence)
+                separate(sequence, tuple(self.pools))
         return {}
 
     def count(self, batch: Batch) -> float:
@@ -108,7 +117,7 @@ class Itc(Objective):
     def head(self, network: Network) -> StepHead:
         missing = [stream for stream in self.pools if stream not in network.sizes]
         if missing:
-            raise WorkbenchError(f"objective {self.name!r} needs the streams text and image; missing {missing[0]!r}")
+            raise unknown("stream", missing[0], network.sizes, f"objective {self.name!r}")
         return ItcHead(self, network.sizes)
 
 
@@ -117,7 +126,7 @@ class CommonSpace(nn.Module):
 
     def __init__(self, options: Itc, sizes: dict[str, int]) -> None:
         super().__init__()
-        self.pools, self.tap = options.pools, options.tap
+        self.pools, self.streams, self.tap = options.pools, options.streams, options.tap
         self.norms = nn.ModuleDict({s: nn.LayerNorm(sizes[s]) if options.norm else nn.Identity() for s in self.pools})
         self.projections = nn.ModuleDict({s: nn.Linear(sizes[s], options.size, bias=False) for s in self.pools})
 
@@ -148,8 +157,8 @@ class ItcHead(StepHead):
         return self.space(read, stream)
 
     def embed(self, seen: Seen) -> dict[str, Tensor]:
-        both = {stream: self.vectors(seen.read(), stream) for stream in STREAMS}
-        return {**both, "image_id": seen.targets["image"]}
+        vectors = {side: self.vectors(seen.read(), stream) for side, stream in self.space.streams.items()}
+        return {**vectors, "image_id": seen.targets["image"]}
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         text, image, ids = embedded["text"], embedded["image"], embedded["image_id"]
@@ -194,13 +203,13 @@ class ItcHead(StepHead):
         return F.cross_entropy(logits, answers, reduction="sum"), (logits.detach().argmax(1) == answers).sum()
 
 
-def separate(sequence: Sequence) -> None:
-    """Make text and image two documents, which do not see each other.
+def separate(sequence: Sequence, streams: tuple[str, ...]) -> None:
+    """Make each of the streams a document of its own, which does not see the others.
 
     Raises:
         WorkbenchError: a stream has documents already (packed texts).
     """
-    for document, stream in enumerate(STREAMS, 1):
+    for document, stream in enumerate(streams, 1):
         if "doc" in sequence.streams[stream]:
             raise WorkbenchError(f"itc: sequence {sequence.key!r} is packed, so its {stream} cannot be kept apart")
         sequence.streams[stream]["doc"] = np.full(sequence.length(stream), document)

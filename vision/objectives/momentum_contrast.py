@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from vision.objectives.itc import STREAMS, Itc, ItcHead, Pool, Temperature
+from vision.objectives.itc import SIDES, Itc, ItcHead, Pool, Temperature
 from workbench.options.bounds import Count, Size, Word
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import LossOutput
@@ -40,6 +40,7 @@ class MomentumContrast(Itc):
         temperature: 1 / s at the start.
         negatives: beside the queue: over the `step`, or the `micro-batch` alone.
         tap: the layer `tap` where text and image have not seen each other.
+        text, image: the streams that are compared.
     """
 
     def __init__(
@@ -52,8 +53,19 @@ class MomentumContrast(Itc):
         temperature: Temperature = 0.07,
         negatives: Literal["step", "micro-batch"] = "step",
         tap: Word | None = None,
+        text: Word = "text",
+        image: Word = "image",
     ) -> None:
-        super().__init__(size, pool_text, pool_image, temperature=temperature, negatives=negatives, tap=tap)
+        super().__init__(
+            size,
+            pool_text,
+            pool_image,
+            temperature=temperature,
+            negatives=negatives,
+            tap=tap,
+            text=text,
+            image=image,
+        )
         self.soft = soft
         self.queue = queue
 
@@ -73,8 +85,8 @@ class MomentumContrastHead(ItcHead):
     def __init__(self, options: MomentumContrast, sizes: dict[str, int]) -> None:
         super().__init__(options, sizes)
         self.soft = options.soft
-        for stream in STREAMS:
-            self.register_buffer(f"{stream}_queue", torch.zeros(options.queue, options.size))
+        for side in SIDES:
+            self.register_buffer(f"{side}_queue", torch.zeros(options.queue, options.size))
         self.register_buffer("image_id_queue", torch.full((options.queue,), EMPTY))
 
     def averaged(self) -> nn.Module:
@@ -83,7 +95,7 @@ class MomentumContrastHead(ItcHead):
     def embed(self, seen: Seen) -> dict[str, Tensor]:
         """The vectors `text`, `image`, `text_followed`, `image_followed` [sequences, size], the `scale` s, ..."""
         space, read = seen.averaged(self.soft.follower), seen.read(network=self.soft.follower)
-        followed = {f"{stream}_followed": space(read, stream) for stream in STREAMS}
+        followed = {f"{side}_followed": space(read, stream) for side, stream in self.space.streams.items()}
         embedded = super().embed(seen)
         ones = torch.ones(seen.batch.size, device=embedded["image_id"].device)
         told = {"scale": ones * self.logit_scale.detach().exp(), "share": ones * self.soft.share_at(seen.progress)}
@@ -97,10 +109,10 @@ class MomentumContrastHead(ItcHead):
         ignored = (ids == EMPTY) | ((ids[own, None] == ids) & (answers[:, None] != places))
         share = embedded["share"].detach()[own]
         losses, found = [], []
-        for stream, other in (STREAMS, STREAMS[::-1]):
+        for side, other in (SIDES, SIDES[::-1]):
             keys = torch.cat([embedded[f"{other}_followed"].detach(), getattr(self, f"{other}_queue")])
-            logits = self.scores(embedded[stream][own], keys, ignored)
-            taught = self.scores(embedded[f"{stream}_followed"].detach()[own], keys, ignored)
+            logits = self.scores(embedded[side][own], keys, ignored)
+            taught = self.scores(embedded[f"{side}_followed"].detach()[own], keys, ignored)
             losses.append(soft_cross_entropy(logits, answers, taught, share))
             found.append((logits.detach().argmax(1) == answers).sum())
         pairs = float(len(answers))

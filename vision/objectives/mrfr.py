@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from vision.sequences.pairs import MATCHED
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Share, SomeShare
+from workbench.options.bounds import Share, SomeShare, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Fields, Rows, Sequence
 from workbench.tasks.forward import Seen
@@ -38,6 +38,7 @@ class Mrfr(Objective):
         loss: `mse` (UNITER) or `smooth_l1` (LXMERT).
         tied: the output matrix is the transpose of the embedding's projection (UNITER); else a matrix of its own.
         matched_only: leave pairs alone that itm exchanged. LXMERT's code predicts their regions too.
+        stream: of the image rows.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Mrfr(Objective):
         loss: Literal["mse", "smooth_l1"] = "mse",
         tied: bool = True,
         matched_only: bool = True,
+        stream: Word = "image",
     ) -> None:
         if zero + random > 1 + 1e-9:
             raise WorkbenchError(f"mrfr: zero = {zero}, random = {random}; allowed: shares of at most 1 together")
@@ -55,21 +57,22 @@ class Mrfr(Objective):
         self.loss = loss
         self.tied = tied
         self.matched_only = matched_only
+        self.stream = stream
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
-        chosen = [s for s in sequences if s.length("image") and not self._skipped(s)]
-        clean = {id(s): s.streams["image"][feature_field(s.streams["image"])].copy() for s in chosen}
-        lent = {id(s): clean[id(s)][~special_rows(s.streams["image"])] for s in chosen}
+        chosen = [s for s in sequences if s.length(self.stream) and not self._skipped(s)]
+        clean = {id(s): s.streams[self.stream][feature_field(s.streams[self.stream])].copy() for s in chosen}
+        lent = {id(s): clean[id(s)][~special_rows(s.streams[self.stream])] for s in chosen}
         for sequence in chosen:
             rng = draws.of(sequence.draw)
-            fields = sequence.streams["image"]
+            fields = sequence.streams[self.stream]
             rows = self._select(fields, rng)
             if not len(rows):
                 continue
             own = clean[id(sequence)]
             others = [features for key, features in lent.items() if key != id(sequence) and len(features)]
             self._hide(fields, rows, others, rng)
-            sequence.targets[self.name] = {"rows": Rows("image", rows), "features": own[rows]}
+            sequence.targets[self.name] = {"rows": Rows(self.stream, rows), "features": own[rows]}
         return {}
 
     def _skipped(self, sequence: Sequence) -> bool:
@@ -102,16 +105,18 @@ class Mrfr(Objective):
         return float(len(batch.targets.get(self.name, {}).get("rows", ())))
 
     def head(self, network: Network) -> Head:
-        if "image" not in network.sizes:
-            raise WorkbenchError(f"objective {self.name!r} needs an image stream; found {', '.join(network.sizes)}")
-        return MrfrHead(input_projection(network).in_features, network.sizes["image"], self.loss, self.tied)
+        hidden_size = network.sizes[self.stream]
+        return MrfrHead(
+            input_projection(network, self.stream).in_features, hidden_size, self.loss, self.tied, self.stream
+        )
 
 
 class MrfrHead(Head):
     """Dense, gelu, LayerNorm, then the target's width: by the transposed input projection, or a matrix of its own."""
 
-    def __init__(self, feature_size: int, hidden_size: int, loss: str, tied: bool) -> None:
+    def __init__(self, feature_size: int, hidden_size: int, loss: str, tied: bool, stream: str = "image") -> None:
         super().__init__()
+        self.stream = stream
         self.dense = nn.Linear(hidden_size, hidden_size)
         self.norm = nn.LayerNorm(hidden_size, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(feature_size))
@@ -123,29 +128,29 @@ class MrfrHead(Head):
         hidden = self.norm(F.gelu(self.dense(rows)))
         if self.output is not None:
             return self.output(hidden) + self.bias
-        return F.linear(hidden, input_projection(network).weight.T, self.bias)
+        return F.linear(hidden, input_projection(network, self.stream).weight.T, self.bias)
 
     def forward(self, seen: Seen) -> LossOutput:
         targets = seen.targets
         if not targets:
             return LossOutput(self.bias.sum() * 0, {})
-        predicted = self.predict(seen.network, seen.states["image"][targets["rows"]]).float()
-        goal = goal_of(seen.network, targets["features"])
+        predicted = self.predict(seen.network, seen.states[self.stream][targets["rows"]]).float()
+        goal = goal_of(seen.network, self.stream, targets["features"])
         losses = self.function(predicted, goal, reduction="none").mean(-1)
         with torch.no_grad():
             centred = (goal - goal.mean(0)).square().mean(-1)
         return LossOutput(losses.sum(), {"target_variance": (centred.sum(), float(len(goal)))})
 
 
-def input_projection(network: Network) -> nn.Linear:
+def input_projection(network: Network, stream: str) -> nn.Linear:
     """The linear map from the features of image rows to the hidden size, which every image embedding has.
 
     Raises:
         WorkbenchError: the embedding has none.
     """
-    projection = getattr(network.embeddings["image"], "project", None)
+    projection = getattr(network.embeddings[stream], "project", None)
     if not isinstance(projection, nn.Linear):
-        found = type(network.embeddings["image"]).__name__
+        found = type(network.embeddings[stream]).__name__
         raise WorkbenchError(f"mrfr needs an image embedding with a linear map `project`; {found} has none")
     return projection
 
@@ -170,7 +175,7 @@ def special_rows(fields: Fields) -> np.ndarray:
     return fields.get("special", np.zeros(len(fields["boxes"]), np.bool_))
 
 
-def goal_of(network: Network, features: Tensor) -> Tensor:
+def goal_of(network: Network, stream: str, features: Tensor) -> Tensor:
     """What is to be predicted of hidden rows: their features, or their patches, each with mean 0 and deviation 1.
 
     Args:
@@ -181,9 +186,9 @@ def goal_of(network: Network, features: Tensor) -> Tensor:
     """
     if features.dtype != torch.uint8:
         return features.float()
-    normalise = getattr(network.embeddings["image"], "normalise", None)
+    normalise = getattr(network.embeddings[stream], "normalise", None)
     if normalise is None:
-        found = type(network.embeddings["image"]).__name__
+        found = type(network.embeddings[stream]).__name__
         raise WorkbenchError(f"mrfr of patches needs an image embedding with a method `normalise`; {found} has none")
     patches = normalise(features)
     variance, mean = torch.var_mean(patches, -1, keepdim=True)

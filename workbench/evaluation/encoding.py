@@ -75,10 +75,14 @@ class Encoder:
             built: make sequences with the task's own builder (images with captions), or each text by itself.
         """
         make = self.task.sequences if built else self._texts
+
+        def alone(group: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
+            return [sequence.alone(self.stream) for sequence in make(group, number)]
+
         keys: list[str] = []
         sums: list[Tensor] = []
         counts: list[int] = []
-        for forward in forward_pass(self.network, lambda group, number: self._alone(make(group, number)), samples):
+        for forward in forward_pass(self.network, alone, samples):
             vectors = self._vectors(forward).float().cpu()
             for sequence, vector in zip(forward.sequences, vectors, strict=True):
                 if keys and keys[-1] == sequence.key:
@@ -90,15 +94,6 @@ class Encoder:
         if not keys:
             raise WorkbenchError("nothing to encode: the input gave no sequences")
         return keys, torch.stack(sums) / torch.tensor(counts)[:, None]
-
-    def _alone(self, sequences: list[Sequence]) -> list[Sequence]:
-        """A text without its image, an image without its text and what hangs on it: what they are by themselves."""
-        for sequence in sequences:
-            if self.stream == "image":
-                sequence.streams = {name: fields for name, fields in sequence.streams.items() if name == "image"}
-            elif self.stream == "text":
-                sequence.streams.pop("image", None)
-        return sequences
 
     def _texts(self, samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
         if self.loaded.tokenizer is None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from workbench.keyed import Draws
 from workbench.objectives._vocabulary import TokenLoss
+from workbench.options.bounds import Word
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 
 
 class PairObjective(Objective):
-    """An objective whose `arrange` labels samples 0 or 1; a sequence without a label is not counted."""
+    """An objective whose `arrange` labels samples 0 or 1; a sequence without a label is not counted.
+
+    Args:
+        stream: whose pooled output is read.
+    """
+
+    def __init__(self, stream: Word = "text") -> None:
+        self.stream = stream
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -27,15 +35,16 @@ class PairObjective(Objective):
         return {}
 
     def head(self, network: Network) -> Head:
-        return PairHead(network)
+        return PairHead(network, self.stream)
 
 
 class PairHead(Head):
-    """A linear layer on the network's pooled text state."""
+    """A linear layer on the pooled state of a stream."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, stream: str = "text") -> None:
         super().__init__()
-        self.classifier = nn.Linear(network.sizes["text"], 2)
+        self.stream = stream
+        self.classifier = nn.Linear(network.sizes[stream], 2)
         self.loss = TokenLoss()
 
     def logits(self, network: Network, rows: Tensor) -> Tensor:
@@ -43,5 +52,5 @@ class PairHead(Head):
         return self.classifier(rows)
 
     def forward(self, seen: Seen) -> LossOutput:
-        pooled = seen.network.pool(seen.states, seen.batch, "text")
+        pooled = seen.network.pool(seen.states, seen.batch, self.stream)
         return self.loss(self.logits(seen.network, pooled), seen.targets["labels"])

@@ -14,17 +14,18 @@ if TYPE_CHECKING:
     from workbench.models.network import Network
 
 
-def token_table(network: Network) -> Tensor:
-    """The token embedding of the network's text stream [vocab_size, width], for a tied decoder.
+def token_table(network: Network, stream: str) -> Tensor:
+    """The token embedding of a stream of the network [vocab_size, width], for a tied decoder.
 
     Raises:
-        WorkbenchError: the network has no text stream with a token table.
+        WorkbenchError: the network has no such stream with a token table.
     """
-    table = getattr(getattr(network.embeddings, "text", None), "token", None)
+    table = getattr(dict(network.embeddings.items()).get(stream), "token", None)
     if not isinstance(table, nn.Embedding):
         raise WorkbenchError(
-            "the objective predicts tokens, but there is no text stream with a token table "
-            f"(streams: {', '.join(network.embeddings) or 'none'}); add `text: {{embedding: token}}` to it"
+            f"the objective predicts tokens, but there is no stream {stream!r} with a token table "
+            f"(streams: {', '.join(network.embeddings) or 'none'}); add `{stream}: {{embedding: token}}` to it, or "
+            "name another (`stream`)"
         )
     return table.weight
 

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.options.bounds import Word
 from workbench.sequences.layout import Frame
-from workbench.sequences.sequence import Rows, Sequence
+from workbench.sequences.rows import drop
+from workbench.sequences.sequence import Fields, Rows, Sequence
 from workbench.tasks.continuation import Continuation
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
 
 
 class Clm(Objective):
-    """Predicts every next token of the `text` stream, special ones included (the end is predicted too).
+    """Predicts every next token of a stream, special ones included (the end is predicted too).
 
     Tokens that an earlier objective labelled, and injected ones, are read but not predicted.
+
+    Args:
+        stream: the stream of the tokens.
 
     Raises:
         WorkbenchError: the builder's sequences are seen in both directions.
@@ -38,26 +43,29 @@ class Clm(Objective):
 
     name = "clm"
 
+    def __init__(self, stream: Word = "text") -> None:
+        self.stream = stream
+
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            text = sequence.streams["text"]
+            text = sequence.fields(self.stream)
             ids = text["input_ids"]
-            _check_one_way(sequence)
+            _check_one_way(sequence, text)
             doc, rank = text.get("doc", np.zeros(len(ids), np.int64)), text["rank"]
             rows = np.flatnonzero((doc[1:] == doc[:-1]) & (rank[1:] > rank[:-1]) & ~text["taken"][1:])
-            sequence.targets[self.name] = {"rows": Rows("text", rows), "labels": ids[rows + 1].copy()}
+            sequence.targets[self.name] = {"rows": Rows(self.stream, rows), "labels": ids[rows + 1].copy()}
             text["taken"][rows + 1] = True
         return {}
 
     def continuation(self, builder: Builder) -> Continuation:
-        return TextContinuation(builder.frame)
+        return TextContinuation(builder.frame, self.stream)
 
     def head(self, network: Network) -> Head:
-        return ClmHead(network)
+        return ClmHead(network, self.stream)
 
 
-def _check_one_way(sequence: Sequence) -> None:
-    if "rank" not in sequence.streams["text"]:
+def _check_one_way(sequence: Sequence, text: Fields) -> None:
+    if "rank" not in text:
         raise WorkbenchError(
             f"sequence {sequence.key!r} is seen in both directions, so every token sees the one that it is to "
             "predict; give the builder `visibility: causal` (or `prefix`, where it has it)"
@@ -67,14 +75,15 @@ def _check_one_way(sequence: Sequence) -> None:
 class TextContinuation(Continuation):
     """A text goes on where it ended; after a prefix (`visibility: prefix`) the next segment follows."""
 
-    def __init__(self, frame: Frame) -> None:
-        super().__init__("text", frame.end[0] if frame.end else None)
+    def __init__(self, frame: Frame, stream: str) -> None:
+        super().__init__(stream, frame.end[0] if frame.end else None)
         self.prefix = frame.visibility == "prefix"
 
     def prompt(self, sequence: Sequence) -> None:
-        _check_one_way(sequence)
+        text = sequence.fields(self.stream)
+        _check_one_way(sequence, text)
         if self.end is not None and not self.prefix:  # the builder has closed the text
-            sequence.streams["text"] = {name: values[:-1] for name, values in sequence.streams["text"].items()}
+            drop(sequence, np.array([len(text["input_ids"]) - 1]), self.stream)
 
     def next_rows(self, last: dict[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
         rows = super().next_rows(last, tokens)
@@ -84,16 +93,17 @@ class TextContinuation(Continuation):
 class ClmHead(Head):
     """The tied token embedding; a projection comes before it only where the embedding is of another width."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, stream: str = "text") -> None:
         super().__init__()
-        width, hidden_size = token_table(network).shape[1], network.sizes["text"]
+        self.stream = stream
+        width, hidden_size = token_table(network, stream).shape[1], network.sizes[stream]
         self.projection = nn.Identity() if width == hidden_size else nn.Linear(hidden_size, width, bias=False)
         self.loss = TokenLoss()
 
     def logits(self, network: Network, rows: Tensor) -> Tensor:
         """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
-        return F.linear(self.projection(rows), token_table(network))
+        return F.linear(self.projection(rows), token_table(network, self.stream))
 
     def forward(self, seen: Seen) -> LossOutput:
-        logits = self.logits(seen.network, seen.states["text"][seen.targets["rows"]])
+        logits = self.logits(seen.network, seen.states[self.stream][seen.targets["rows"]])
         return self.loss(logits, seen.targets["labels"])

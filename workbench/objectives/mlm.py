@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives._vocabulary import TokenLoss, token_table
-from workbench.options.bounds import Count, PartName, PartSpec, Share, SomeShare
+from workbench.options.bounds import Count, PartName, PartSpec, Share, SomeShare, Word
 from workbench.parts.building import build
 from workbench.parts.calls import call
 from workbench.sequences.returns import GROUPS
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Mlm(Objective):
-    """Predicts masked tokens of the `text` stream.
+    """Predicts masked tokens of a stream.
 
     Args:
         rate: share of the free tokens to select (not special, not labelled by an earlier objective, not injected).
@@ -44,6 +44,7 @@ class Mlm(Objective):
         replace: whether [MASK]/random/stay is drawn per `token` or per `group` of the policy.
         max_predictions: at most so many labels per sequence.
         soft: {follower, share, ramp} of soft targets (`workbench.tasks.soft_targets`); by default the labels alone.
+        stream: the stream of the tokens.
     """
 
     name = "mlm"
@@ -59,6 +60,7 @@ class Mlm(Objective):
         max_predictions: Count | None = None,
         soft: SoftTargets | None = None,
         final_rate: SomeShare | None = None,
+        stream: Word = "text",
     ) -> None:
         if mask + random > 1 + 1e-9:
             raise WorkbenchError(
@@ -70,6 +72,7 @@ class Mlm(Objective):
         self.per_group = replace == "group"
         self.max_predictions = max_predictions
         self.soft = soft
+        self.stream = stream
         self.policy = build("policy", policy, "policy")
         self.mask_id = tokenizer.id("mask")
         self.ordinary = tokenizer.ordinary_ids
@@ -78,8 +81,9 @@ class Mlm(Objective):
         rate = self.rate + draws.progress * (self.final_rate - self.rate)
         for sequence in sequences:
             rng = draws.of(sequence.draw)
-            rows = self._corrupt(sequence, call(self.policy, "", GROUPS, sequence, rate, rng), rng)
-            sequence.targets[self.name] = {"rows": Rows("text", rows[0]), "labels": rows[1]}
+            groups = call(self.policy, "", GROUPS, sequence, self.stream, rate, rng)
+            rows = self._corrupt(sequence, groups, rng)
+            sequence.targets[self.name] = {"rows": Rows(self.stream, rows[0]), "labels": rows[1]}
         return {}
 
     def _corrupt(
@@ -88,7 +92,7 @@ class Mlm(Objective):
         """Replaces in place; the selected rows, ascending, and their original ids."""
         if not groups:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        text = sequence.streams["text"]
+        text = sequence.fields(self.stream)
         rows = np.concatenate(groups)
         if self.per_group:
             draw = np.repeat(rng.random(len(groups)), [len(group) for group in groups])
@@ -106,35 +110,35 @@ class Mlm(Objective):
         return rows, labels
 
     def head(self, network: Network) -> Head:
-        return MlmHead(network, self.soft)
+        return MlmHead(network, self.stream, self.soft)
 
 
 class MlmHead(Head):
     """BERT's prediction head: dense + gelu + LayerNorm, then the tied token embedding plus a bias."""
 
-    def __init__(self, network: Network, soft: SoftTargets | None = None) -> None:
+    def __init__(self, network: Network, stream: str = "text", soft: SoftTargets | None = None) -> None:
         super().__init__()
-        self.soft = soft
-        vocab_size, width = token_table(network).shape
-        self.dense = nn.Linear(network.sizes["text"], width)
+        self.stream, self.soft = stream, soft
+        vocab_size, width = token_table(network, stream).shape
+        self.dense = nn.Linear(network.sizes[stream], width)
         self.norm = nn.LayerNorm(width, eps=1e-12)
         self.bias = nn.Parameter(self.dense.weight.new_zeros(vocab_size))
         self.loss = TokenLoss()
 
     def logits(self, network: Network, rows: Tensor) -> Tensor:
         """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
-        return F.linear(self.norm(F.gelu(self.dense(rows))), token_table(network), self.bias)
+        return F.linear(self.norm(F.gelu(self.dense(rows))), token_table(network, self.stream), self.bias)
 
     def forward(self, seen: Seen) -> LossOutput:
         """Hands on `rows` and `labels` as they are, and `logits` [rows, vocab_size]."""
         targets = seen.targets
-        logits = self.logits(seen.network, seen.states["text"][targets["rows"]])
+        logits = self.logits(seen.network, seen.states[self.stream][targets["rows"]])
         output = self.loss(logits, targets["labels"])._replace(made={**targets, "logits": logits})
         if self.soft is None:
             return output
         slow, read = seen.averaged(self.soft.follower), seen.read(network=self.soft.follower)
         assert isinstance(slow, MlmHead)
-        taught = slow.logits(read.network, read.states["text"][targets["rows"]])
+        taught = slow.logits(read.network, read.states[self.stream][targets["rows"]])
         share = self.soft.share_at(seen.progress)
         return output._replace(loss=soft_cross_entropy(logits, targets["labels"], taught, share))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective
-from workbench.options.bounds import Share
+from workbench.options.bounds import Share, Word
 from workbench.sequences.segments import in_two, labelled, segments_of, with_second
 from workbench.sequences.sequence import Sample
 
@@ -23,11 +23,13 @@ class Nsp(PairObjective):
 
     Args:
         random: share of the samples with another second.
+        stream: whose pooled output is read.
     """
 
     name = "nsp"
 
-    def __init__(self, random: Share = 0.5) -> None:
+    def __init__(self, random: Share = 0.5, stream: Word = "text") -> None:
+        super().__init__(stream)
         self.random = random
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:

@@ -27,32 +27,33 @@ if TYPE_CHECKING:
 
 
 class Rtd(Objective):
-    """Which tokens of the `text` stream a generator has replaced; every token counts.
+    """Which tokens of a stream a generator has replaced; every token counts.
 
     Args:
         of: the masked-language-modelling objective of the same task and view whose head is the generator's.
+        stream: the stream of the tokens, which is that objective's too.
     """
 
-    def __init__(self, of: Word = "mlm") -> None:
-        self.of = of
+    def __init__(self, of: Word = "mlm", stream: Word = "text") -> None:
+        self.of, self.stream = of, stream
         self.after = (of,)
 
     def count(self, batch: Batch) -> float:
         """The number of tokens."""
-        return float(batch.streams["text"].rows) if "text" in batch.streams else 0.0
+        return float(batch.streams[self.stream].rows) if self.stream in batch.streams else 0.0
 
     def head(self, network: Network) -> Head:
-        return RtdHead(network.sizes["text"], self.of)
+        return RtdHead(network.sizes[self.stream], self.of, self.stream)
 
 
 class RtdHead(Head):
     """Dense, gelu, and a logit for each token."""
 
-    def __init__(self, hidden_size: int, of: str) -> None:
+    def __init__(self, hidden_size: int, of: str, stream: str = "text") -> None:
         super().__init__()
         self.dense = nn.Linear(hidden_size, hidden_size)
         self.output = nn.Linear(hidden_size, 1)
-        self.of = of
+        self.of, self.stream = of, stream
 
     def logits(self, rows: Tensor) -> Tensor:
         """States [rows, hidden_size] -> logits [rows] that a token was replaced."""
@@ -61,11 +62,12 @@ class RtdHead(Head):
     def forward(self, seen: Seen) -> LossOutput:
         """Metrics: `accuracy` over all tokens, `found` of the replaced ones."""
         made = seen.made(self.of)
-        original = seen.batch.streams["text"].fields["input_ids"].index_copy(0, made["rows"], made["labels"])
+        original = seen.batch.streams[self.stream].fields["input_ids"].index_copy(0, made["rows"], made["labels"])
         drawn = torch.multinomial(made["logits"].detach().float().softmax(-1), 1).squeeze(-1)
         tokens = original.index_copy(0, made["rows"], drawn)
         replaced = tokens != original
-        logits = self.logits(seen.run(seen.batch.replace("text", input_ids=tokens)).states["text"]).float()
+        read = seen.run(seen.batch.replace(self.stream, input_ids=tokens))
+        logits = self.logits(read.states[self.stream]).float()
         loss = F.binary_cross_entropy_with_logits(logits, replaced.float(), reduction="sum")
         right = (logits > 0) == replaced
         accuracy, found = (right.sum(), float(len(right))), ((right & replaced).sum(), replaced.sum())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective
-from workbench.options.bounds import Share
+from workbench.options.bounds import Share, Word
 from workbench.sequences.segments import in_two, labelled, swapped
 from workbench.sequences.sequence import Sample
 
@@ -19,11 +19,13 @@ class Sop(PairObjective):
 
     Args:
         swap: share of the samples that are swapped.
+        stream: whose pooled output is read.
     """
 
     name = "sop"
 
-    def __init__(self, swap: Share = 0.5) -> None:
+    def __init__(self, swap: Share = 0.5, stream: Word = "text") -> None:
+        super().__init__(stream)
         self.swap = swap
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:

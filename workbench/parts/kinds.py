@@ -35,7 +35,7 @@ KINDS = {
     "step": Kind("sequences.steps", "workbench.sequences.protocols:Step", "__call__", ("sequences", "draws")),
     "image": Kind("sequences.images", "workbench.sequences.protocols:Image", "__call__", ("sample", "rng")),
     "policy": Kind(
-        "sequences.policies", "workbench.sequences.protocols:Policy", "__call__", ("sequence", "rate", "rng")
+        "sequences.policies", "workbench.sequences.protocols:Policy", "__call__", ("sequence", "stream", "rate", "rng")
     ),
     "optimizer": Kind("optimization.optimizers", "torch.optim:Optimizer", "step", ()),
     "lr_schedule": Kind(

@@ -31,6 +31,6 @@ class Image:
 class Policy:
     """Chooses which tokens a masked objective hides."""
 
-    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
-        """Groups of rows of the text stream, each hidden as a whole; about `rate` of the free rows together."""
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of rows of a stream of tokens, each hidden as a whole; about `rate` of the free rows together."""
         raise NotImplementedError(f"{type(self).__name__} must define __call__")

@@ -16,34 +16,34 @@ def _are_row_groups(found: Any) -> bool:
     )
 
 
-def _are_groups(found: Any, sequence: Sequence, *_: Any) -> bool:
-    return _are_row_groups(found) and not _bad_rows(found, sequence)
+def _are_groups(found: Any, sequence: Sequence, stream: str, *_: Any) -> bool:
+    return _are_row_groups(found) and not _bad_rows(found, sequence, stream)
 
 
-def _bad_rows(groups: list[np.ndarray], sequence: Sequence) -> str:
-    """What is wrong with the rows of the text that a policy chose, in words."""
+def _bad_rows(groups: list[np.ndarray], sequence: Sequence, stream: str) -> str:
+    """What is wrong with the rows of the stream that a policy chose, in words."""
     if not groups:
         return ""
-    text, rows = sequence.streams["text"], np.concatenate(groups).astype(np.int64)
-    size = len(text["special"])
+    tokens, rows = sequence.streams[stream], np.concatenate(groups).astype(np.int64)
+    size = len(tokens["special"])
     outside = rows[(rows < 0) | (rows >= size)]
     if len(outside):
-        return f"row {outside[0]} of a text with {size}"
+        return f"row {outside[0]} of the stream {stream!r} with {size}"
     often = np.bincount(rows, minlength=size)
-    for words, bad in ("twice", often > 1), ("special", often * text["special"]), ("taken", often * text["taken"]):
+    for words, bad in ("twice", often > 1), ("special", often * tokens["special"]), ("taken", often * tokens["taken"]):
         if bad.any():
             return f"row {bad.argmax()}, {'which is ' * (words != 'twice')}{words}"
     return ""
 
 
-def _told_groups(found: Any, sequence: Sequence, *_: Any) -> str:
-    return _bad_rows(found, sequence) if _are_row_groups(found) else described(found)
+def _told_groups(found: Any, sequence: Sequence, stream: str, *_: Any) -> str:
+    return _bad_rows(found, sequence, stream) if _are_row_groups(found) else described(found)
 
 
 SAMPLES = Returns("the list of samples", all_are(dict))
 SEQUENCES = Returns("a list of workbench.sequences.sequence.Sequence", all_are(Sequence))
 GROUPS = Returns(
-    "a list of arrays of rows, whole numbers [rows]: rows of the text that are neither special nor taken, each once",
+    "a list of arrays of rows, whole numbers [rows]: rows of the stream that are neither special nor taken, each once",
     _are_groups,
     _told_groups,
 )

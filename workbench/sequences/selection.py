@@ -14,15 +14,15 @@ from workbench.sequences.sequence import Sequence, Span
 
 
 class Selection:
-    """The rows of one sequence that may still be selected, and the groups selected so far.
+    """The rows of one stream of a sequence that may still be selected, and the groups selected so far.
 
     `free` [rows] bool: neither special, nor labelled by an earlier objective, nor injected, nor selected.
     """
 
-    def __init__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> None:
-        text = sequence.streams["text"]
-        self.free: np.ndarray = ~(text["special"] | text["taken"])
-        self.words: np.ndarray = text["word_ids"]
+    def __init__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> None:
+        tokens = sequence.fields(stream)
+        self.free: np.ndarray = ~(tokens["special"] | tokens["taken"])
+        self.words: np.ndarray = tokens["word_ids"]
         self.candidates: np.ndarray = np.flatnonzero(self.free)
         expected = rate * len(self.candidates)
         budget = int(expected) + int(rng.random() < expected - int(expected))

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from workbench.errors import unknown
 from workbench.keyed import Draw
 
 Sample = dict[str, Any]
@@ -123,6 +124,29 @@ class Sequence:
         fields = self.streams.get(stream)
         return row_count(fields) if fields else 0
 
+    def fields(self, stream: str) -> Fields:
+        """The fields of a stream that an objective or a step acts on.
+
+        Raises:
+            WorkbenchError: the sequence does not have it.
+        """
+        if stream not in self.streams:
+            raise unknown("stream", stream, self.streams, f"sequence {self.key!r}, as its builder and steps make it")
+        return self.streams[stream]
+
+    def spans_of(self, stream: str) -> list[Span]:
+        """The mentions in a stream."""
+        return [span for span in self.spans if span.stream == stream]
+
+    def alone(self, stream: str) -> Sequence:
+        """The same with one stream, and those that hang on its rows (`Rows.bound`): what it is by itself."""
+        kept = {stream} & self.streams.keys()
+        while more := {
+            n for n, f in self.streams.items() if n not in kept and any(_hangs(v, kept) for v in f.values())
+        }:
+            kept |= more
+        return replace(self, streams={name: fields for name, fields in self.streams.items() if name in kept})
+
     def copy(self) -> Sequence:
         """One whose arrays, lists and labels are its own, for hooks of another view to change."""
         return replace(
@@ -135,6 +159,10 @@ class Sequence:
             marks=list(self.marks),
             meta=dict(self.meta),
         )
+
+
+def _hangs(value: Any, streams: set[str]) -> bool:
+    return isinstance(value, Rows) and value.bound and value.stream in streams
 
 
 def row_count(fields: Fields) -> int:

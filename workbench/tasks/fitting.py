@@ -34,16 +34,17 @@ def check_fit(tasks: Iterable[Task], root: Root) -> None:
 
 
 def _check_positions(task: Task, network: Network, place: str) -> None:
-    positions = getattr(_embedding(network, "text"), "max_positions", None)
-    if not positions:
-        return
     longest = getattr(task.builder, "max_length", 0)
-    if longest > positions:
-        raise WorkbenchError(
-            f"tasks.{task.name}.sequence.max_length = {longest} is more than the {positions} positions of the network "
-            f"({place}.streams.text.max_positions): shorten max_length or enlarge max_positions"
-        )
-    task.positions = positions if task.positions is None else min(positions, task.positions)
+    for stream, embedding in network.embeddings.items():
+        positions = getattr(embedding, "max_positions", None)
+        if not positions:
+            continue
+        if stream == "text" and longest > positions:  # the stream that max_length is of
+            raise WorkbenchError(
+                f"tasks.{task.name}.sequence.max_length = {longest} is more than the {positions} positions of the "
+                f"network ({place}.streams.text.max_positions): shorten max_length or enlarge max_positions"
+            )
+        task.positions[stream] = min(positions, task.positions.get(stream, positions))
 
 
 def _check_memory(task: Task, network: Network, place: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import re
 from collections import Counter
@@ -83,7 +84,7 @@ class Task:
         self.name = name
         self.spec = spec
         self.seed = seed
-        self.positions: int | None = None  # of the networks' text streams, once these are made
+        self.positions: dict[str, int] = {}  # of the networks' streams, once these are made
         where = f"tasks.{name}"
         given = {"seed": seed, **resources}
         self.builder = build("builder", spec.sequence.builder, f"{where}.sequence", **given)
@@ -133,8 +134,7 @@ class Task:
         sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, draws)
         for i, step in enumerate(self.steps):
             sequences = call(step, "", SEQUENCES, sequences, self._draws(f"step-{i}", "build", number, progress))
-        if self.positions is not None:
-            _check_positions(sequences, self.positions, f"tasks.{self.name}.sequence")
+        _check_positions(sequences, self.positions, f"tasks.{self.name}.sequence")
         return sequences
 
     def _corrupt(self, placed: TaskObjective, sequences: list[Sequence], number: Draw, progress: float) -> BatchTargets:
@@ -197,14 +197,15 @@ def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
     return TaskObjective(objective, objective.name, place.weight, place.view, place.network, after, stated)
 
 
-def _check_positions(sequences: list[Sequence], positions: int, where: str) -> None:
+def _check_positions(sequences: list[Sequence], positions: Mapping[str, int], where: str) -> None:
     """On a GPU an index beyond the table is no message; so it is found here, where the positions are on the CPU."""
-    for sequence in sequences:
-        found = sequence.streams.get("text", {}).get("position_ids")
-        if found is not None and len(found) and int(found.max()) >= positions:
+    for sequence, stream in itertools.product(sequences, positions):
+        found = sequence.streams.get(stream, {}).get("position_ids")
+        if found is not None and len(found) and int(found.max()) >= positions[stream]:
             raise WorkbenchError(
-                f"{where}: sequence {sequence.key!r} has position {int(found.max())}, but the network has "
-                f"max_positions = {positions}: shorten the max_length of the builder or of the steps, or enlarge it"
+                f"{where}: sequence {sequence.key!r} has position {int(found.max())} in its stream {stream!r}, but the "
+                f"network has max_positions = {positions[stream]}: shorten the max_length of the builder or of the "
+                "steps, or enlarge it"
             )
 
 

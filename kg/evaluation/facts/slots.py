@@ -48,10 +48,10 @@ class SlotPredictor:
                 "slot, of one number of tokens: check that max_length of the builder holds the sentences"
             )
         batch = collate([sequence for sequence, _ in masked]).to(next(self.head.parameters()).device)
-        starts = batch.streams["text"].offsets[:-1]
+        starts = batch.streams[self.head.stream].offsets[:-1]
         rows = torch.from_numpy(np.stack([rows for _, rows in masked])).to(starts.device) + starts[:, None]
         states = self.network(batch)
-        logits = self.head.logits(self.network, states["text"][rows.flatten()])
+        logits = self.head.logits(self.network, states[self.head.stream][rows.flatten()])
         return logits.float().log_softmax(-1).unflatten(0, rows.shape).cpu().numpy()
 
     def _masked(self, sequence: Sequence) -> tuple[Sequence, np.ndarray]:
@@ -59,7 +59,7 @@ class SlotPredictor:
         span, *more = sequence.mask_spans
         if more:
             raise WorkbenchError(f"facts: sentence {sequence.key!r} has {1 + len(more)} slots; allowed: one")
-        text = sequence.streams["text"]
+        text = sequence.fields(self.head.stream)
         rows = np.arange(span.start, span.end)
         rows = rows[~text["taken"][rows]]
         text["input_ids"] = text["input_ids"].copy()

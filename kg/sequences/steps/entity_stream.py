@@ -13,7 +13,7 @@ import numpy as np
 
 from kg.sequences.mentions import hidden
 from workbench.keyed import Draws
-from workbench.options.bounds import CountOrZero, Location, Name, Share
+from workbench.options.bounds import CountOrZero, Location, Name, Share, Word
 from workbench.sequences.protocols import Step
 from workbench.sequences.sequence import Fields, Rows, Sequence
 
@@ -34,6 +34,8 @@ class EntityStream(Step):
     `cls_row` puts a row with entity 0 on the first token of every document, as the release does by forcing its
     entity mask to 1 at [CLS]: that row takes part in the self-attention of the entities.
 
+    `tokens` is the stream whose mentions are read, `stream` the one that is made.
+
     `control` is the recipe's: `no-kg` links no mention.
     """
 
@@ -45,12 +47,15 @@ class EntityStream(Step):
         table: Location | Mapping[Name, CountOrZero],
         cls_row: bool = True,
         min_score: Share = 0.0,
+        tokens: Word = "text",
+        stream: Word = "entity",
         control: Name | None = None,
     ) -> None:
         self.table = table
         self.rows = _rows(table)
         self.cls_row = cls_row
         self.min_score = min_score
+        self.tokens, self.stream = tokens, stream
         self.linked = control != "no-kg"
         self.dropped: Counter[str] = Counter()
 
@@ -73,9 +78,9 @@ class EntityStream(Step):
         return dropped
 
     def _add(self, sequence: Sequence) -> None:
-        text = sequence.streams["text"]
+        text = sequence.fields(self.tokens)
         found: dict[int, int] = {}
-        for span in sorted(sequence.spans if self.linked else [], key=lambda s: s.start - s.end):
+        for span in sorted(sequence.spans_of(self.tokens) if self.linked else [], key=lambda s: s.start - s.end):
             row = self.rows.get(span.entity)
             if hidden(span, sequence):
                 self.dropped["mentions to be masked"] += 1
@@ -92,9 +97,9 @@ class EntityStream(Step):
                 found.setdefault(start, NONE)
         tokens = np.array(sorted(found), np.int64)
         entity: Fields = {"entity_ids": np.array([found[t] for t in tokens.tolist()], np.int64)}
-        entity["token"] = Rows("text", tokens, bound=True)
+        entity["token"] = Rows(self.tokens, tokens, bound=True)
         entity |= {name: text[name][tokens] for name in ("doc", "rank", "until") if name in text}
-        sequence.streams["entity"] = entity
+        sequence.streams[self.stream] = entity
 
 
 def _document_starts(doc: np.ndarray | None, length: int) -> list[int]:

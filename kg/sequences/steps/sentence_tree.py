@@ -8,7 +8,7 @@ mention's last token. *Visible matrix*: a branch sees itself and its mention, a 
 branches of its own mention (`kg.sequences.tree`).
 
 What the release does otherwise: it keeps the objects of a subject in a Python set, so that which of them survive
-`max_triples` differs from run to run; here it is the order of the graph, or `sampling="random"` draws them.
+`most` differs from run to run; here it is the order of the graph, or `sampling: random` draws them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from annotated_types import MinLen
 
-from kg.graph.facts import Direction
-from kg.sequences.branches import BranchMaker, Choice, Graph, Sampling, Unnamed
+from kg.sequences.branches import BranchMaker, Graph, Triples
 from kg.sequences.mentions import hidden
 from kg.sequences.tree import Mention, fit, plant
 from workbench.keyed import Draws
-from workbench.options.bounds import Count, Location, Name, Seed
+from workbench.options.bounds import Count, Location, Name, Seed, Word
 from workbench.sequences.protocols import Step
 from workbench.sequences.rows import take
 from workbench.sequences.sequence import Sequence
@@ -36,23 +34,18 @@ from workbench.text.tokenizer import Tokenizer
 class SentenceTree(Step):
     """The step that turns sequences with linked mentions into sentence trees.
 
-    `graph` is the folder of a `kg.graph.store.GraphStore`. Each mention gets at most `max_triples` distinct triples
-    (the release: 2), spelt as predicate and object, or as the object alone without `use_predicate`.
-
-    Which ones: `direction` says whether the mention is their head (`out`, as in the paper), their tail (`in`; spelt as
-    subject and predicate) or either (`both`, those that go out first). `relations` are the only ones to be read.
-    `sampling` takes the first in the graph's order, or draws them anew for every mention each time it is read
-    (`random`). A triple whose other end has no label is passed over and counted, unless nothing in the graph has one;
-    `unnamed: id` reads the id instead.
-
     A mention in a stretch that `Sequence.mask_spans` names gets none: its triples would tell what is to be predicted.
+    `take_dropped` says by reason what was left out.
 
-    A tree longer than `max_length` loses whole branches from the last mention on, never a token of the sentence
-    (`overflow="branches"`); `overflow="cut"` is the release's rule, which cuts the tree and with it the sentence's
-    tail. `take_dropped` says by reason what did not fit.
-
-    `visible_matrix: false` keeps tokens and soft positions and lets everybody see everybody (the release's
-    `--no_vm`). `control` is the recipe's: `no-kg` injects nothing, `shuffled-kg` draws from `graph.shuffled(seed)`.
+    Args:
+        graph: the folder of a `kg.graph.store.GraphStore`.
+        max_length: rows of the longest tree.
+        triples: which ones a mention gets, and how they are spelt (`kg.sequences.branches.Triples`).
+        visible_matrix: or else tokens and soft positions stay, and everybody sees everybody (the release's `--no_vm`).
+        overflow: a tree longer than `max_length` loses whole `branches` from the last mention on, never a token of the
+            sentence; `cut` is the release's rule, which cuts the tree and with it the sentence's tail.
+        stream: the stream of the sentence.
+        control: the recipe's; `no-kg` injects nothing, `shuffled-kg` draws from `graph.shuffled(seed)`.
     """
 
     controls = ("no-kg", "shuffled-kg")
@@ -63,24 +56,20 @@ class SentenceTree(Step):
         graph: Location | Graph,
         tokenizer: Tokenizer,
         max_length: Count,
-        max_triples: Count = 2,
-        use_predicate: bool = True,
-        direction: Direction = "out",
-        relations: Annotated[list[Name], MinLen(1)] | None = None,
-        sampling: Sampling = "first",
-        unnamed: Unnamed = "skip",
+        triples: Triples | None = None,
         visible_matrix: bool = True,
         overflow: Literal["branches", "cut"] = "branches",
+        stream: Word = "text",
         control: Name | None = None,
         seed: Seed = 0,
     ) -> None:
-        only = None if relations is None else tuple(relations)
-        choice = Choice(max_triples, use_predicate, direction, only, sampling, unnamed)
+        triples = triples or Triples()
         self.branches = None
         if control != "no-kg":
-            self.branches = BranchMaker(_open(graph, control, seed, only or ()), tokenizer, choice)
-        self.drawn = sampling == "random"
+            self.branches = BranchMaker(_open(graph, control, seed, triples.relations or ()), tokenizer, triples)
+        self.drawn = triples.sampling == "random"
         self.max_length = max_length
+        self.stream = stream
         self.visible_matrix = visible_matrix
         self.overflow = overflow
         self.dropped: Counter[str] = Counter()
@@ -97,7 +86,7 @@ class SentenceTree(Step):
         return dropped
 
     def _grown(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> Sequence:
-        text = sequence.streams["text"]
+        text = sequence.fields(self.stream)
         if "branch" in text and text["branch"].any():
             raise ValueError(
                 f"sequence {sequence.key!r} has branches already: name one SentenceTree in a recipe's steps"
@@ -111,19 +100,19 @@ class SentenceTree(Step):
         if not mentions and (self.overflow == "branches" or length <= self.max_length):
             return sequence
         sequence = replace(sequence, streams={name: dict(fields) for name, fields in sequence.streams.items()})
-        injected = plant(sequence, mentions, self.visible_matrix)
+        injected = plant(sequence, mentions, self.visible_matrix, self.stream)
         if self.overflow == "cut" and len(injected) > self.max_length:
             cut = injected[self.max_length :]
             self._count("branch tokens cut", int(cut.sum()))
             self._count("sentence tokens cut", int((~cut).sum()))
-            take(sequence, np.arange(self.max_length))
+            take(sequence, np.arange(self.max_length), self.stream)
         return sequence
 
     def _mentions(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> list[Mention]:
         """The mentions that have triples, in order; of two that overlap the first, of equal starts the longer."""
         found = []
         end = 0
-        for span in sorted(sequence.spans, key=lambda s: (s.start, -s.end)):
+        for span in sorted(sequence.spans_of(self.stream), key=lambda s: (s.start, -s.end)):
             if hidden(span, sequence):
                 self._count("mentions to be masked", 1)
                 continue

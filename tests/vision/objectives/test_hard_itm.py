@@ -139,5 +139,5 @@ def test_what_is_no_true_pair_is_refused(pairs: list[Sequence], network: Network
 def test_a_network_without_images_is_refused(tiny: Callable) -> None:
     network = tiny()
     del network.sizes["image"]
-    with pytest.raises(WorkbenchError, match="needs the streams text and image; missing 'image'"):
+    with pytest.raises(WorkbenchError, match="unknown stream 'image'"):
         objective().head(network)

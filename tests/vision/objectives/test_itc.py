@@ -147,7 +147,7 @@ def test_exchanged_or_incomplete_pairs_are_refused(pairs: list[Sequence], corrup
         corrupted(itc(), pairs)
     pairs[1].labels["matched"] = 1
     del pairs[3].streams["image"]
-    with pytest.raises(WorkbenchError, match="sequence '3' lacks a text or an image"):
+    with pytest.raises(WorkbenchError, match="sequence '3' has no rows in one of the streams"):
         corrupted(itc(), pairs)
 
 

@@ -194,11 +194,11 @@ def test_patches_are_normalised_targets(tiny: Callable, corrupted: Callable, los
     mine, batch = corrupted(mrfr(rate=1.0), [patch_sequence(0)])
     hidden = mine[0].targets["mrfr"]["features"]
     assert hidden.dtype == np.uint8, "a quarter of what numbers take, and a step has many"
-    goal = goal_of(network, torch.from_numpy(hidden))
+    goal = goal_of(network, "image", torch.from_numpy(hidden))
     shown = network.embeddings["image"].normalise(torch.from_numpy(hidden))
     plain = np.stack([(patch - patch.mean()) / np.sqrt(patch.var(ddof=1) + 1e-6) for patch in shown.double().numpy()])
     torch.testing.assert_close(goal.double(), torch.from_numpy(plain), atol=1e-6, rtol=1e-6)
-    assert goal_of(network, torch.ones(2, 12, dtype=torch.uint8)).isfinite().all()
+    assert goal_of(network, "image", torch.ones(2, 12, dtype=torch.uint8)).isfinite().all()
     assert loss(mrfr(), network, batch).loss.isfinite()
 
 

@@ -19,7 +19,7 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.builders.image_caption import ImageCaption
-from workbench.sequences.sequence import Fields, Sequence
+from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import read
 from workbench.terminal import Terminal
 
@@ -65,7 +65,7 @@ def read_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None =
             if image not in known:
                 known.add(image)
                 found.images.append(replace(sequence, streams={"image": sequence.streams["image"]}))
-            found.texts.append(replace(sequence, streams=_without_image(sequence)))
+            found.texts.append(replace(sequence, streams=sequence.alone("text").streams))
             found.owner.append(first + image)
             found.captions.append(samples[image]["captions"][sequence.meta["caption"]])
         first += len(samples)
@@ -132,10 +132,6 @@ class Matcher:
         for text in track(range(texts), "matching", console=Terminal(stderr=True), transient=True):
             rows[text] = self(np.full(images, text), columns)
         return MatrixScores(rows)
-
-
-def _without_image(sequence: Sequence) -> dict[str, Fields]:
-    return {name: fields for name, fields in sequence.streams.items() if name != "image"}
 
 
 def _batch(run: Evaluated, sequences: list[Sequence]) -> Batch:

@@ -20,9 +20,10 @@ class Field(Policy):
     def __init__(self, probability: Share = 1.0) -> None:
         self.probability = probability
 
-    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, the named stretches first."""
-        selection = Selection(sequence, rate, rng)
-        drawn = [span for span in sequence.mask_spans if rng.random() < self.probability]
+        selection = Selection(sequence, stream, rate, rng)
+        named = [span for span in sequence.mask_spans if span.stream == stream]
+        drawn = [span for span in named if rng.random() < self.probability]
         selection.take(shuffled_spans(drawn, rng), beyond=True)
         return selection.take_tokens(rng)

@@ -39,9 +39,9 @@ class Span(Policy):
     def __init__(self, p: PartShare = 0.2, longest: Longest = 10) -> None:
         self.cumulative = np.cumsum(length_distribution(p, longest))
 
-    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, one per span, in the order selected."""
-        selection = Selection(sequence, rate, rng)
+        selection = Selection(sequence, stream, rate, rng)
         return selection.take(self._spans(selection, rng), cut=True)
 
     def _spans(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:

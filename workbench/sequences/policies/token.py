@@ -12,6 +12,6 @@ from workbench.sequences.sequence import Sequence
 class Token(Policy):
     """Every token by itself."""
 
-    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, in the order selected."""
-        return Selection(sequence, rate, rng).take_tokens(rng)
+        return Selection(sequence, stream, rate, rng).take_tokens(rng)

@@ -12,7 +12,7 @@ from workbench.sequences.sequence import Sequence
 class WholeWord(Policy):
     """A word is what the tokenizer's pre-tokenizer separates (`word_ids`)."""
 
-    def __call__(self, sequence: Sequence, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, one per word, in the order selected."""
-        selection = Selection(sequence, rate, rng)
+        selection = Selection(sequence, stream, rate, rng)
         return selection.take(shuffled_words(selection, rng))

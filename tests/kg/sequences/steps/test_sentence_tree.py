@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from kg.graph.facts import Fact
 from kg.graph.store import GraphStore
+from kg.sequences.branches import Triples
 from kg.sequences.steps.sentence_tree import SentenceTree
 from kg.sequences.tree import Mention, fit, plant
 from tests.contracts.cases import StepCase
@@ -41,7 +42,8 @@ class Few:
 CASES = {
     "": StepCase({"graph": Few(), "max_length": 64}),
     "drawn": StepCase(
-        {"graph": Few(), "max_length": 64, "sampling": "random", "max_triples": 1}, {"seed": "its triples are drawn"}
+        {"graph": Few(), "max_length": 64, "triples": {"sampling": "random", "most": 1}},
+        {"seed": "its triples are drawn"},
     ),
     "flat": StepCase({"graph": Few(), "max_length": 12, "visible_matrix": False}),
     "cut": StepCase(
@@ -152,7 +154,7 @@ def test_step_sets_every_field() -> None:
 
 def test_objects_alone_and_distinct_triples() -> None:
     words = Words()
-    step = SentenceTree(Graph(), words, 64, max_triples=3, use_predicate=False)
+    step = SentenceTree(Graph(), words, 64, triples=Triples(most=3, predicate=False))
     (tree,) = grown(step, sequence(3, [(1, 2, "Q1")]))
     objects = [i for text in ("Q2 x", "Q3 x", "Q4 x") for i in words.encode(text)]
     assert tree.streams["text"]["input_ids"].tolist() == [1, 2, *objects, 3]
@@ -256,9 +258,9 @@ def test_step_survives_pickling_and_refuses_nonsense() -> None:
         "step": "kg.sentence_tree",
         "graph": Graph(),
         "max_length": 64,
-        "max_triples": 0,
+        "triples": {"most": 0},
     }
-    with pytest.raises(WorkbenchError, match="max_triples = 0; allowed: a whole number from 1"):
+    with pytest.raises(WorkbenchError, match="most = 0; allowed: a whole number from 1"):
         build("step", spec, tokenizer=Words())
 
 
@@ -286,7 +288,10 @@ def test_no_bare_id_is_injected(towns: Path) -> None:
     step = SentenceTree(str(towns), words, 64)
     assert injected(step, words, "Q1") == ["in Norway", "near Bergen"]
     assert step.take_dropped() == {"triples without a name": 1}
-    assert injected(SentenceTree(str(towns), words, 64, unnamed="id"), words, "Q1") == ["in Q99", "in Norway"]
+    assert injected(SentenceTree(str(towns), words, 64, triples=Triples(unnamed="id")), words, "Q1") == [
+        "in Q99",
+        "in Norway",
+    ]
 
 
 def test_ids_are_names_where_the_graph_has_no_labels(tmp_path: Path) -> None:
@@ -298,27 +303,32 @@ def test_ids_are_names_where_the_graph_has_no_labels(tmp_path: Path) -> None:
 def test_incoming_triples_are_read_where_asked_for(towns: Path) -> None:
     words = Words()
     assert SentenceTree(str(towns), words, 64).branches.of("Q2").ids == ()
-    inward = SentenceTree(str(towns), words, 64, direction="in")
+    inward = SentenceTree(str(towns), words, 64, triples=Triples(direction="in"))
     assert injected(inward, words, "Q2") == ["Oslo in", "Bergen in"]
-    assert injected(SentenceTree(str(towns), words, 64, direction="both"), words, "Q3") == ["in Norway", "Oslo near"]
-    objects = SentenceTree(str(towns), words, 64, direction="in", use_predicate=False, max_triples=3)
+    assert injected(SentenceTree(str(towns), words, 64, triples=Triples(direction="both")), words, "Q3") == [
+        "in Norway",
+        "Oslo near",
+    ]
+    objects = SentenceTree(str(towns), words, 64, triples=Triples(direction="in", predicate=False, most=3))
     assert injected(objects, words, "Q2") == ["Oslo", "Bergen"]
     assert objects.take_dropped() == {"triples without a name": 1}
 
 
 def test_only_the_chosen_relations_are_read(towns: Path) -> None:
     words = Words()
-    assert injected(SentenceTree(str(towns), words, 64, relations=["P2"]), words, "Q1") == ["near Bergen"]
+    assert injected(SentenceTree(str(towns), words, 64, triples=Triples(relations=["P2"])), words, "Q1") == [
+        "near Bergen"
+    ]
     with pytest.raises(WorkbenchError, match=r"unknown relation 'P3'.*Valid: P1, P2"):
-        SentenceTree(str(towns), words, 64, relations=["P3"])
+        SentenceTree(str(towns), words, 64, triples=Triples(relations=["P3"]))
 
 
 def test_triples_are_drawn_anew_and_the_same_for_the_same_draw(tmp_path: Path) -> None:
     GraphStore.build([("hub", "r", f"t{i}") for i in range(30)], tmp_path / "hub")
     words = Words()
-    step = SentenceTree(str(tmp_path / "hub"), words, 64, sampling="random")
+    step = SentenceTree(str(tmp_path / "hub"), words, 64, triples=Triples(sampling="random"))
     drawn = [injected(step, words, "hub", draw) for draw in range(40)]
     assert all(len(branches) == 2 for branches in drawn)
     assert len({branch for branches in drawn for branch in branches}) > 20
-    again = SentenceTree(str(tmp_path / "hub"), words, 64, sampling="random")
+    again = SentenceTree(str(tmp_path / "hub"), words, 64, triples=Triples(sampling="random"))
     assert [injected(again, words, "hub", draw) for draw in (7, 5)] == [drawn[7], drawn[5]]
