@@ -1,0 +1,49 @@
+"""Scores of answers that are stretches of a text: exact match and F1 over words (SQuAD; Rajpurkar et al., EMNLP 2016).
+
+Of a question with several right answers the best counts; one without any is answered by nothing at all (SQuAD 2.0,
+Rajpurkar et al., ACL 2018). Case, punctuation, the English articles and white space are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def words_of(answer: str) -> list[str]:
+    """The words of an answer that are compared."""
+    return _ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split()
+
+
+def word_f1(predicted: str, gold: str) -> float:
+    """F1 of two answers as bags of words; where one has no word, whether the other has none either."""
+    ours, right = words_of(predicted), words_of(gold)
+    if not ours or not right:
+        return float(ours == right)
+    shared = (Counter(ours) & Counter(right)).total()
+    return 2 * shared / (len(ours) + len(right))
+
+
+def answer_scores(predicted: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
+    """`exact_match` and `f1` (0..1) over questions; where some have no answer also `no_answer_accuracy`, of these.
+
+    Args:
+        predicted: an answer for each question, "" for none.
+        answers: the right ones of each; none where there is none.
+
+    Raises:
+        ValueError: there are no questions.
+    """
+    if not answers:
+        raise ValueError("there are no questions to score")
+    pairs = [(ours, right or [""]) for ours, right in zip(predicted, answers, strict=True)]
+    exact = [max(words_of(ours) == words_of(one) for one in right) for ours, right in pairs]
+    f1 = [max(word_f1(ours, one) for one in right) for ours, right in pairs]
+    found = {"exact_match": sum(exact) / len(pairs), "f1": sum(f1) / len(pairs)}
+    silent = [hit for hit, right in zip(exact, answers, strict=True) if not right]
+    return found | ({"no_answer_accuracy": sum(silent) / len(silent)} if silent else {})

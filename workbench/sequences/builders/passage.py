@@ -1,0 +1,97 @@
+"""A question and the text that answers it: [CLS] question [SEP] text [SEP], for reading comprehension (BERT,
+arXiv:1810.04805, section 4.2)."""
+
+from __future__ import annotations
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.options.bounds import Count
+from workbench.sequences.alignment import Partial
+from workbench.sequences.builder import Builder, missing, sample_text, sequence_of
+from workbench.sequences.layout import VisibilityAlone, shifted
+from workbench.sequences.sequence import Sample, Sequence, Span
+from workbench.text.tokenizer import Encoded, Tokenizer
+
+
+class Passage(Builder):
+    """The question is the sample's `second`, of at most `max_question` tokens; the rest of the room is the text's.
+
+    A text that is longer becomes several sequences, which overlap: each begins `stride` tokens after the one before, so
+    that an answer which one of them cuts is whole in another. The rows of the question stand for no characters.
+    `Sequence.meta` has the sample's `answers` and `answer_spans`, and its `text`, which they and `char_start` count in.
+
+    Args:
+        max_question: tokens of the question, by default 64, or half of the room if that is less; what is beyond is
+            counted.
+        stride: by default half of the room that is left to the text (BERT: 128 of 384 tokens).
+        partial: linked entities that begin or end inside a token: `cover` or `drop`.
+        visibility: which tokens each one sees: all (`bidirectional`), or those up to itself (`causal`).
+
+    Raises:
+        WorkbenchError: the question leaves no room for the text.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        max_question: Count | None = None,
+        stride: Count | None = None,
+        partial: Partial = "cover",
+        visibility: VisibilityAlone = "bidirectional",
+    ) -> None:
+        super().__init__(tokenizer, max_length, partial=partial, segments=2, visibility=visibility)
+        self.stride = stride
+        self.max_question = min(64, self.capacity // 2) if max_question is None else max_question
+        if self.max_question >= self.capacity:
+            raise WorkbenchError(
+                f"max_question = {self.max_question} leaves no room for the text: max_length = {max_length} holds "
+                f"{self.capacity} tokens beside the special ones; choose a smaller max_question"
+            )
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        for sample in samples:
+            if "second" not in sample:
+                raise missing(sample, "second", "texts with a question in `second`")
+        questions = self.tokenizer.encode_batch([sample["second"] for sample in samples])
+        texts = self.tokenizer.encode_batch([sample_text(sample) for sample in samples])
+        each = zip(samples, questions, texts, strict=True)
+        return [sequence for sample, question, text in each for sequence in self._sequences(sample, question, text)]
+
+    def _sequences(self, sample: Sample, question: Encoded, text: Encoded) -> list[Sequence]:
+        spans = self.spans(text, sample.get("spans", ()))
+        question, asked = self.truncate(
+            question, self.spans(question, sample.get("second_spans", ())), self.max_question
+        )
+        room = self.capacity - len(question)
+        meta = {name: sample[name] for name in ("text", "answers", "answer_spans") if name in sample}
+        return [
+            self._sequence(sample, number, (question, asked), (text, spans), (begin, begin + room), meta)
+            for number, begin in enumerate(begins(len(text), room, self.stride or max(1, room // 2)))
+        ]
+
+    def _sequence(
+        self,
+        sample: Sample,
+        number: int,
+        asked: tuple[Encoded, list[Span]],
+        read: tuple[Encoded, list[Span]],
+        window: tuple[int, int],
+        meta: dict,
+    ) -> Sequence:
+        """The number-th sequence: the question, and the window of the text's tokens."""
+        question, text = asked[0], read[0]
+        end = min(window[1], len(text))
+        stream, rows = self.frame.lay([question, text.part(window[0], end)])
+        for name in ("char_start", "char_end"):
+            stream[name][: rows[1]] = -1
+        spans = shifted(asked[1], rows[0]) + shifted(read[1], rows[1], window[0], end)
+        return sequence_of(sample, {"text": stream}, number, spans, meta=meta)
+
+
+def begins(length: int, room: int, stride: int) -> list[int]:
+    """Where windows of `room` tokens begin that cover a text of `length`: the last one reaches its end."""
+    found = [0]
+    while found[-1] + room < length:
+        found.append(found[-1] + min(stride, room))
+    return found
