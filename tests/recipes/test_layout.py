@@ -47,7 +47,7 @@ def test_a_recipe_opens_what_the_commands_write(
 ) -> None:
     monkeypatch.chdir(folder)
     recipe = load_recipe(name, [*SMALL, *control])
-    tokenizer, batches = first_batches(recipe)
+    tokenizer, _, batches = first_batches(recipe)
     assert all(batch.counts["mlm"] for batch in batches.values())
     streams = [view.streams for batch in batches.values() for view in batch.views.values()]
     linked = [

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from rich.text import Text
 
+from workbench.cli.batch_view import sequence_view
 from workbench.parts.building import find, options_of
 from workbench.recipe.reading import load_recipe, recipe_names
 from workbench.recipe.spec import Recipe
@@ -87,7 +89,7 @@ def small_recipe(name: str, world: Any) -> Recipe:
 
 
 def small_root(recipe: Recipe) -> tuple[Root, dict[str, Any]]:
-    tokenizer, batches = first_batches(recipe)
+    tokenizer, _, batches = first_batches(recipe)
     assert tokenizer is not None
     resources = {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size, "control": recipe.control}
     return make_root(recipe, build_tasks(recipe.tasks, seed=recipe.seed, resources=resources), tokenizer), batches
@@ -111,6 +113,25 @@ def test_the_loss_falls_within_20_steps_of_one_repeated_batch(name: str, world: 
     assert all(count > 0 for micro in batches.values() for count in micro.counts.values())
     for label, first in seen[0].items():
         assert seen[-1][label] < first, f"{label}: {first} -> {seen[-1][label]}"
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_show_prints_tokens_where_tokens_are_predicted_and_numbers_elsewhere(name: str, world: Any) -> None:
+    tokenizer, tasks, batches = first_batches(small_recipe(name, world))
+    for task, micro in batches.items():
+        objectives = {placed.name: placed.objective for placed in tasks[task].objectives}
+        for batch in micro.views.values():
+            told = Text("\n").join(
+                p for i in range(batch.size) for p in sequence_view(batch, i, tokenizer, objectives).renderables
+            )
+            styles = [str(span.style) for span in told.spans]
+            hidden = sum(
+                len(targets["rows"]) for of, targets in batch.targets.items() if objectives[of].predicts == "tokens"
+            )
+            assert styles.count("bold red") == hidden
+            for of, targets in batch.targets.items():
+                if "labels" in targets and objectives[of].predicts == "numbers":
+                    assert f"{of} label" in told.plain
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -25,7 +25,7 @@ def falling(make_recipe: Any, world_folder: Path) -> Recipe:
 
 
 def test_the_number_of_labels_follows_the_progress(falling: Recipe) -> None:
-    tokenizer, first = first_batches(falling)
+    tokenizer, _, first = first_batches(falling)
     task = tasks_of(falling, tokenizer)["text"]
     samples = reader_of(falling, task).micro_batch(0, 0)
     counts = [task.micro_batch(samples, (0, 0, 0), progress).counts["mlm"] for progress in (0.0, 0.5, 1.0)]

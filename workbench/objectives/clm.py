@@ -42,6 +42,7 @@ class Clm(Objective):
     """
 
     name = "clm"
+    predicts = "tokens"
 
     def __init__(self, stream: Word = "text") -> None:
         self.stream = stream

@@ -48,6 +48,7 @@ class Mlm(Objective):
     """
 
     name = "mlm"
+    predicts = "tokens"
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ which turns streams into a sum and metrics. The trainer divides by the count ove
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor, nn
@@ -87,13 +87,15 @@ class Objective:
     """The worker half. A subclass overrides the hooks it needs; `name` is set from the recipe.
 
     `step_wide` says that `head` returns a `StepHead`; `after` names objectives of the task whose heads run first;
-    `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`.
+    `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`; `predicts` what its
+    `labels` are, for whoever looks at them: `tokens` of the run's tokenizer, or `numbers` with a meaning of their own.
     """
 
     name: str = ""
     step_wide: bool = False
     after: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
+    predicts: Literal["tokens", "numbers"] = "numbers"
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         """Change samples before they become sequences (a sample's labels go to `sample["labels"]`)."""

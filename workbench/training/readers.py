@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.reader import FinitePass, Reader
@@ -57,11 +58,19 @@ def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
     return passed
 
 
-def first_batches(recipe: Recipe) -> tuple[Tokenizer | None, dict[str, MicroBatch]]:
-    """The tokenizer, and the first micro-batch of each task as the model would see it; nothing is written."""
+class First(NamedTuple):
+    """What a recipe begins with: the first micro-batch of each task."""
+
+    tokenizer: Tokenizer | None
+    tasks: dict[str, Task]
+    batches: dict[str, MicroBatch]
+
+
+def first_batches(recipe: Recipe) -> First:
+    """The first micro-batch of each task as the model would see it; nothing is written."""
     tokenizer = None if recipe.tokenizer is None else Tokenizer.load(recipe.tokenizer)
-    batches = {}
-    for name, task in tasks_of(recipe, tokenizer).items():
+    tasks, batches = tasks_of(recipe, tokenizer), {}
+    for name, task in tasks.items():
         samples = reader_of(recipe, task).micro_batch(0, 0)
         batches[name] = task.micro_batch(samples, (TRAINING, 0, 0), progress=0.0)
-    return tokenizer, batches
+    return First(tokenizer, tasks, batches)

@@ -1,0 +1,126 @@
+"""A sequence of a batch in the terminal: its streams, and what each objective predicts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from rich.console import Group
+from rich.text import Text
+
+from workbench.sequences.batch import Batch, Stream
+from workbench.tasks.objective import Objective
+from workbench.text.tokenizer import Tokenizer
+
+BRANCH_STYLES = ("", "cyan", "magenta", "blue", "yellow")
+Labels = dict[int, int]  # by row of a stream, or by sequence
+
+
+def sequence_view(
+    batch: Batch, i: int, tokenizer: Tokenizer | None, objectives: Mapping[str, Objective] | None = None
+) -> Group:
+    """The i-th sequence of a batch.
+
+    Of each stream of tokens a line: what an objective hides or replaces stands in red, with the token that is to be
+    predicted behind it (`Objective.predicts`); injected branches in colour; a token that rows of another stream hang
+    on is underlined. Of other streams their rows and first boxes. Labels that are no tokens are numbers, a line for
+    each objective.
+    """
+    parts = [Text(f"  {batch.keys[i]}", style="dim")]
+    for name in sorted(batch.streams, key=lambda name: ("input_ids" not in batch.streams[name].fields, name != "text")):
+        stream = batch.streams[name]
+        if not stream.lengths[i]:
+            continue
+        if "input_ids" in stream.fields:
+            parts.append(_tokens(batch, name, i, tokenizer, _wanted(batch, name, objectives or {})))
+        if "input_ids" not in stream.fields or "boxes" in stream.fields:
+            parts.append(_rows(name, stream, i))
+    parts += _numbers(batch, i, tokenizer, objectives or {})
+    return Group(*parts)
+
+
+def _wanted(batch: Batch, stream: str, objectives: Mapping[str, Objective]) -> Labels:
+    """The tokens that are to be predicted at rows of a stream."""
+    wanted: Labels = {}
+    for name, (of, labels) in _row_labels(batch):
+        if of == stream and name in objectives and objectives[name].predicts == "tokens":
+            wanted |= labels
+    return wanted
+
+
+def _row_labels(batch: Batch) -> Iterator[tuple[str, tuple[str, Labels]]]:
+    """Of each objective with labels for rows: its name, their stream, the labels by row."""
+    for name, links in batch.links.items():
+        rows, labels = batch.targets[name].get("rows"), batch.targets[name].get("labels")
+        if "rows" not in links or rows is None or labels is None or labels.shape != rows.shape:
+            continue
+        if not labels.is_floating_point():
+            yield name, (links["rows"], dict(zip(rows.tolist(), labels.tolist(), strict=True)))
+
+
+def _tokens(batch: Batch, name: str, i: int, tokenizer: Tokenizer | None, wanted: Labels) -> Text:
+    stream = batch.streams[name]
+    hung = _hung(batch, name)
+    line = Text("  " if name == "text" else f"  {name}: ")
+    for row in _range(stream, i):
+        branch = int(stream.fields["branch"][row]) if "branch" in stream.fields else 0
+        style = BRANCH_STYLES[branch % len(BRANCH_STYLES)] + (" underline" if row in hung else "")
+        token = _name(int(stream.fields["input_ids"][row]), tokenizer)
+        line.append(token, style="bold red" if row in wanted else style.strip())
+        if row in wanted:
+            line.append(f"({_name(wanted[row], tokenizer)})", style="green")
+        line.append(" ")
+    return line
+
+
+def _hung(batch: Batch, stream: str) -> set[int]:
+    """The rows of a stream that entities of another one hang on."""
+    hung: set[int] = set()
+    for other in batch.streams.values():
+        for field, of in other.links.items():
+            if of == stream and "entity_ids" in other.fields:
+                hung |= set(other.fields[field][other.fields["entity_ids"] > 0].tolist())
+    return hung
+
+
+def _numbers(batch: Batch, i: int, tokenizer: Tokenizer | None, objectives: Mapping[str, Objective]) -> Iterator[Text]:
+    """Labels that are no tokens: those of the sequence, or those of its rows behind what stands there."""
+    of_rows = dict(_row_labels(batch))
+    for name, targets in batch.targets.items():
+        labels = targets.get("labels")
+        if name in of_rows:
+            stream, by_row = of_rows[name]
+            told = [
+                f"{_at(batch.streams[stream], row, tokenizer)} {by_row[row]}"
+                for row in _range(batch.streams[stream], i)
+                if row in by_row
+            ]
+            if told and (name not in objectives or objectives[name].predicts != "tokens"):
+                yield Text(f"  {name} labels: {', '.join(told)}", style="green")
+        elif labels is not None and labels.ndim == 1 and len(labels) == batch.size and not labels.is_floating_point():
+            yield Text(f"  {name} label: {int(labels[i]) if labels[i] != -100 else 'none'}", style="green")
+
+
+def _at(stream: Stream, row: int, tokenizer: Tokenizer | None) -> str:
+    return _name(int(stream.fields["input_ids"][row]), tokenizer) if "input_ids" in stream.fields else f"row {row}:"
+
+
+def _name(token: int, tokenizer: Tokenizer | None) -> str:
+    return str(token) if tokenizer is None else tokenizer.tokens([token])[0]
+
+
+def _range(stream: Stream, i: int) -> range:
+    return range(stream.starts[i], stream.starts[i + 1])
+
+
+def _rows(name: str, stream: Stream, i: int) -> Text:
+    rows = slice(stream.starts[i], stream.starts[i + 1])
+    facts = [f"{stream.lengths[i]} rows"]
+    if "entity_ids" in stream.fields:
+        facts.append("table rows " + " ".join(str(e) for e in stream.fields["entity_ids"][rows].tolist()))
+    if "boxes" in stream.fields:
+        boxes = stream.fields["boxes"][rows][:3].numpy()
+        facts.append("boxes " + " ".join(np.array2string(b, precision=2, floatmode="fixed") for b in boxes) + " ...")
+    if "masked" in stream.fields:
+        facts.append(f"{int(stream.fields['masked'][rows].sum())} masked")
+    return Text(f"  {name}: {', '.join(facts)}", style="dim")
