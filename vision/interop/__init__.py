@@ -1,0 +1,1 @@
+"""Weights of other people's vision-language models."""

@@ -52,7 +52,7 @@ COMMANDS = {
     "tasks": Entry("workbench.cli.tasks:list_tasks", "List the tasks of finetune and evaluate, and their options."),
     "encode": Entry("workbench.evaluation.encoding:encode", "Vectors of texts or images from a trained model."),
     "generate": Entry("workbench.evaluation.generation:generate", "Texts that a trained model goes on with."),
-    "export": Entry("workbench.cli.export:export", "Write a run's network as a Hugging Face folder."),
+    "export": Entry("workbench.cli.export:export", "Write a run's network as other people's code reads it."),
 }
 
 

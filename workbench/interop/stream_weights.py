@@ -9,15 +9,16 @@ Layers between streams (`co`) are not counted, so BERT's twelve layers go to the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
+from workbench.interop.described import counted_out
 from workbench.models.sublayers import Options
 from workbench.recipe.spec import NetworkSpec, Spec
 
 SUBLAYERS = {"attention": "attention", "self_attention": "attention", "feed_forward": "feed_forward"}
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)}
-COMPARED = ("num_heads", "activation", "norm", "norm_place", "norm_eps", "rotary")
+COMPARED = ("num_heads", "activation", "norm", "norm_place", "norm_eps", "rotary", "scale", "window")
 """Options that change what the same weights compute, though their shapes are the same."""
 
 
@@ -49,14 +50,9 @@ def stream_layers(spec: NetworkSpec, names: Iterable[str], stream: str) -> list[
     ]
 
 
-def layer_specs(specs: Iterable[Spec]) -> Iterator[Spec]:
+def layer_specs(specs: list[Spec]) -> list[Spec]:
     """The stack of a recipe, one spec per layer: groups opened, repetitions counted out."""
-    for spec in specs:
-        for _ in range(spec.get("repeat", 1)):
-            if "group" in spec:
-                yield from layer_specs(spec["group"])
-            else:
-                yield spec
+    return [layer for layer, _ in counted_out(specs)]
 
 
 def differences(theirs: Spec, ours: Spec) -> list[str]:

@@ -19,7 +19,8 @@ from workbench.models.rotary import rotate
 from workbench.options.bounds import PartName, PartSpec
 from workbench.parts.building import build
 
-Activation = Literal["gelu", "gelu_tanh", "relu", "tanh", "swiglu", "geglu", "geglu_tanh"]
+Ungated = Literal["gelu", "gelu_tanh", "relu", "tanh"]
+Activation = Literal[Ungated, "swiglu", "geglu", "geglu_tanh"]
 NormKind = Literal["layer", "rms", "unbiased"]
 NormPlace = Literal["post", "pre"]
 

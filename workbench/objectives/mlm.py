@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
+from workbench.models.blocks import ACTIVATIONS, Ungated
 from workbench.objectives._vocabulary import TokenLoss, token_table
-from workbench.options.bounds import Count, PartName, PartSpec, Share, SomeShare, Word
+from workbench.options.bounds import Count, Epsilon, PartName, PartSpec, Share, SomeShare, Word
 from workbench.parts.building import build
 from workbench.parts.calls import call
 from workbench.sequences.returns import GROUPS
@@ -45,6 +46,7 @@ class Mlm(Objective):
         max_predictions: at most so many labels per sequence.
         soft: {follower, share, ramp} of soft targets (`workbench.tasks.soft_targets`); by default the labels alone.
         stream: the stream of the tokens.
+        activation, norm_eps: of the head, where a release has others than BERT.
     """
 
     name = "mlm"
@@ -62,6 +64,8 @@ class Mlm(Objective):
         soft: SoftTargets | None = None,
         final_rate: SomeShare | None = None,
         stream: Word = "text",
+        activation: Ungated = "gelu",
+        norm_eps: Epsilon = 1e-12,
     ) -> None:
         if mask + random > 1 + 1e-9:
             raise WorkbenchError(
@@ -74,6 +78,8 @@ class Mlm(Objective):
         self.max_predictions = max_predictions
         self.soft = soft
         self.stream = stream
+        self.activation: Ungated = activation
+        self.norm_eps = norm_eps
         self.policy = build("policy", policy, "policy")
         self.mask_id = tokenizer.id("mask")
         self.ordinary = tokenizer.ordinary_ids
@@ -111,24 +117,34 @@ class Mlm(Objective):
         return rows, labels
 
     def head(self, network: Network) -> Head:
-        return MlmHead(network, self.stream, self.soft)
+        return MlmHead(network, self.stream, self.soft, self.activation, self.norm_eps)
 
 
 class MlmHead(Head):
-    """BERT's prediction head: dense + gelu + LayerNorm, then the tied token embedding plus a bias."""
+    """BERT's prediction head: dense + activation + LayerNorm, then the tied token embedding plus a bias."""
 
-    def __init__(self, network: Network, stream: str = "text", soft: SoftTargets | None = None) -> None:
+    by_token = ("bias",)
+
+    def __init__(
+        self,
+        network: Network,
+        stream: str = "text",
+        soft: SoftTargets | None = None,
+        activation: Ungated = "gelu",
+        norm_eps: float = 1e-12,
+    ) -> None:
         super().__init__()
         self.stream, self.soft = stream, soft
         vocab_size, width = token_table(network, stream).shape
         self.dense = nn.Linear(network.sizes[stream], width)
-        self.norm = nn.LayerNorm(width, eps=1e-12)
+        self.norm = nn.LayerNorm(width, eps=norm_eps)
+        self.activation = ACTIVATIONS[activation]
         self.bias = nn.Parameter(self.dense.weight.new_zeros(vocab_size))
         self.loss = TokenLoss()
 
     def logits(self, network: Network, rows: Tensor) -> Tensor:
         """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
-        return F.linear(self.norm(F.gelu(self.dense(rows))), token_table(network, self.stream), self.bias)
+        return F.linear(self.norm(self.activation(self.dense(rows))), token_table(network, self.stream), self.bias)
 
     def forward(self, seen: Seen) -> LossOutput:
         """Hands on `rows` and `labels` as they are, and `logits` [rows, vocab_size]."""

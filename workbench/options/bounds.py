@@ -60,6 +60,7 @@ Momentum = Annotated[Number, Ge(0), Lt(1)]
 # texts
 Device = Literal["auto", "cpu", "cuda"]
 Word = Annotated[str, StringConstraints(pattern=r"^[^\s./\\]+$"), Means("a word without '.', '/' and spaces")]
+EveryNth = Annotated[str, StringConstraints(pattern=r"^every [1-9][0-9]{0,3}$"), Means("'every N'")]
 FileName = Annotated[
     str,
     StringConstraints(pattern=r"^[^\s./\\\x00-\x1f][^/\\\x00-\x1f]*$", max_length=200),

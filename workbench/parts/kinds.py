@@ -41,6 +41,7 @@ KINDS = {
     "lr_schedule": Kind(
         "optimization.lr_schedules", "workbench.optimization.lr_schedule:LearningRateSchedule", "__call__", ("step",)
     ),
+    "release": Kind("interop.releases", "workbench.interop.release:Release", "network", ("config",)),
     "objective": Kind("objectives", "workbench.tasks.objective:Objective", "head", ("network",)),
 }
 """Whatever else a recipe names is refused."""

@@ -16,6 +16,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.options.bounds import (
     Count,
     CountOrZero,
+    EveryNth,
     FileName,
     LearningRate,
     Location,
@@ -50,26 +51,53 @@ class Paper:
 
 
 @dataclass
+class InitFrom:
+    """Weights to start from.
+
+    `weights` is a run, a release of other people (`workbench parts release`) or `package:NAME` (`workbench.packages`);
+    `release` names the family of a release where it is not recognised, or one of your own; `network` is the run's,
+    where it has several. With `stream` only that stream's embedding, layers and pooler are taken.
+    `layers` says which of the source's layers go into ours, from the first on, counted from 0: a list, or `every 2`.
+    `heads` says whether the objectives' heads are taken, or which; those of a whole network are.
+    """
+
+    weights: Location
+    release: PartName | None = None
+    network: Word | None = None
+    stream: Word | None = None
+    layers: list[CountOrZero] | EveryNth | None = None
+    heads: bool | list[Word] | None = None
+
+
+@dataclass
 class NetworkSpec:
     """A network: embeddings per stream, then layers in order.
 
-    `init_from` is a run, a Hugging Face folder or `package:NAME` (`workbench.packages`) for the whole network,
-    or one for each of some streams: `{text: folder}`. `tie` shares modules of embeddings: `{target.token: text.token}`
-    makes the first one the second; `{text.token: generator.text.token}` takes that of another network. A `frozen`
-    network is never trained, and is in evaluation mode also while others are. One with `adapt` is not trained either,
-    but the adapters are, and the heads that read it. `memory` is how many rows of each stream it remembers of the text
-    before, in tasks with `order: continuous`.
+    `init_from` is where its weights come from (`InitFrom`): a place, a mapping, or a list of them. `tie` shares modules
+    of embeddings: `{target.token: text.token}` makes the first one the second; `{text.token: generator.text.token}`
+    takes that of another network. A `frozen` network is never trained, and is in evaluation mode also while others are.
+    One with `adapt` is not trained either, but the adapters are, and the heads that read it. `memory` is how many rows
+    of each stream it remembers of the text before, in tasks with `order: continuous`.
     """
 
     streams: Annotated[dict[Word, PartSpec], MinLen(1)]
     layers: Annotated[list[PartSpec], MinLen(1)]
     poolers: list[Word] = field(default_factory=list)
-    init_from: Location | dict[Word, Location] | None = None
+    init_from: list[InitFrom] = field(default_factory=list)
     init_range: SomeShare = 0.02
     tie: dict[Name, Name] = field(default_factory=dict)
     memory: SizeOrZero = 0
     frozen: bool = False
     adapt: list[PartSpec] = field(default_factory=list)
+
+    @staticmethod
+    def spelt_out(value: Any) -> Any:
+        """`init_from` may be a place alone, one mapping, or a list of either."""
+        if not isinstance(value, Mapping) or value.get("init_from", []) == []:
+            return value
+        entries = value["init_from"]
+        entries = [] if entries is None else entries if isinstance(entries, list) else [entries]
+        return {**value, "init_from": [{"weights": e} if isinstance(e, str) else e for e in entries]}
 
 
 @dataclass

@@ -6,9 +6,10 @@
 
 To it belongs the code that lies beside the recipe (`part`), as it decides the numbers too. What counts is content: the
 same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may: that is
-told, and the record then names those that were read last. The id is noted with the first checkpoint: a record with one
-is that of a run that has checkpoints, and of those with that id alone. Who goes on with other data knowingly
-(`pretrain --accept-changes`) has that written under `accepted`, for good.
+told, and the record then names those that were read last. Weights to start from (`weights`) were used at step 0 alone:
+they may be gone, or have changed where they are, but a run is not of weights that it did not start from. The id is
+noted with the first checkpoint: a record with one is that of a run that has checkpoints, and of those with that id
+alone. Who goes on with other data knowingly (`pretrain --accept-changes`) has that written under `accepted`, for good.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 RUN = "run"
 PART = "part"
 """What `workbench.parts.trust` notes the files of parts as that lie beside the recipe."""
+START = "weights"
+"""What `workbench.interop.sources` notes the weights as that a run starts from: `<family> <SHA-256>`."""
 
 
 def keep_data(
@@ -48,6 +51,10 @@ def keep_data(
             changed = _listed(_differences(read, theirs))
             raise WorkbenchError(f"rank {rank} reads other data than rank {world.rank}:\n{changed}\nBring them in line")
     before = read_data(run) if step else None
+    if before is not None:
+        _check_start(run, before["read"].get(START, {}), read.get(START, {}))
+        started, read = before["read"].get(START), _without_start(read)
+        read |= {START: started} if started else {}
     if before is not None and _known(before["read"]) != _known(read):
         changes = _differences(before["read"], read)
         if not accept:
@@ -87,6 +94,30 @@ def run_id(run: Path) -> str | None:
 def _write(run: Path, record: dict[str, Any]) -> None:
     with atomic(run / DATA) as file:
         file.write(json.dumps(record, ensure_ascii=False, indent=1).encode())
+
+
+def _without_start(read: Identities) -> Identities:
+    return {kind: places for kind, places in read.items() if kind != START}
+
+
+def _check_start(run: Path, before: dict[str, str], now: dict[str, str]) -> None:
+    """
+    Raises:
+        WorkbenchError: the recipe names other weights to start from than those that the run started from.
+    """
+    for place, identity in now.items():
+        if place in before and before[place] != identity:
+            logger.warning(
+                "the weights at %s have changed since this run started from them; it goes on from its own checkpoint, "
+                "as if they had not (%s has their checksum)",
+                *(place, run / DATA),
+            )
+        elif identity not in before.values():
+            started = ", ".join(before) or "fresh weights"
+            raise WorkbenchError(
+                f"{run} started from {started}, but init_from names {place}, which are others. Go on with the old "
+                "value, or choose another run folder"
+            )
 
 
 def _tell_mixed(before: Identities, after: Identities, step: int) -> None:
@@ -133,8 +164,8 @@ def refuse_other(run: Path, read: Identities) -> None:
 def refuse_changed(run: Path, read: Identities) -> None:
     """Check what a new run reads against the run that its weights come from: what both name must be the same.
 
-    Corpora and the code of parts are left out, as weights may go on to others; so is what lies at another place (and
-    not in the run's own folder), which was meant.
+    Corpora, the code of parts and what those weights started from are left out, as weights may go on to others; so is
+    what lies at another place (and not in the run's own folder), which was meant.
 
     Raises:
         WorkbenchError: something has changed since; names it.
@@ -142,7 +173,7 @@ def refuse_changed(run: Path, read: Identities) -> None:
     before = read_data(run)
     known = before["read"] if before else {}
     for kind, places in read.items():
-        recorded = known.get(kind, {}) if kind not in ("corpus", PART) else {}
+        recorded = known.get(kind, {}) if kind not in ("corpus", PART, START) else {}
         for place, identity in places.items():
             meant = place not in recorded and not real_path(place).is_relative_to(real_path(run))
             if recorded and not meant and identity not in recorded.values():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -72,18 +74,34 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     Raises:
         WorkbenchError: the file is missing or damaged.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-            metadata = file.metadata() or {}
-    except FileNotFoundError:
-        raise WorkbenchError(f"there are no weights at {path}") from None
-    except (SafetensorError, OSError) as error:
-        raise WorkbenchError(f"{path} is no whole safetensors file ({error}); use another checkpoint") from error
+    with _opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        metadata = file.metadata() or {}
     for key, first in metadata.items():
         if key.startswith(ALIAS):
             tensors[key.removeprefix(ALIAS)] = tensors[first]
     return tensors
+
+
+def weight_names(path: Path) -> list[str]:
+    """The names of the tensors of a safetensors file.
+
+    Raises:
+        WorkbenchError: the file is missing or damaged.
+    """
+    with _opened(path) as file:
+        return list(file.keys())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except FileNotFoundError:
+        raise WorkbenchError(f"there are no weights at {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise WorkbenchError(f"{path} is no whole safetensors file ({error}); use another checkpoint") from error
 
 
 def check_shapes(module: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:

@@ -44,11 +44,13 @@ class Head(nn.Module):
         reads_hidden, reads_attention: whether the reads of its micro-batches keep the states of every layer, and the
             attention (`workbench.tasks.forward.Read`).
         keeps: what of `LossOutput.made` is gathered over the micro-batches and ranks of a step for `after_step`.
+        by_token: its parameters that have a row for each token of the vocabulary.
     """
 
     reads_hidden: bool = False
     reads_attention: bool = False
     keeps: tuple[str, ...] = ()
+    by_token: tuple[str, ...] = ()
 
     def forward(self, seen: Seen) -> LossOutput:
         """The loss of one micro-batch. `seen.states[stream]` is [rows, hidden_size]."""

@@ -19,7 +19,7 @@ from workbench.options.bounds import NotNegative, Word
 from workbench.options.values import check
 from workbench.parts.building import build
 from workbench.parts.calls import call
-from workbench.recipe.spec import Spec, TaskSpec
+from workbench.recipe.spec import Recipe, Spec, TaskSpec
 from workbench.sequences.batch import Batch, MicroBatch, collate
 from workbench.sequences.returns import SAMPLES, SEQUENCES
 from workbench.sequences.sequence import Sample, Sequence
@@ -184,6 +184,13 @@ def labels(tasks: Mapping[str, Task]) -> dict[tuple[str, str], str]:
 def objective_name(spec: Spec) -> str:
     """The name of an objective in a recipe: the one it is given there, or the last part of its own."""
     return str(spec.get("name") or re.split("[.:]", str(spec["objective"]))[-1].lower())
+
+
+def objectives_of(recipe: Recipe, network: str) -> dict[str, Spec]:
+    """What a recipe says of the objectives that read a network, by their names; a follower has those of the other."""
+    network = recipe.followers[network].follows if network in recipe.followers else network
+    placed = [spec for task in recipe.tasks.values() for spec in task.objectives]
+    return {objective_name(spec): spec for spec in placed if spec.get("network", DEFAULT_NETWORK) == network}
 
 
 def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:

@@ -143,6 +143,11 @@ class Tokenizer:
         """Number of ids, special tokens included."""
         return int(self.backend.get_vocab_size(with_added_tokens=True))
 
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """The id of every token, special ones included."""
+        return dict(self.backend.get_vocab(with_added_tokens=True))
+
     def id(self, role: str) -> int:
         """The id of a special token by role: cls, sep, pad, mask, unk, bos, eos.
 

@@ -44,6 +44,5 @@ def check_training(recipe: Recipe, tasks: Iterable[Task], root: Root) -> None:
 
 def _inherited(recipe: Recipe) -> set[str | None]:
     """The controls of the runs that the networks start from."""
-    starts = [spec.init_from for spec in recipe.networks.values()]
-    places = [place for start in starts for place in (start.values() if isinstance(start, dict) else [start])]
-    return {read_recipe(Path(place)).control for place in places if place and (Path(place) / RECIPE).is_file()}
+    places = [Path(entry.weights) for spec in recipe.networks.values() for entry in spec.init_from]
+    return {read_recipe(place).control for place in places if (place / RECIPE).is_file()}

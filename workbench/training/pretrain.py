@@ -16,7 +16,8 @@ from rich.console import Console
 
 from workbench.files.identities import noted
 from workbench.files.lock import locked
-from workbench.interop.initial import initialise, sources_of
+from workbench.interop.initial import initialise
+from workbench.interop.sources import note_sources
 from workbench.optimization.building import make_lr_schedule
 from workbench.processes.distributed import World, distributed
 from workbench.processes.stop_request import StopRequest
@@ -29,6 +30,7 @@ from workbench.runs.metrics import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
 from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.fitting import check_links, tell_unused_memory
+from workbench.tasks.task import objectives_of
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.capacity import check_memory
@@ -102,6 +104,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
     with noted() as held_out:
         with noted() as read:
             tokenizer = _tokenizer(recipe, run, world)
+            note_sources(recipe)
             tasks = tasks_of(recipe, tokenizer)
             readers = {name: reader_of(recipe, task) for name, task in tasks.items()}
             check_links(tasks.values(), recipe.control)
@@ -116,9 +119,9 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
         check_training(recipe, tasks.values(), root)
         tell_unused_memory(tasks.values(), root)
         for network, spec in recipe.networks.items():
-            for source in sources_of(spec):
-                refuse_changed(Path(source), read)
-            initialise(root, network, spec)
+            for entry in spec.init_from:
+                refuse_changed(Path(entry.weights), read)
+            initialise(root, network, spec, tokenizer, objectives_of(recipe, network))
         root.start_followers()
         kept = world.from_main(lambda: keep(run, root.constants(), _checkpoints_of(recipe)))
     return Trainer(recipe, tasks, readers, passes, root, world, run, console, kept)
@@ -126,7 +129,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
 
 def _checkpoints_of(recipe: Recipe) -> list[Path]:
     """The files with the weights of the runs that networks start from."""
-    places = [Path(place) for spec in recipe.networks.values() for place in sources_of(spec)]
+    places = [Path(entry.weights) for spec in recipe.networks.values() for entry in spec.init_from]
     found = [Checkpoints(place).best_or_last() for place in places if is_run(place)]
     return [file for folder in found if folder is not None for file in files_of(folder)]
 

@@ -17,7 +17,8 @@ from tests.contracts.cases import AdapterCase
 from tests.training.conftest import make_recipe, world_folder  # noqa: F401 - fixtures
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
-from workbench.interop.bert import read_folder
+from workbench.interop.files import find_files
+from workbench.interop.reading import read_release
 from workbench.models.adapters.lora import Lora
 from workbench.models.adapting import adapt, merge
 from workbench.models.network import Network
@@ -152,9 +153,11 @@ def test_a_run_on_a_run_saves_what_it_trains_alone(
     second = pretrain(load_recipe(str(make_recipe(tuned, name="second"))), tmp_path / "second", until=2)
     assert not (second / FROZEN).exists(), "the base's file is referred to, not that of the run between"
 
-    export(run, tmp_path / "exported")
+    export(run, tmp_path / "exported", "bert")
+    files = find_files(tmp_path / "exported")
+    assert files is not None
     exported = Network(recipe.networks["main"], vocab_size=loaded.tokenizer.vocab_size)  # type: ignore[union-attr]
-    exported.load_state_dict(read_folder(tmp_path / "exported"), strict=False)
+    exported.load_state_dict(read_release(files).tensors, strict=False)
     assert not [name for name in load_file(tmp_path / "exported" / "model.safetensors") if "adapters" in name]
     states = [made.eval()(batch())["text"] for made in (loaded.model.network(), exported)]
     torch.testing.assert_close(states[1], states[0], rtol=1e-5, atol=1e-5)

@@ -17,7 +17,7 @@ from tests.robustness.soak.runs import NEEDS, Kind
 PAGE = 4096
 ROOM = 64 << 20
 WRITING = {
-    "export": "export run --output out/it",
+    "export": "export run --as bert --output out/it",
     "encode": "encode run notes.txt --output out/it.safetensors",
     "report": "report run --output out/it.html",
 }

@@ -11,9 +11,12 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from vision.interop.volta import from_volta, network_spec
+from vision.interop.releases.volta import Volta
 from vision.objectives.mrfr import Mrfr
 from workbench.errors import WorkbenchError
+from workbench.interop.files import find_files
+from workbench.interop.reading import read_release
+from workbench.interop.release import Config
 from workbench.models.network import Network
 from workbench.sequences.batch import Batch
 
@@ -25,14 +28,14 @@ FOLDERS = ("ctrl_uniter", "ctrl_visualbert", "ctrl_lxmert", "ctrl_vilbert", "ori
 @torch.no_grad()
 def test_states_and_word_logits(name: str, shared: Path, jagged: Callable[..., Batch]) -> None:
     folder = shared / "golden" / "volta" / name
-    config = json.loads((folder / "config.json").read_text())
     inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
-    weights, left = from_volta(load_file(folder / "weights.safetensors"), config)
-    network = Network(network_spec(config)).eval()
+    files = find_files(folder)
+    assert files is not None
+    _, spec, _, weights, left, missing = read_release(files)
+    assert not missing
+    network = Network(spec).eval()
     network.load_state_dict({n: t for n, t in weights.items() if not n.startswith(("mlm.", "mrfr."))})
-    assert not [n for n in left if ".encoder." in n and "v_" not in n], (
-        "an attention or feed-forward tensor was left out"
-    )
+    assert not [n for n in left if ".encoder." in n], "an attention or feed-forward tensor was left out"
     masks = {"text": inputs["attention_mask"].bool(), "image": inputs["image_attention_mask"].bool()}
     positions = torch.arange(inputs["input_ids"].shape[1]).expand_as(inputs["input_ids"])
     batch = jagged(
@@ -61,7 +64,7 @@ def test_a_stack_we_do_not_have_is_refused(shared: Path) -> None:
     config = json.loads((shared / "golden" / "volta" / "ctrl_lxmert" / "config.json").read_text())
     config["tv_attn_sublayers"] = [*config["tv_attn_sublayers"], 2]
     with pytest.raises(WorkbenchError, match="sublayer 2 attends"):
-        network_spec(config)
+        Volta().network(Config(config))
 
 
 @pytest.mark.parametrize("function", ["mse", "smooth_l1"])

@@ -23,6 +23,9 @@ class Token(nn.Module):
         embedding_norm: whether a norm follows (pre-norm stacks often have none).
     """
 
+    by_token = ("token.weight",)
+    """Parameters that have a row for each token of the vocabulary."""
+
     def __init__(
         self,
         hidden_size: Size,

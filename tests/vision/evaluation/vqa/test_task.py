@@ -19,6 +19,7 @@ from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import Evaluated, open_run
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
+from workbench.recipe.spec import InitFrom
 from workbench.runs.folder import read_recipe
 from workbench.runs.metrics import read_metrics
 from workbench.sequences.batch import collate
@@ -53,7 +54,7 @@ def one_by_one(run: Evaluated, corpus: Corpus) -> dict[int, str]:
 def test_finetuning_is_a_derived_recipe(answering: Path, matching: Path) -> None:
     base, recipe = read_recipe(matching), read_recipe(answering)
     task = recipe.tasks["vqa"]
-    assert recipe.networks["main"].init_from == str(matching)
+    assert recipe.networks["main"].init_from == [InitFrom(str(matching))]
     assert task.sequence.builder["builder"] == "question_image"
     assert task.sequence.builder["image"] == base.tasks["pairs"].sequence.builder["image"]
     assert task.sequence.builder["max_length"] == 16

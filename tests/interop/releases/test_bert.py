@@ -8,11 +8,24 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertModel
 
-from workbench.errors import WorkbenchError
-from workbench.interop.bert import from_hugging_face, read_folder, spec_from_config, write_folder
+from tests.contracts.cases import ReleaseCase
+from workbench.interop.exporting import exported, write_release
+from workbench.interop.release import Config
+from workbench.interop.releases.bert import Bert
+from workbench.interop.rules import to_ours
 from workbench.models.network import Network
 from workbench.sequences.batch import Batch, Stream
 
+CONFIG = {
+    "vocab_size": 30,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "model_type": "bert",
+    "max_position_embeddings": 12,
+}
+CASE = ReleaseCase(config=CONFIG, golden=("hf/bert",))
 LENGTHS = [7, 1, 12]
 
 
@@ -55,9 +68,14 @@ def their_output(model: BertModel, batch: Batch) -> tuple[torch.Tensor, torch.Te
     return rows, out.pooler_output
 
 
+def from_bare(theirs: BertModel, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    rules = Bert().rules(Config(theirs.config.to_dict()))
+    return to_ours({f"bert.{name}": tensor for name, tensor in state.items()}, rules).tensors
+
+
 def ours_from(theirs: BertModel) -> Network:
-    network = Network(spec_from_config(theirs.config.to_dict())).eval()
-    network.load_state_dict(from_hugging_face(theirs.state_dict()))
+    network = Network(Bert().network(Config(theirs.config.to_dict()))).eval()
+    network.load_state_dict(from_bare(theirs, theirs.state_dict()))
     return network
 
 
@@ -77,7 +95,7 @@ def test_gradients_are_equal(theirs: BertModel) -> None:
     (network(batch)["text"] * weight).sum().backward()
     (their_output(theirs, batch)[0] * weight).sum().backward()
     ours = {n: p.grad for n, p in network.named_parameters() if p.grad is not None}
-    expected = from_hugging_face({n: p.grad for n, p in theirs.named_parameters() if p.grad is not None})
+    expected = from_bare(theirs, {n: p.grad for n, p in theirs.named_parameters() if p.grad is not None})
     assert ours.keys() == expected.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(ours[name], gradient, atol=2e-5, rtol=1e-4)
@@ -85,16 +103,10 @@ def test_gradients_are_equal(theirs: BertModel) -> None:
 
 def test_export_loads_in_auto_model(theirs: BertModel, tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
-    write_folder(folder, ours_from(theirs))
+    spec = Bert().network(Config(theirs.config.to_dict()))
+    write_release(folder, exported("bert", ours_from(theirs), spec, torch.nn.ModuleDict(), {}))
     again = AutoModel.from_pretrained(folder).eval()
     for name, tensor in theirs.state_dict().items():
         torch.testing.assert_close(again.state_dict()[name], tensor)
     rows, _ = their_output(again, jagged())
     torch.testing.assert_close(rows, their_output(theirs, jagged())[0])
-
-
-def test_another_architecture_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WorkbenchError, match="gpt2"):
-        spec_from_config({"model_type": "gpt2"})
-    with pytest.raises(WorkbenchError, match=r"config\.json"):
-        read_folder(tmp_path)

@@ -1,0 +1,117 @@
+"""Contracts of release families: what a family says of a network and of names holds both ways, to the last bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tests.contracts.finding import case_of, cases_of, over
+from workbench.errors import WorkbenchError
+from workbench.interop.described import DROPOUT, described, differences
+from workbench.interop.exporting import exported
+from workbench.interop.files import find_files
+from workbench.interop.reading import make_release, read_release, recognised
+from workbench.interop.release import Config, Release
+from workbench.interop.rules import to_ours, to_theirs
+from workbench.models.network import Network
+
+
+def made(name: str) -> tuple[Release, Config, Network]:
+    """The family, its small configuration, and the network of that with random weights."""
+    release = make_release(cases_of("release")[name].part)
+    config = Config(case_of("release", name).config)
+    spec = release.network(config)
+    torch.manual_seed(0)
+    network = Network(spec)
+    for ours, other in spec.tie.items():
+        stream, module = ours.split(".")
+        setattr(network.embeddings[stream], module, network.embeddings.get_submodule(other))
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter)
+    return release, config, network
+
+
+@over("release")
+def test_a_network_is_written_and_read_as_it_was(name: str, tmp_path: Path) -> None:
+    release, config, network = made(name)
+    written = exported(cases_of("release")[name].part, network, release.network(config), torch.nn.ModuleDict(), {})
+    assert written.left == []
+    again, unused = to_ours(written.tensors, release.rules(Config(written.config)))
+    assert unused == []
+    own = network.state_dict()
+    assert all(torch.equal(tensor, own[ours]) for ours, tensor in again.items())
+    reached = {tensor.data_ptr() for ours, tensor in own.items() if ours in again}
+    assert {tensor.data_ptr() for tensor in own.values()} == reached
+
+
+@over("release")
+def test_a_configuration_says_its_network(name: str) -> None:
+    release, config, _ = made(name)
+    one = described(release.network(config), release.heads(config))
+    again = Config(release.config(one))
+    assert differences(one, described(release.network(again), release.heads(again)), release.free - DROPOUT) == []
+
+
+@over("release")
+def test_a_folder_is_of_one_family(name: str) -> None:
+    release, config, network = made(name)
+    names = list(to_theirs(network.state_dict(), release.rules(config)).tensors)
+    assert recognised(config, names, "here") == cases_of("release")[name].part
+    told = [refusal(release, {other: value for other, value in config.items() if other != key}) for key in config]
+    assert all("the configuration has no" in message for message in told if message)
+    assert any(told)
+
+
+def refusal(release: Release, config: dict[str, Any]) -> str:
+    """What is said of a configuration; nothing of a whole one."""
+    try:
+        release.network(Config(config))
+    except WorkbenchError as error:
+        return str(error)
+    return ""
+
+
+@over("release")
+def test_a_network_of_another_kind_is_refused_with_what_differs(name: str) -> None:
+    release, config, network = made(name)
+    spec = release.network(config)
+    spec.layers = [*spec.layers, {"layer": "tap", "name": "here"}]
+    with pytest.raises(WorkbenchError, match=f"the family {cases_of('release')[name].part}|none of the family"):
+        exported(cases_of("release")[name].part, network, spec, torch.nn.ModuleDict(), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [(name, folder) for name in cases_of("release") for folder in case_of("release", name).golden]
+)
+def test_the_original_weights_come_back(name: str, folder: str, shared: Path) -> None:
+    """Network and heads, under their original names and with their original values."""
+    part, case = cases_of("release")[name]
+    release, place = make_release(part), shared / "golden" / folder
+    plain: dict[str, Any] = json.loads((place / "config.json").read_text())
+    config = Config({**case.config, **plain["config"]} if "model_class" in plain else plain)
+    original = load_file(place / "weights.safetensors")
+    config = release.completed(config, original)
+    ours, unused = to_ours(original, release.rules(config))
+    assert [n for n in unused if not n.startswith(case.unused)] == []
+    theirs, left = to_theirs(ours, release.rules(config))
+    assert left == []
+    assert theirs.keys() == original.keys() - {*unused}
+    check_equal(theirs, original, case.rows)
+    heads = {ours_name.partition(".")[0] for ours_name in ours} - {"embeddings", "layers", "poolers"}
+    assert heads <= release.heads(config).keys()
+    if "model_class" not in plain:
+        files = find_files(place)
+        assert files is not None
+        assert read_release(files).family == part
+
+
+def check_equal(theirs: dict[str, Tensor], original: dict[str, Tensor], rows: dict[str, int | slice]) -> None:
+    for name, tensor in theirs.items():
+        at = rows.get(name, slice(None))
+        assert torch.equal(tensor[at], original[name][at]), name

@@ -1,0 +1,93 @@
+"""Families of texts: from their folder by a recipe into a run, by the command back, and nothing has changed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.interop.worlds import equal, hugging_face, model_of, recipe_file, text_task, texts, there_and_back, tokenizer
+from workbench.cli.export import export
+from workbench.recipe.reading import load_recipe
+from workbench.training.pretrain import pretrain
+
+HEADS = {
+    "bert": ("bert", ["mlm", "nsp"]),
+    "roberta": ("roberta", ["mlm"]),
+    "albert": ("albert", ["mlm", "sop"]),
+    "t5": ("t5", []),
+    "t5_v1_1": ("t5", []),
+}
+NOT_READ = {"roberta.embeddings.position_embeddings.weight": slice(2, None)}
+"""Rows of tables that theirs and ours both read, where not all are."""
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return texts(tmp_path / "texts")
+
+
+def start(golden: str, shared: Path, tmp_path: Path, corpus: Path) -> tuple[Path, Path]:
+    """The family's folder, and a recipe that starts from it."""
+    family, heads = HEADS[golden]
+    folder = hugging_face(shared / "golden/hf" / golden, tmp_path / "theirs")
+    config = json.loads((folder / "config.json").read_text())
+    model = {**model_of(family, config), "init_from": str(folder)}
+    if golden == "roberta":  # its class for masked words has no pooler
+        model["poolers"] = []
+    if golden.startswith("t5"):  # words of the encoder's stream are predicted, as nothing reads the decoder's here
+        heads = ["mlm"]
+    task = text_task(corpus, *heads)
+    options = {"activation": "gelu_tanh"} if golden == "albert" else {"norm_eps": config.get("layer_norm_eps", 1e-12)}
+    task["objectives"][0] |= options
+    recipe = recipe_file(tmp_path / "recipe.yaml", model, task, tokenizer=str(tokenizer(tmp_path / "tokenizer.json")))
+    return folder, recipe
+
+
+@pytest.mark.parametrize("golden", HEADS)
+def test_there_and_back_is_bit_equal(golden: str, shared: Path, tmp_path: Path, corpus: Path) -> None:
+    folder, recipe = start(golden, shared, tmp_path, corpus)
+    written = there_and_back(tmp_path, recipe, HEADS[golden][0])
+    weights = load_file(shared / "golden/hf" / golden / "weights.safetensors")
+    equal(written, weights, NOT_READ)
+    no_head = {"lm_head.weight"} if golden == "t5_v1_1" else set()
+    assert written.keys() == weights.keys() - no_head
+    same_states(folder, tmp_path / "exported")
+
+
+def test_electra_s_generator_and_discriminator(shared: Path, tmp_path: Path, corpus: Path) -> None:
+    """Two networks of one recipe, each from a release of its own, and each written by its name."""
+    model, folders = {}, {}
+    for network, golden in (("generator", "electra_generator"), ("main", "electra_discriminator")):
+        folders[network] = folder = hugging_face(shared / "golden/hf" / golden, tmp_path / golden)
+        config = json.loads((folder / "config.json").read_text())
+        model[network] = {**model_of("electra", config), "init_from": {"weights": str(folder)}}
+    task = text_task(corpus, "mlm", "rtd")
+    task["objectives"][0]["network"] = "generator"
+    recipe = recipe_file(tmp_path / "r.yaml", model, task, tokenizer=str(tokenizer(tmp_path / "tokenizer.json")))
+    run = pretrain(load_recipe(str(recipe)), tmp_path / "run")
+    for network, folder in folders.items():
+        export(run, tmp_path / network, "electra", network=network)
+        written = load_file(tmp_path / network / "model.safetensors")
+        golden = load_file(shared / "golden/hf" / folder.name / "weights.safetensors")
+        equal(written, golden)
+        assert written.keys() == golden.keys()
+        same_states(folder, tmp_path / network)
+
+
+@torch.no_grad()
+def same_states(folder: Path, exported: Path) -> None:
+    """Both folders, read by their library, give the same states."""
+    auto = importlib.import_module("transformers").AutoModel
+    ids = torch.arange(5, 17)[None]
+    given: dict[str, Any] = {"input_ids": ids}
+    models = [auto.from_pretrained(place).eval() for place in (folder, exported)]
+    if models[0].config.model_type == "t5":
+        given["decoder_input_ids"] = ids
+    states = [model(**given).last_hidden_state for model in models]
+    torch.testing.assert_close(*states, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,32 @@
+"""What releases of vision-language models have in common: the stream of image regions, and classifiers of answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.interop.bert_names import both
+from workbench.interop.release import Config
+from workbench.interop.rules import Rule
+from workbench.recipe.spec import Spec
+
+IMAGE = "embeddings.image"
+
+
+def regions(hidden_size: int, feature_size: int, config: Config, **variant: Any) -> Spec:
+    """The embedding of regions, in one of its variants (`vision.regions`)."""
+    return {
+        "embedding": "vision.regions",
+        "hidden_size": hidden_size,
+        "feature_size": feature_size,
+        "dropout": config.get("hidden_dropout_prob", 0.1),
+        **variant,
+    }
+
+
+def answer_head(theirs: str) -> list[Rule]:
+    """Linear, gelu, norm, linear: entries 0, 2 and 3 of a sequence."""
+    return [
+        *both(f"{theirs}.0", "answers.inner"),
+        *both(f"{theirs}.2", "answers.norm"),
+        *both(f"{theirs}.3", "answers.outer"),
+    ]

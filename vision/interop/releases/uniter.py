@@ -1,0 +1,89 @@
+"""UNITER's release (github.com/ChenRocks/UNITER; Chen et al., arXiv:1909.11740).
+
+It keeps the type of regions in the text's table of segments (row 1), so the text has one segment (`token_types: 1`);
+the vector of masked regions is row 1 of a table of two. Labels of matching agree: 1 = matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from vision.interop.region_streams import IMAGE, answer_head, regions
+from workbench.interop import bert_config, bert_names
+from workbench.interop.described import Described
+from workbench.interop.release import Config, Release
+from workbench.interop.rules import Copy, Rows, Rule, Same
+from workbench.recipe.spec import NetworkSpec, Spec
+
+WORDS = "uniter.embeddings.word_embeddings.weight"
+TYPES = "uniter.embeddings.token_type_embeddings.weight"
+PROJECTION = "uniter.img_embeddings.img_linear"
+
+
+class Uniter(Release):
+    """UNITER: `text` and `image` streams (`vision.regions`), `joint` layers; heads mlm, mrfr (tied), itm, answers."""
+
+    prefix = "uniter."
+
+    def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
+        return f"{PROJECTION}.weight" in names or f"{PROJECTION}.weight".removeprefix(self.prefix) in names
+
+    def network(self, config: Config) -> NetworkSpec:
+        image = regions(config["hidden_size"], config["img_dim"], config, norm_eps=bert_config.norm_eps(config))
+        layer = {"layer": "joint", "streams": ["text", "image"], **bert_config.block(config)}
+        return NetworkSpec(
+            {"text": bert_config.text_stream(config, token_types=1), "image": image},
+            [{**layer, "repeat": config["num_hidden_layers"]}],
+            ["text"],
+        )
+
+    def heads(self, config: Config) -> dict[str, Spec]:
+        return {
+            "mlm": {**bert_config.word_head(config), "norm_eps": 1e-12},
+            "mrfr": {"objective": "vision.mrfr", "tied": True},
+            "itm": {"objective": "vision.itm"},
+            "answers": {"objective": "vision.answers"},
+        }
+
+    def rules(self, config: Config) -> list[Rule]:
+        text = [rule for rule in bert_names.embeddings("uniter.embeddings") if rule != _whole_types()]
+        types = (("embeddings.text.token_type.weight", (0, 1)), (f"{IMAGE}.type_vector", 1))
+        return [
+            *text,
+            Rows(TYPES, types, 2),
+            *bert_names.both(PROJECTION, f"{IMAGE}.project"),
+            *bert_names.both("uniter.img_embeddings.img_layer_norm", f"{IMAGE}.feature_norm"),
+            *bert_names.both("uniter.img_embeddings.pos_linear", f"{IMAGE}.box"),
+            *bert_names.both("uniter.img_embeddings.pos_layer_norm", f"{IMAGE}.box_norm"),
+            *bert_names.both("uniter.img_embeddings.LayerNorm", f"{IMAGE}.norm"),
+            Rows("uniter.img_embeddings.mask_embedding.weight", ((f"{IMAGE}.mask", 1),), 2),
+            *bert_names.layers("uniter.encoder.layer", config["num_hidden_layers"]),
+            *bert_names.both("uniter.pooler.dense", "poolers.text.dense"),
+            *bert_names.word_head(WORDS),
+            Same("feat_regress.bias", "mrfr.bias"),
+            *bert_names.both("feat_regress.net.0", "mrfr.dense"),
+            *bert_names.both("feat_regress.net.2", "mrfr.norm"),
+            Copy("feat_regress.weight", f"{PROJECTION}.weight", "feat_regress.bias"),
+            *bert_names.both("itm_output", "itm.classifier"),
+            *answer_head("vqa_output"),
+        ]
+
+    def config(self, described: Described) -> dict[str, Any]:
+        return {
+            **bert_config.config_of(described.streams["text"], described.layers[0]),
+            "type_vocab_size": 2,
+            "num_hidden_layers": len(described.layers),
+            "img_dim": described.streams["image"]["feature_size"],
+        }
+
+    def completed(self, config: Config, state: Mapping[str, Tensor]) -> Config:
+        """The released configuration does not say the features' size; theirs are of 2048 numbers."""
+        projection = state.get(f"{PROJECTION}.weight", state.get(f"{PROJECTION}.weight".removeprefix(self.prefix)))
+        return config if projection is None else Config({"img_dim": projection.shape[1], **config})
+
+
+def _whole_types() -> Rule:
+    return Same(TYPES, "embeddings.text.token_type.weight")

@@ -1,0 +1,72 @@
+"""The names that BERT's release gave to the parts of an encoder, and that most later releases kept: tables of rules.
+
+A family calls them with its own prefixes: `bert.encoder.layer.0`, `lxmert.encoder.r_layers.0`, `uniter.embeddings`.
+"""
+
+from __future__ import annotations
+
+from workbench.interop.rules import Copy, Rule, Same, Stack
+
+PARAMETERS = ("weight", "bias")
+QKV = ("query", "key", "value")
+
+
+def both(theirs: str, ours: str) -> list[Rule]:
+    """The rules of a weight and its bias."""
+    return [Same(f"{theirs}.{p}", f"{ours}.{p}") for p in PARAMETERS]
+
+
+def stacked(theirs: tuple[str, ...], ours: str, parameters: tuple[str, ...] = PARAMETERS) -> list[Rule]:
+    """The rules of several linear maps that we keep as one."""
+    return [Stack(tuple(f"{name}.{p}" for name in theirs), f"{ours}.{p}") for p in parameters]
+
+
+def attention(theirs: str, ours: str, inside: str = "self") -> list[Rule]:
+    """Self-attention with its norm; `inside` is where query, key and value are."""
+    return [
+        *stacked(tuple(f"{theirs}.{inside}.{name}" for name in QKV), f"{ours}.attention.qkv"),
+        *both(f"{theirs}.output.dense", f"{ours}.attention.output"),
+        *both(f"{theirs}.output.LayerNorm", f"{ours}.residual.norm"),
+    ]
+
+
+def feed_forward(inner: str, outer: str, ours: str) -> list[Rule]:
+    """The two maps of a feed-forward block with its norm."""
+    return [
+        *both(f"{inner}.dense", f"{ours}.network.inner"),
+        *both(f"{outer}.dense", f"{ours}.network.outer"),
+        *both(f"{outer}.LayerNorm", f"{ours}.residual.norm"),
+    ]
+
+
+def layer(theirs: str, ours: str) -> list[Rule]:
+    """A layer of BERT."""
+    return [
+        *attention(f"{theirs}.attention", f"{ours}.attention"),
+        *feed_forward(f"{theirs}.intermediate", f"{theirs}.output", f"{ours}.feed_forward"),
+    ]
+
+
+def layers(theirs: str, count: int, first: int = 0) -> list[Rule]:
+    """A stack of them, which in ours begins with layer `first`."""
+    return [rule for i in range(count) for rule in layer(f"{theirs}.{i}", f"layers.{first + i}")]
+
+
+def embeddings(theirs: str, ours: str = "embeddings.text") -> list[Rule]:
+    """Tables of words, positions and segments, and their norm."""
+    return [
+        Same(f"{theirs}.word_embeddings.weight", f"{ours}.token.weight"),
+        Same(f"{theirs}.position_embeddings.weight", f"{ours}.position.weight"),
+        Same(f"{theirs}.token_type_embeddings.weight", f"{ours}.token_type.weight"),
+        *both(f"{theirs}.LayerNorm", f"{ours}.norm"),
+    ]
+
+
+def word_head(words: str) -> list[Rule]:
+    """The head that predicts masked words; its decoder is the table of words."""
+    return [
+        Same("cls.predictions.bias", "mlm.bias"),
+        *both("cls.predictions.transform.dense", "mlm.dense"),
+        *both("cls.predictions.transform.LayerNorm", "mlm.norm"),
+        Copy("cls.predictions.decoder.weight", words, beside="cls.predictions.bias"),
+    ]

@@ -1,0 +1,126 @@
+"""Writing a network as a release of one of the families: the inverse of starting from one.
+
+Nothing is written that would not read back: the configuration must describe the very network, and the tensors, read
+again by the family's own rules, must be the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import write_text
+from workbench.interop.described import described, differences
+from workbench.interop.files import CONFIG, WEIGHTS
+from workbench.interop.reading import make_release
+from workbench.interop.release import Config, Release
+from workbench.interop.rules import Rule, to_ours, to_theirs
+from workbench.models.network import Network
+from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.runs.weights import save_tensors
+
+SHOWN = 12
+
+
+class Exported(NamedTuple):
+    """What a network is in another family.
+
+    Attributes:
+        left: heads of ours that the family has no place for.
+    """
+
+    tensors: dict[str, Tensor]
+    config: dict[str, Any]
+    left: list[str]
+
+
+def exported(
+    family: str,
+    network: Network,
+    spec: NetworkSpec,
+    heads: torch.nn.ModuleDict,
+    objectives: Mapping[str, Spec],
+    **given: Any,
+) -> Exported:
+    """A network as a release of a family.
+
+    Args:
+        spec: what the recipe says of the network.
+        heads: of the objectives that read it, by their names.
+        objectives: what the recipe says of these.
+        given: what parts were given (vocab_size, ...).
+
+    Raises:
+        WorkbenchError: the family cannot say the network; lists all that differs.
+    """
+    release = make_release(family)
+    state = _state(network)
+    ours = described(spec, objectives, **given)
+    try:
+        ours, state = release.adapted(ours, state)
+        config = release.config(ours)
+        theirs = described(release.network(Config(config)), release.heads(Config(config)))
+    except (LookupError, WorkbenchError) as error:
+        raise WorkbenchError(
+            f"this network is none of the family {family}: {_lack(error)}. {_line(release)}. Families: "
+            "workbench parts release"
+        ) from error
+    different = differences(ours, theirs, release.free)
+    if different:
+        raise _inexpressible(family, release, different)
+    rules = release.rules(Config(config))
+    kept = {name: head for name, head in heads.items() if name in theirs.heads}
+    state |= {f"{name}.{n}": t for name, head in kept.items() for n, t in _state(head).items()}
+    tensors, unused = to_theirs(state, rules)
+    written = {id(tensor) for name, tensor in state.items() if name not in {*unused}}
+    left = [name for name in unused if id(state[name]) not in written]
+    if left:
+        raise _inexpressible(family, release, [f"{name}: the family has no such tensor" for name in left])
+    _check_back(tensors, rules, state)
+    return Exported(tensors, config, [name for name in heads if name not in kept])
+
+
+def write_release(folder: Path, release: Exported) -> None:
+    """Write `config.json` and `model.safetensors`."""
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in release.tensors.items()}
+    save_tensors(folder / WEIGHTS, tensors, {"format": "pt"})
+    write_text(folder / CONFIG, json.dumps(release.config, indent=2) + "\n")
+
+
+def _state(module: torch.nn.Module) -> dict[str, Tensor]:
+    """The tensors of a module that a checkpoint has; what has several names is one object under all of them."""
+    kept: dict[int, Tensor] = {}
+    return {n: kept.setdefault(id(t), t.detach()) for n, t in module.state_dict(keep_vars=True).items()}
+
+
+def _check_back(tensors: Mapping[str, Tensor], rules: list[Rule], state: Mapping[str, Tensor]) -> None:
+    again = to_ours(tensors, rules).tensors
+    changed = [name for name, tensor in again.items() if not torch.equal(state[name], tensor)]
+    if changed:
+        raise WorkbenchError(
+            f"the family keeps as one what is apart in this network, with other values: {', '.join(changed[:5])} "
+            f"({len(changed)} tensors); it cannot hold both"
+        )
+
+
+def _inexpressible(family: str, release: Release, different: list[str]) -> WorkbenchError:
+    more = [f"and {len(different) - SHOWN} more"] if len(different) > SHOWN else []
+    listed = "\n".join(f"  {line}" for line in [*different[:SHOWN], *more])
+    return WorkbenchError(
+        f"the family {family} cannot say this network; here is the run, there is the nearest that the family has:\n"
+        f"{listed}\n{_line(release)}. Families: workbench parts release"
+    )
+
+
+def _lack(error: Exception) -> str:
+    return str(error) if isinstance(error, WorkbenchError) else f"it lacks {error}"
+
+
+def _line(release: Release) -> str:
+    return " ".join((type(release).__doc__ or "").partition("\n\n")[0].split()).rstrip(".")

@@ -1,0 +1,145 @@
+"""A release, read: which family it is of, its network, and its weights under our names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+from workbench.interop.files import Files, read_config, read_tensors
+from workbench.interop.release import Config, Release
+from workbench.interop.rules import Buffer, Copy, Rule, to_ours
+from workbench.models.network import Network
+from workbench.parts.building import find, short_names
+from workbench.recipe.spec import NetworkSpec, Spec
+
+KIND = "release"
+
+
+class Read(NamedTuple):
+    """Weights under our names.
+
+    Attributes:
+        family: its name.
+        network: that the weights are of.
+        heads: the objectives that they have heads of, with the options that count.
+        tensors: ours; what is one tensor in the network is here under all its names.
+        unused: their names that we have no place for.
+        missing: what the network has and the files lack (under our names).
+    """
+
+    family: str
+    network: NetworkSpec
+    heads: dict[str, Spec]
+    tensors: dict[str, Tensor]
+    unused: list[str]
+    missing: list[str]
+
+
+def read_release(files: Files, family: str | None = None) -> Read:
+    """Read the files of a release.
+
+    Args:
+        family: its name, where it is known; by default it is found out.
+
+    Raises:
+        WorkbenchError: it is of no family that we know, or of several, or the files are damaged or don't fit together.
+    """
+    where = str(files.weights[0])
+    config, state = Config(read_config(files.config)), read_tensors(files.weights)
+    name = family or recognised(config, state, where)
+    release = make_release(name)
+    try:
+        config = release.completed(config, state)
+        rules, spec = release.rules(config), release.network(config)
+        tensors, unused = to_ours(_spelt(release, state, rules), rules)
+        network, missing = _completed(spec, tensors)
+    except WorkbenchError as error:
+        raise WorkbenchError(f"{where}, as a release of the family {name}: {error}") from error
+    heads = {head: part for head, part in release.heads(config).items() if _has(tensors, head)}
+    return Read(name, spec, heads, network, unused, missing)
+
+
+def recognised(config: Mapping[str, Any], tensors: Iterable[str], where: str) -> str:
+    """The name of the family, by the configuration and the names of the tensors.
+
+    Raises:
+        WorkbenchError: none of the shipped families knows the folder, or several do.
+    """
+    names = list(tensors)
+    found = [name for name in short_names(KIND) if make_release(name).recognises(config, names)]
+    if len(found) == 1:
+        return found[0]
+    says = ", ".join(f"{key} = {config[key]!r}" for key in ("model_type", "architectures") if key in config)
+    if not found:
+        raise WorkbenchError(
+            f"{where} is of no family that is known: {says or 'its configuration names no model'}; it has tensors such "
+            f"as {', '.join(names[:3])}. Families: {', '.join(short_names(KIND))}. Name one, or "
+            "one of your own, as `release`"
+        )
+    raise WorkbenchError(f"{where} may be of the families {', '.join(found)}; name one of them as `release`")
+
+
+def make_release(name: str) -> Release:
+    """The family of a name: a short one, or an import path.
+
+    Raises:
+        WorkbenchError: there is none, or its code is not trusted.
+    """
+    release = find(KIND, name)()
+    assert isinstance(release, Release)
+    return release
+
+
+def _spelt(release: Release, state: Mapping[str, Tensor], rules: list[Rule]) -> dict[str, Tensor]:
+    """The tensors under the names of the rules: other spellings, and a body that was saved without its prefix."""
+    spelt = {release.spelt(name): tensor for name, tensor in state.items()}
+    if not release.prefix or any(name.startswith(release.prefix) for name in spelt):
+        return spelt
+    known = {name for rule in rules for name in ((rule.source,) if isinstance(rule, Buffer | Copy) else rule.theirs)}
+    bare = {name for name in spelt if name not in known and release.prefix + name in known}
+    return {release.prefix + name if name in bare else name: tensor for name, tensor in spelt.items()}
+
+
+def _completed(spec: NetworkSpec, tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors with all names that each has in the network, and the network's names that are not there.
+
+    Raises:
+        WorkbenchError: a shape is not the one that the configuration says.
+    """
+    with torch.device("meta"):
+        own = Network(spec).state_dict(keep_vars=True)
+    names: dict[int, list[str]] = {}
+    for name, parameter in own.items():
+        names.setdefault(id(parameter), []).append(name)
+    for ours, other in spec.tie.items():
+        for name in [n for n in own if n.startswith(f"embeddings.{ours}.")]:
+            same = f"embeddings.{other}.{name.removeprefix(f'embeddings.{ours}.')}"
+            names.setdefault(id(own[same]), []).append(name)
+    complete = dict(tensors)
+    for group in names.values():
+        found = next((tensors[name] for name in group if name in tensors), None)
+        if found is not None:
+            complete |= dict.fromkeys(group, found)
+    wrong = [n for n, parameter in own.items() if n in complete and complete[n].shape != parameter.shape]
+    if wrong:
+        name = wrong[0]
+        raise WorkbenchError(
+            f"{len(wrong)} tensors are not of the sizes in its configuration: {name} (our name) is "
+            f"{list(complete[name].shape)}, the configuration says {list(own[name].shape)}"
+        )
+    return complete, [name for name in own if name not in complete]
+
+
+def _has(tensors: Mapping[str, Tensor], head: str) -> bool:
+    return any(name.startswith(f"{head}.") for name in tensors)
+
+
+def names_of(place: Path) -> str:
+    """What lies in a folder, for messages."""
+    found = sorted(entry.name for entry in place.iterdir())[:8] if place.is_dir() else []
+    return ", ".join(found) or "nothing"

@@ -1,0 +1,85 @@
+"""What a release family is: how the weights of other people's code go into our networks, and ours into theirs.
+
+A family is one file in `interop/releases/` of a package, or a class named by import path. It has no weights and no
+state: it reads a configuration. `init_from` uses it one way, `workbench export --as` the other.
+
+    class Mine(Release):
+        def recognises(self, config, names): ...     # is this folder of the family?
+        def network(self, config): ...               # the network that its configuration describes, as a recipe says it
+        def rules(self, config): ...                 # the table of names (`workbench.interop.rules`)
+        def heads(self, config): ...                 # which objectives' heads it has
+        def config(self, described): ...             # the configuration of one of our networks
+
+What cannot be exported needs no code: `network(config(ours))` must say what ours says (`workbench.interop.described`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+from workbench.interop.described import DROPOUT, Described
+from workbench.interop.rules import Rule
+from workbench.recipe.spec import NetworkSpec, Spec
+
+
+class Config(dict[str, Any]):
+    """A configuration; to ask for a key that it lacks is a folder that is not whole."""
+
+    def __missing__(self, key: str) -> Any:
+        raise WorkbenchError(f"the configuration has no {key!r}; it has {', '.join(map(str, self)) or 'nothing'}")
+
+
+class Release:
+    """Weights of other people's code, both ways.
+
+    Attributes:
+        prefix: in front of the names of a body that was saved with heads, and missing where it was saved alone.
+        free: options of ours that its configuration need not hold.
+    """
+
+    prefix: ClassVar[str] = ""
+    free: ClassVar[frozenset[str]] = DROPOUT
+
+    def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
+        """Whether a configuration (empty where there is none) and the names of the tensors are of this family."""
+        raise NotImplementedError
+
+    def network(self, config: Config) -> NetworkSpec:
+        """The network that a configuration describes, with the poolers that the family may have.
+
+        Raises:
+            WorkbenchError: it describes something that our parts don't have.
+        """
+        raise NotImplementedError
+
+    def rules(self, config: Config) -> list[Rule]:
+        """Their names and ours: of the network as in its state dict, of heads with the objective's name in front."""
+        raise NotImplementedError
+
+    def heads(self, config: Config) -> dict[str, Spec]:
+        """The objectives, by name, whose heads the family has, with those options that decide what a head computes."""
+        return {}
+
+    def config(self, described: Described) -> dict[str, Any]:
+        """The configuration of one of our networks. What it cannot say may be left out: it is found and told.
+
+        Raises:
+            LookupError: the network lacks a stream or layers that every one of the family has.
+        """
+        raise NotImplementedError
+
+    def completed(self, config: Config, state: Mapping[str, Tensor]) -> Config:
+        """A configuration with what the shapes of the tensors say, where the file was released without one."""
+        return config
+
+    def spelt(self, name: str) -> str:
+        """Another spelling of a tensor's name that files of the family have, as the rules spell it."""
+        return name
+
+    def adapted(self, described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:
+        """A network of ours, and its weights, put so that the family can say it and that computes the same."""
+        return described, state

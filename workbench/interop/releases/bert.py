@@ -1,0 +1,60 @@
+"""Hugging Face BERT (Devlin et al., arXiv:1810.04805), and the files of Google's release that were converted to torch.
+
+Names of `BertForPreTraining`, `BertForMaskedLM` and `BertModel`; the last one without the prefix `bert.`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from workbench.interop import bert_config, bert_names
+from workbench.interop.described import Described
+from workbench.interop.release import Config, Release
+from workbench.interop.rules import Buffer, Copy, Rule
+from workbench.recipe.spec import NetworkSpec, Spec
+
+
+class Bert(Release):
+    """Hugging Face BERT: a `text` stream with `self` layers; heads mlm and nsp."""
+
+    prefix = "bert."
+
+    def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
+        return config.get("model_type") == "bert"
+
+    def network(self, config: Config) -> NetworkSpec:
+        layer = {"layer": "self", "stream": "text", "repeat": config["num_hidden_layers"], **bert_config.block(config)}
+        return NetworkSpec({"text": bert_config.text_stream(config)}, [layer], ["text"])
+
+    def heads(self, config: Config) -> dict[str, Spec]:
+        return {"mlm": bert_config.word_head(config), "nsp": {"objective": "nsp"}}
+
+    def rules(self, config: Config) -> list[Rule]:
+        return [
+            *bert_names.embeddings("bert.embeddings"),
+            *bert_names.layers("bert.encoder.layer", config["num_hidden_layers"]),
+            *bert_names.both("bert.pooler.dense", "poolers.text.dense"),
+            *bert_names.word_head("bert.embeddings.word_embeddings.weight"),
+            *bert_names.both("cls.seq_relationship", "nsp.classifier"),
+            Copy("cls.predictions.decoder.bias", "cls.predictions.bias"),
+            Buffer("bert.embeddings.position_ids"),
+        ]
+
+    def config(self, described: Described) -> dict[str, Any]:
+        trained = "BertForPreTraining" if "nsp" in described.heads else "BertForMaskedLM"
+        return {
+            "architectures": [trained if {"mlm", "nsp"} & described.heads.keys() else "BertModel"],
+            "model_type": "bert",
+            "num_hidden_layers": len(described.layers),
+            **bert_config.config_of(described.streams["text"], described.layers[0]),
+        }
+
+    def spelt(self, name: str) -> str:
+        """Files converted from TensorFlow say gamma and beta."""
+        return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+    def adapted(self, described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:
+        return bert_config.with_segments(described, state)

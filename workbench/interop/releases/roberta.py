@@ -1,0 +1,73 @@
+"""Hugging Face RoBERTa (Liu et al., arXiv:1907.11692).
+
+Its positions are counted from 2: row 1 of the table is the padding's, row 0 nobody's. It has one segment, whose row is
+added to every word: a network of ours that keeps it has `token_types: 1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from workbench.interop import bert_config, bert_names
+from workbench.interop.described import Described
+from workbench.interop.release import Config, Release
+from workbench.interop.rules import Buffer, Copy, Rows, Rule, Same
+from workbench.recipe.spec import NetworkSpec, Spec
+
+UNUSED = 2
+
+
+class Roberta(Release):
+    """Hugging Face RoBERTa: a `text` stream with `self` layers; head mlm."""
+
+    prefix = "roberta."
+
+    def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
+        return config.get("model_type") == "roberta"
+
+    def network(self, config: Config) -> NetworkSpec:
+        text = bert_config.text_stream(config, max_positions=config["max_position_embeddings"] - UNUSED)
+        layer = {"layer": "self", "stream": "text", "repeat": config["num_hidden_layers"], **bert_config.block(config)}
+        return NetworkSpec({"text": text}, [layer], ["text"])
+
+    def heads(self, config: Config) -> dict[str, Spec]:
+        return {"mlm": {**bert_config.word_head(config), "activation": "gelu"}}
+
+    def rules(self, config: Config) -> list[Rule]:
+        rows = config["max_position_embeddings"]
+        positions = "roberta.embeddings.position_embeddings.weight"
+        return [
+            Rows(positions, (("embeddings.text.position.weight", (UNUSED, rows)),), rows),
+            *(rule for rule in bert_names.embeddings("roberta.embeddings") if positions not in _sources(rule)),
+            *bert_names.layers("roberta.encoder.layer", config["num_hidden_layers"]),
+            *bert_names.both("roberta.pooler.dense", "poolers.text.dense"),
+            Same("lm_head.bias", "mlm.bias"),
+            *bert_names.both("lm_head.dense", "mlm.dense"),
+            *bert_names.both("lm_head.layer_norm", "mlm.norm"),
+            Copy("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight", "lm_head.bias"),
+            Copy("lm_head.decoder.bias", "lm_head.bias"),
+            Buffer("roberta.embeddings.position_ids"),
+        ]
+
+    def config(self, described: Described) -> dict[str, Any]:
+        text = described.streams["text"]
+        return {
+            **bert_config.config_of(text, described.layers[0]),
+            "architectures": ["RobertaForMaskedLM" if "mlm" in described.heads else "RobertaModel"],
+            "model_type": "roberta",
+            "num_hidden_layers": len(described.layers),
+            "max_position_embeddings": (text["max_positions"] or 0) + UNUSED,
+            "pad_token_id": 1,
+            "bos_token_id": 0,
+            "eos_token_id": 2,
+        }
+
+    def adapted(self, described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:
+        return bert_config.with_segments(described, state)
+
+
+def _sources(rule: Rule) -> tuple[str, ...]:
+    return rule.theirs if isinstance(rule, Same) else ()

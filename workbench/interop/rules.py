@@ -1,0 +1,248 @@
+"""Rules between the names of a release and ours: the rows of a family's table, each of which works both ways.
+
+| rule | their tensors | ours |
+|---|---|---|
+| `Same` | one | the same one |
+| `Stack` | several, on top of each other (query, key, value) | one |
+| `Rows` | a table | stretches of its rows; a whole number is one row, as a vector |
+| `Sum` | one row each of several tables | their sum, as a vector |
+| `Reversed` | one, of two classes in the other order | one |
+| `Copy` | a second name of another of their tensors (tied weights) | nothing more |
+| `Buffer` | no weights (position numbers) | nothing |
+
+Rows of theirs that ours lacks are never read by their code either (the padding's); they are written as zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+
+State = Mapping[str, Tensor]
+Stretch = int | tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Same:
+    """One tensor under two names."""
+
+    source: str
+    target: str
+
+    @property
+    def theirs(self) -> tuple[str, ...]:
+        return (self.source,)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return (self.target,)
+
+    def read(self, state: State) -> dict[str, Tensor]:
+        return {self.target: state[self.source]}
+
+    def write(self, state: State) -> dict[str, Tensor]:
+        return {self.source: state[self.target]}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Tensors that we keep as one, stacked along the first dimension in this order."""
+
+    sources: tuple[str, ...]
+    target: str
+
+    @property
+    def theirs(self) -> tuple[str, ...]:
+        return self.sources
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return (self.target,)
+
+    def read(self, state: State) -> dict[str, Tensor]:
+        return {self.target: torch.cat([state[name] for name in self.sources])}
+
+    def write(self, state: State) -> dict[str, Tensor]:
+        parts = state[self.target].chunk(len(self.sources))
+        return dict(zip(self.sources, parts, strict=True))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table of theirs of which we keep stretches of rows.
+
+    Attributes:
+        targets: by our name, the rows `(first, last + 1)`, or one row as a vector.
+        rows: how many rows their table has.
+    """
+
+    source: str
+    targets: tuple[tuple[str, Stretch], ...]
+    rows: int
+
+    @property
+    def theirs(self) -> tuple[str, ...]:
+        return (self.source,)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.targets)
+
+    def read(self, state: State) -> dict[str, Tensor]:
+        table = state[self.source]
+        if len(table) != self.rows:
+            raise WorkbenchError(f"{self.source} has {len(table)} rows, its configuration says {self.rows}")
+        return {name: table[at] if isinstance(at, int) else table[slice(*at)] for name, at in self.targets}
+
+    def write(self, state: State) -> dict[str, Tensor]:
+        first = state[self.targets[0][0]]
+        table = first.new_zeros(self.rows, first.shape[-1])
+        for name, at in self.targets:
+            table[at if isinstance(at, int) else slice(*at)] = state[name]
+        return {self.source: table}
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A vector of ours that is the sum of a row each of several tables of theirs.
+
+    Attributes:
+        sources: name, row, and how many rows the table has. What is written goes into the first; the others are zeros.
+    """
+
+    sources: tuple[tuple[str, int, int], ...]
+    target: str
+
+    @property
+    def theirs(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self.sources)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return (self.target,)
+
+    def read(self, state: State) -> dict[str, Tensor]:
+        return {self.target: torch.stack([state[name][row] for name, row, _ in self.sources]).sum(0)}
+
+    def write(self, state: State) -> dict[str, Tensor]:
+        vector = state[self.target]
+        tables = {name: vector.new_zeros(rows, len(vector)) for name, _, rows in self.sources}
+        name, row, _ = self.sources[0]
+        tables[name][row] = vector
+        return tables
+
+
+@dataclass(frozen=True)
+class Reversed:
+    """A classifier whose classes are numbered the other way round."""
+
+    source: str
+    target: str
+
+    @property
+    def theirs(self) -> tuple[str, ...]:
+        return (self.source,)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return (self.target,)
+
+    def read(self, state: State) -> dict[str, Tensor]:
+        return {self.target: state[self.source].flip(0)}
+
+    def write(self, state: State) -> dict[str, Tensor]:
+        return {self.source: state[self.target].flip(0)}
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Another name of theirs for one of their tensors; where the two differ, it is none of ours.
+
+    Attributes:
+        beside: it is written where this tensor of theirs is (a head's decoder where the head is).
+    """
+
+    source: str
+    of: str
+    beside: str = ""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """What their files may hold beside weights."""
+
+    source: str
+
+
+Rule = Same | Stack | Rows | Sum | Reversed | Copy | Buffer
+
+
+class Converted(NamedTuple):
+    """Tensors under the other side's names, and the names that have no place there."""
+
+    tensors: dict[str, Tensor]
+    unused: list[str]
+
+
+def to_ours(state: State, rules: Iterable[Rule]) -> Converted:
+    """Their tensors under our names.
+
+    Raises:
+        WorkbenchError: of tensors that make one of ours, some are missing, or don't fit together.
+    """
+    tensors: dict[str, Tensor] = {}
+    used: set[str] = set()
+    for rule in rules:
+        if isinstance(rule, Buffer):
+            used.add(rule.source)
+        elif isinstance(rule, Copy):
+            used |= {rule.source} if _is_copy(state, rule) else set()
+        elif _complete(state, rule.theirs, "the weights have"):
+            try:
+                tensors |= rule.read(state)
+            except (RuntimeError, IndexError) as error:
+                shapes = ", ".join(f"{name} {list(state[name].shape)}" for name in rule.theirs)
+                raise WorkbenchError(f"these tensors do not make {', '.join(rule.ours)}: {shapes} ({error})") from error
+            used |= {*rule.theirs}
+    return Converted(tensors, [name for name in state if name not in used])
+
+
+def to_theirs(state: State, rules: Iterable[Rule]) -> Converted:
+    """Our tensors under their names (the inverse of `to_ours`).
+
+    Raises:
+        WorkbenchError: of tensors that make one of theirs, some are missing.
+    """
+    tensors: dict[str, Tensor] = {}
+    used: set[str] = set()
+    for rule in rules:
+        if isinstance(rule, Copy):
+            if rule.of in tensors and (rule.beside or rule.of) in tensors:
+                tensors[rule.source] = tensors[rule.of]
+        elif not isinstance(rule, Buffer) and _complete(state, rule.ours, "the network has"):
+            tensors |= rule.write(state)
+            used |= {*rule.ours}
+    return Converted(tensors, [name for name in state if name not in used])
+
+
+def _complete(state: State, names: tuple[str, ...], who: str) -> bool:
+    """Whether all are there; False where none is."""
+    missing = [name for name in names if name not in state]
+    if missing and len(missing) < len(names):
+        present = next(name for name in names if name in state)
+        raise WorkbenchError(f"{who} {present!r} but lack {', '.join(missing)}, which belong to it")
+    return not missing
+
+
+def _is_copy(state: State, rule: Copy) -> bool:
+    """Whether both are there and equal, or the original is not there to compare with."""
+    if rule.source not in state or rule.of not in state:
+        return False
+    one, other = state[rule.source], state[rule.of]
+    return one.shape == other.shape and bool(torch.equal(one, other))

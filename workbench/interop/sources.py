@@ -1,0 +1,129 @@
+"""Where weights to start from come from: a run, or a release of one of the families."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.files.identities import note, noted
+from workbench.interop.files import checksum_of, find_files, read_config, read_names
+from workbench.interop.reading import names_of, read_release, recognised
+from workbench.packages import WEIGHTS, located
+from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec
+from workbench.runs.checkpoint import Checkpoints, files_of, read_checkpoint
+from workbench.runs.data_record import START
+from workbench.runs.folder import read_recipe
+from workbench.runs.names import RECIPE, TOKENIZER, is_run
+from workbench.tasks.task import DEFAULT_NETWORK, objectives_of
+from workbench.text.tokenizer import Tokenizer
+
+RUN = "run"
+
+
+@dataclass
+class Source:
+    """Weights under our names, heads with their objective's name in front, and the network that they are of.
+
+    Attributes:
+        place: as the recipe names it.
+        family: of the release; `run` for a run.
+        vocabulary: token -> row of the tables, where a tokenizer lies with the weights.
+        unused: tensors that we have no place for (their names).
+        missing: what a network of that description has beside these (our names).
+    """
+
+    place: str
+    family: str
+    tensors: dict[str, Tensor]
+    spec: NetworkSpec
+    heads: dict[str, Spec]
+    vocabulary: dict[str, int] | None
+    unused: list[str]
+    missing: list[str]
+
+
+def read_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Source:
+    """The weights that an entry of `init_from` names.
+
+    Args:
+        network: of ours; a run gives its network of the same name where the entry names none.
+
+    Raises:
+        WorkbenchError: there is neither a run nor a release, the run has no checkpoint or no such network, or the
+            release is of no family that is known.
+    """
+    place, folder = entry.weights, located(entry.weights, WEIGHTS)
+    if is_run(folder):
+        if entry.release is not None:
+            raise WorkbenchError(f"init_from {place} is a run and no release; leave out `release`")
+        return _from_run(folder, entry, network)
+    files = find_files(folder)
+    if files is None:
+        found = f"found {names_of(folder)}" if folder.is_dir() else "there is no such file or folder"
+        raise WorkbenchError(
+            f"init_from {place!r}: allowed are a run folder (with {RECIPE}), the folder of a release (a configuration "
+            f"and weights, as Hugging Face's config.json and model.safetensors), or a file of weights; {found}"
+        )
+    if entry.network is not None:
+        raise WorkbenchError(f"init_from {place} is a release, which has one network; leave out `network`")
+    read = read_release(files, entry.release)
+    vocabulary = _vocabulary(folder if folder.is_dir() else folder.parent)
+    return Source(place, read.family, read.tensors, read.network, read.heads, vocabulary, read.unused, read.missing)
+
+
+def note_sources(recipe: Recipe) -> None:
+    """Note the family and the checksum of what a recipe starts from, as far as it is there."""
+    for spec in recipe.networks.values():
+        for entry in spec.init_from:
+            identity = _identity(entry)
+            if identity is not None:
+                note(START, entry.weights, identity)
+
+
+def _identity(entry: InitFrom) -> str | None:
+    try:
+        folder = located(entry.weights, WEIGHTS)
+    except WorkbenchError:  # a package that is not installed (any more)
+        return None
+    if is_run(folder):
+        checkpoint = Checkpoints(folder).best_or_last()
+        return None if checkpoint is None else f"{RUN} {checksum_of(files_of(checkpoint))}"
+    files = find_files(folder)
+    if files is None:
+        return None
+    family = entry.release or recognised(read_config(files.config), read_names(files.weights), entry.weights)
+    return f"{family} {checksum_of([file for file in (files.config, *files.weights) if file])}"
+
+
+def _from_run(folder: Path, entry: InitFrom, network: str) -> Source:
+    place = entry.weights
+    checkpoint = Checkpoints(folder).best_or_last()
+    if checkpoint is None:
+        raise WorkbenchError(f"init_from {place}: the run has no checkpoint yet")
+    recipe = read_recipe(folder)
+    specs, own = recipe.all_networks, list(recipe.networks)
+    chosen = entry.network or (network if network in specs else own[0] if len(own) == 1 else None)
+    if chosen is None or chosen not in specs:
+        raise unknown("network", chosen or network, specs, f"init_from {place}")
+    tensors = read_checkpoint(checkpoint)
+    prefix = f"networks.{chosen}."
+    body = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+    reading = objectives_of(recipe, chosen)
+    prefix = f"averages.{chosen}." if chosen in recipe.followers else "heads."
+    heads = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+    heads = {name: t for name, t in heads.items() if name.partition(".")[0] in reading}
+    return Source(place, RUN, body | heads, specs[chosen], reading, _vocabulary(folder), [], [])
+
+
+def _vocabulary(folder: Path) -> dict[str, int] | None:
+    """Of the tokenizer that lies in a folder; None where there is none."""
+    if not any((folder / name).is_file() for name in (TOKENIZER, "vocab.txt", "vocab.json")):
+        return None
+    try:
+        with noted():  # it is no data of the new run
+            return Tokenizer.load(folder).vocabulary
+    except WorkbenchError:
+        return None  # of another kind (vocab.json alone): as if it were not there
