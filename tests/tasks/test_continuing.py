@@ -64,6 +64,13 @@ def test_sequences_have_the_slots_of_their_samples(tokenizer: Tokenizer, corpus:
     assert seen == {True, False}
 
 
+def test_samples_of_another_order_have_no_slots(tokenizer: Tokenizer, corpus: Corpus) -> None:
+    """As those that a user gives, or an evaluation reads."""
+    reading = task(tokenizer)
+    read = [{"key": "mine", "text": "Of my own.", "draw": (0, 0, 0)}]
+    assert reading.micro_batch(read, (0, 0, 0)).slots == []
+
+
 def test_the_second_sequence_of_a_window_goes_on_from_nothing(tokenizer: Tokenizer, corpus: Corpus) -> None:
     reading = task(tokenizer, chars_per_token=12.0)
     for number in (0, 1):

@@ -113,11 +113,12 @@ class Task:
         `number` identifies the micro-batch (split, number, lane); with the seed, the task's and the objective's
         names it keys every generator. `progress` of the run is what hooks are told.
         """
+        read = samples
         for placed in self.objectives:
             draws = self._draws(placed.name, "arrange", number, progress)
             samples = call(placed.objective, "arrange", SAMPLES, samples, draws)
         sequences = self.sequences(samples, number, progress)
-        slots = slots_of(samples, sequences) if self.spec.order == "continuous" else []
+        slots = slots_of(read, sequences) if any("slot" in sample for sample in read) else []
         views: dict[str, Batch] = {}
         counts: dict[str, float] = {}
         grouped = self.views
