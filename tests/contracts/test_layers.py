@@ -71,6 +71,22 @@ def test_shapes_stay_and_gradients_are_finite(name: str) -> None:
         assert float(parameter.grad.abs().sum()) > 0, parameter_name
 
 
+@over("layer")
+def test_a_layer_reads_and_changes_the_streams_that_it_says(name: str) -> None:
+    """Others pass through as they are, and nothing of them is seen."""
+    layer = build(name)
+    batch, hidden = batch_of([0, 1, 2])
+    reads, changes = getattr(layer, "reads", tuple(SIZES)), getattr(layer, "changes", tuple(SIZES))
+    assert set(changes) <= set(reads)
+    before = layer(hidden, Context(batch))
+    for stream in set(SIZES) - set(changes):
+        assert before[stream] is hidden[stream], stream
+    others = {stream: rows if stream in reads else torch.randn_like(rows) for stream, rows in hidden.items()}
+    for after in (layer(others, Context(batch)), layer({s: hidden[s] for s in reads}, Context(batch))):
+        for stream in changes:
+            assert torch.equal(after[stream], before[stream]), stream
+
+
 @over("layer", "attention")
 def test_every_layer_takes_the_terms_of_attention(name: str) -> None:
     """A relation, a window, a scale, and no bias anywhere: they change the states, and the packed ones are the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
 from workbench.models.layers.tap import Tap
 from workbench.models.returns import STREAMS, rows_of_width
+from workbench.models.sharing import Shared
 from workbench.options.bounds import PartSpec, Repeats
 from workbench.options.values import check
 from workbench.parts.building import build, checked
@@ -107,49 +109,67 @@ class Network(nn.Module):
         return self
 
     def forward(
-        self, batch: Batch, context: Context | None = None, *, after: str | None = None, taps: States | None = None
+        self,
+        batch: Batch,
+        context: Context | None = None,
+        *,
+        after: str | None = None,
+        taps: States | None = None,
+        leaves: Sequence[Shared] = (),
+        takes: Shared | None = None,
     ) -> States:
         """The batch's streams -> states [rows, hidden_size] per stream.
 
         Args:
             after: run only the layers behind the layer `tap` of this name, on the streams `taps`.
+            leaves: to be filled with what runs on other batches need not compute again.
+            takes: what such a run has left to this one.
 
         Raises:
             WorkbenchError: there is no such tap.
         """
         context = context or Context(batch)
-        hidden = self._begin(batch, context) if after is None else dict(taps or {})
+        common = frozenset[str]() if takes is None else takes.streams
+        hidden = self._begin(batch, context, common) if after is None else dict(taps or {})
         first = 0 if after is None else self._behind(after)
         if context.keep_hidden:
             context.hidden.append(hidden)
         for number in range(first, len(self.layers)):
+            if takes is not None and takes.skips(number):
+                continue
+            hidden = hidden if takes is None else takes.take(number, hidden)
+            for other in leaves:
+                other.leave(number, hidden)
             if self.checkpointing and self.training:
                 hidden = checkpoint(self._pass, number, hidden, context, use_reentrant=False)
             else:
                 hidden = self._pass(number, hidden, context)
             if context.keep_hidden:
                 context.hidden.append(hidden)
-        return hidden
+        for other in leaves:
+            other.leave(len(self.layers), hidden)
+        return hidden if takes is None else takes.take(len(self.layers), hidden)
 
     def _pass(self, layer: int, hidden: States, context: Context) -> States:
         context.enter(layer)  # here, so that a layer that is computed again in the backward is in its place too
         passed: States = call(self.layers[layer], "", STREAMS, hidden, context)
         return passed
 
-    def _begin(self, batch: Batch, context: Context) -> States:
-        """The embedded rows; a stream that only the past has is there without rows, for layers to read the past of."""
-        hidden = self.embed(batch)
+    def _begin(self, batch: Batch, context: Context, without: frozenset[str]) -> States:
+        """The embedded rows of streams but some; one that only the past has is there without rows, for layers to read
+        the past of."""
+        hidden = self.embed(batch, without)
         for name in context.batch.streams:
-            if name in self.embeddings and name not in hidden:
+            if name in self.embeddings and name not in hidden and name not in without:
                 hidden[name] = next(self.parameters()).new_zeros(0, self.sizes[name])
         return hidden
 
-    def embed(self, batch: Batch) -> States:
+    def embed(self, batch: Batch, without: frozenset[str] = frozenset()) -> States:
         """What the layers begin with: the rows of each stream that has an embedding [rows, hidden_size]."""
         return {
             name: call(self.embeddings[name], "", rows_of_width(self.sizes[name]), stream.fields)
             for name, stream in batch.streams.items()
-            if name in self.embeddings
+            if name in self.embeddings and name not in without
         }
 
     def _behind(self, tap: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from workbench.models.network import Network
+from workbench.models.sharing import streams_of
 
 
 def heights(network: Network) -> dict[nn.Parameter, int]:
@@ -17,7 +18,7 @@ def heights(network: Network) -> dict[nn.Parameter, int]:
     above = dict.fromkeys(network.embeddings, 0)
     found: dict[nn.Parameter, int] = {}
     for layer in reversed(list(network.layers)):
-        streams = [name for name in _streams(layer) if name in above] or list(above)
+        streams = [name for name in streams_of(layer, "changes") or () if name in above] or list(above)
         matrices = any(parameter.ndim > 1 for parameter in layer.parameters())
         height = max(above[name] for name in streams) + matrices
         above |= dict.fromkeys(streams, height)
@@ -27,12 +28,6 @@ def heights(network: Network) -> dict[nn.Parameter, int]:
         for parameter in embedding.parameters():
             found.setdefault(parameter, above[name] + 1)
     return found
-
-
-def _streams(layer: nn.Module) -> list[str]:
-    """The streams that a layer says it works on; none where it says nothing, which stands for all."""
-    said = getattr(layer, "streams", None) or getattr(layer, "stream", None)
-    return [said] if isinstance(said, str) else [name for name in said or () if isinstance(name, str)]
 
 
 def layer_factors(root: nn.Module, decay: float) -> dict[nn.Parameter, float]:

@@ -41,6 +41,20 @@ class Stream:
         """The row at which each sequence begins, and after them the number of rows."""
         return [0, *accumulate(self.lengths)]
 
+    def map(self, function: Callable[[Tensor], Tensor]) -> Stream:
+        """The same stream with `function` applied to every tensor."""
+        fields = {name: function(values) for name, values in self.fields.items()}
+        return replace(self, fields=fields, offsets=function(self.offsets))
+
+    def equals(self, other: Stream) -> bool:
+        """Whether both hold the same."""
+        return (
+            self.lengths == other.lengths
+            and self.links == other.links
+            and self.fields.keys() == other.fields.keys()
+            and all(torch.equal(values, other.fields[name]) for name, values in self.fields.items())
+        )
+
     def rows_of(self, sequences: list[int]) -> Tensor:
         """The rows of these sequences, one after the other [rows]."""
         starts = self.starts
@@ -73,14 +87,23 @@ class Batch:
         """Number of sequences."""
         return next((len(stream.lengths) for stream in self.streams.values()), 0)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """The same batch with `function` applied to every tensor."""
-        streams = {
-            name: replace(s, fields={f: function(t) for f, t in s.fields.items()}, offsets=function(s.offsets))
-            for name, s in self.streams.items()
-        }
+    def map(self, function: Callable[[Tensor], Tensor], known: dict[int, Stream] | None = None) -> Batch:
+        """The same batch with `function` applied to every tensor.
+
+        Args:
+            known: streams that it was applied to already, by their `id`; is added to.
+        """
+        known = {} if known is None else known
+        for stream in self.streams.values():
+            if id(stream) not in known:
+                known[id(stream)] = stream.map(function)
+        streams = {name: known[id(stream)] for name, stream in self.streams.items()}
         targets = {name: {f: function(t) for f, t in fields.items()} for name, fields in self.targets.items()}
         return replace(self, streams=streams, targets=targets)
+
+    def common(self, other: Batch) -> frozenset[str]:
+        """The streams that are the same objects in both batches, which `share_streams` makes of equal ones."""
+        return frozenset(name for name, stream in self.streams.items() if other.streams.get(name) is stream)
 
     def to(self, device: torch.device | str) -> Batch:
         return self.map(lambda t: t.to(device, non_blocking=True))
@@ -133,12 +156,26 @@ class MicroBatch:
     slots: list[Slot] = field(default_factory=list)
 
     def to(self, device: torch.device | str) -> MicroBatch:
-        views = {name: view.to(device) for name, view in self.views.items()}
-        return replace(self, views=views)
+        return self._map(lambda t: t.to(device, non_blocking=True))
 
     def pin_memory(self) -> MicroBatch:
-        views = {name: view.pin_memory() for name, view in self.views.items()}
-        return replace(self, views=views)
+        return self._map(lambda t: t.pin_memory())
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> MicroBatch:
+        known: dict[int, Stream] = {}  # a stream that views share stays one
+        return replace(self, views={name: view.map(function, known) for name, view in self.views.items()})
+
+
+def share_streams(views: dict[str, Batch]) -> dict[str, Batch]:
+    """The same views, where streams that are equal are one object: it is moved once, and networks know it again."""
+    shared: dict[str, Batch] = {}
+    for name, view in views.items():
+        streams = dict(view.streams)
+        for stream, own in view.streams.items():
+            known = (other.streams[stream] for other in shared.values() if stream in other.streams)
+            streams[stream] = next((other for other in known if own.equals(other)), own)
+        shared[name] = replace(view, streams=streams)
+    return shared
 
 
 def _moved(stream: Stream, field_name: str, by: list[int]) -> Tensor:

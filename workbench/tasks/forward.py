@@ -7,7 +7,7 @@ head before them has made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
 from workbench.models.network import Network, States
 from workbench.models.past import Past
+from workbench.models.sharing import Shared
 from workbench.sequences.batch import Batch, Targets
 from workbench.tasks.memory import Recall
 
@@ -52,21 +53,42 @@ class Read:
     past: Past | None = None
 
 
-def read(network: Network, batch: Batch, *, after: str | None = None, taps: States | None = None, **kept: Any) -> Read:
+def read(
+    network: Network,
+    batch: Batch,
+    *,
+    after: str | None = None,
+    taps: States | None = None,
+    leaves: Sequence[Shared] = (),
+    takes: Shared | None = None,
+    **kept: Any,
+) -> Read:
     """Run a network on a batch, or its layers after a tap on streams.
 
     Args:
+        leaves, takes: as of `Network.forward`.
         kept: what the layers are told and what is kept, as options of `Context`.
     """
     context = Context(batch, **kept)
     with torch.set_grad_enabled(torch.is_grad_enabled() and not network.frozen):
-        states = network(batch, context, after=after, taps=taps)
+        states = network(batch, context, after=after, taps=taps, leaves=leaves, takes=takes)
     past = context.past_now if kept.get("past") is not None else None
     return Read(network, batch, states, context.taps, context.hidden, context.attention, past)
 
 
+@dataclass(frozen=True)
+class _First:
+    """The first view that a network read in a micro-batch, with what it left to others and whether gradients can flow
+    into that."""
+
+    batch: Batch
+    left: list[Shared]
+    grad: bool
+
+
 class Forward:
-    """One micro-batch: every (network, view) is run at most once.
+    """One micro-batch: every (network, view) is run at most once, and the layers of a network that see only streams
+    that two views have in common once for both.
 
     Args:
         networks: by name.
@@ -92,6 +114,7 @@ class Forward:
         self.averages, self.recall = averages or {}, recall
         self.made: dict[str, dict[str, Tensor]] = {}
         self._reads: dict[Place, Read] = {}
+        self._first: dict[str, _First] = {}
 
     def read(self, place: Place) -> Read:
         """
@@ -114,12 +137,25 @@ class Forward:
 
     def _read(self, place: Place) -> Read:
         network = self.networks.get(place.network)
-        if self.recall is None or network is None or not network.memory:
+        if network is not None and network.memory and self.recall is not None:
+            found = self._run(place.network, self.views[place.view], past=self.recall.past(place))
+            assert found.past is not None
+            self.recall.keep(place, found.past, network.memory)
+            return found
+        if network is None or self.keep:
             return self.run(place.network, self.views[place.view])
-        found = self._run(place.network, self.views[place.view], past=self.recall.past(place))
-        assert found.past is not None
-        self.recall.keep(place, found.past, network.memory)
-        return found
+        return self._share(place, network)
+
+    def _share(self, place: Place, network: Network) -> Read:
+        """Read a view: the first one leaves to the others what they have in common with it."""
+        batch, grad, first = self.views[place.view], torch.is_grad_enabled(), self._first.get(place.network)
+        if first is None:
+            common = {batch.common(other) for other in self.views.values() if other is not batch} - {frozenset()}
+            left = [Shared(network.layers, streams) for streams in sorted(common, key=sorted)]
+            self._first[place.network] = _First(batch, left, grad)
+            return self._run(place.network, batch, leaves=left)
+        streams = batch.common(first.batch) if first.grad == grad else frozenset()
+        return self._run(place.network, batch, takes=next((s for s in first.left if s.streams == streams), None))
 
     def _run(self, network: str, batch: Batch, **options: Any) -> Read:
         if network not in self.networks:

@@ -20,7 +20,7 @@ from workbench.options.values import check
 from workbench.parts.building import build
 from workbench.parts.calls import call
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
-from workbench.sequences.batch import Batch, MicroBatch, collate
+from workbench.sequences.batch import Batch, MicroBatch, collate, share_streams
 from workbench.sequences.returns import SAMPLES, SEQUENCES
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.continuing import slots_of
@@ -127,7 +127,7 @@ class Task:
             targets = {placed.name: self._corrupt(placed, mine, number, progress) for placed in objectives}
             views[view] = collate(mine, targets)
             counts |= {placed.name: call(placed.objective, "count", COUNT, views[view]) for placed in objectives}
-        return MicroBatch(self.name, views, counts, number, self.take_dropped(), slots)
+        return MicroBatch(self.name, share_streams(views), counts, number, self.take_dropped(), slots)
 
     def sequences(self, samples: list[Sample], number: Draw = (), progress: float = 1.0) -> list[Sequence]:
         """The builder and the steps alone, without objectives: what evaluation and encoding need."""

@@ -60,6 +60,7 @@ class Aggregator(nn.Module):
                 "relu, tanh"
             )
         self.text, self.entity = streams
+        self.reads = self.changes = (self.text, self.entity)
         text_size, entity_size = sizes[self.text], sizes[self.entity]
         inner = options.get("intermediate_size") or 4 * text_size
         options["intermediate_size"] = inner

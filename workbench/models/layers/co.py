@@ -36,7 +36,7 @@ class Co(nn.Module):
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
-        self.streams = a, b = (streams[0], streams[1])
+        self.streams = self.reads = self.changes = a, b = (streams[0], streams[1])
         self.attention = nn.ModuleDict()
         self.feed_forward = nn.ModuleDict()
         for name, other in ((a, b), (b, a)):

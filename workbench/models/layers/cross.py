@@ -45,6 +45,7 @@ class Cross(nn.Module):
                 "relation and window are of the self-attention, and self_attention is false; leave them out"
             )
         self.stream, self.source = stream, to
+        self.reads, self.changes = (stream, to), (stream,)
         self.self_attention = AttentionBlock(sizes[stream], block) if self_attention else None
         self.cross_attention = AttentionBlock(sizes[stream], across, sizes[to], key_norm=key_norm)
         self.feed_forward = FeedForwardBlock(sizes[stream], block)

@@ -32,7 +32,7 @@ class Joint(nn.Module):
         if len(set(found.values())) != 1:
             raise WorkbenchError(f"the streams of a joint layer have one hidden size; found {found}")
         block = Options(num_heads, **options)
-        self.streams = tuple(streams)
+        self.streams = self.reads = self.changes = tuple(streams)
         self.attention = AttentionBlock(sizes[streams[0]], block)
         self.feed_forward = FeedForwardBlock(sizes[streams[0]], block)
 

@@ -23,6 +23,7 @@ class Norm(nn.Module):
     ) -> None:
         super().__init__()
         self.stream = stream
+        self.reads = self.changes = (stream,)
         self.norm = make_norm(norm, sizes[stream], norm_eps)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:

@@ -30,6 +30,7 @@ class Self(nn.Module):
         super().__init__()
         block = Options(num_heads, **options)
         self.stream = stream
+        self.reads = self.changes = (stream,)
         self.attention = AttentionBlock(sizes[stream], block)
         self.feed_forward = FeedForwardBlock(sizes[stream], block)
 

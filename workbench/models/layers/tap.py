@@ -18,6 +18,7 @@ class Tap(nn.Module):
     def __init__(self, name: Word) -> None:
         super().__init__()
         self.name = name
+        self.reads = self.changes = ()
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         """`hidden`, as it came."""
