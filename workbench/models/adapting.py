@@ -18,7 +18,7 @@ DOT = ":"  # in the names of adapters, which are those of their maps, as a modul
 
 
 def adapt(network: Network, specs: list[Spec], init_range: float, where: str) -> None:
-    """From now on train adapters, and nothing else of the network.
+    """From now on train adapters, and nothing else of the network but its poolers, with which heads begin.
 
     They lie in `network.adapters`, for each spec those of its maps; the names of all other weights stay.
 
@@ -26,6 +26,7 @@ def adapt(network: Network, specs: list[Spec], init_range: float, where: str) ->
         WorkbenchError: an unknown adapter or option, or a pattern that matches no linear map of the network.
     """
     network.requires_grad_(False)
+    network.poolers.requires_grad_(True)
     maps = {name: module for name, module in network.named_modules() if isinstance(module, nn.Linear)}
     for i, spec in enumerate(specs):
         place = f"{where}[{i}]"

@@ -64,8 +64,8 @@ class Network(nn.Module):
     """The stack that a recipe's `model` describes.
 
     A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient. Of one with
-    `adapters` (`workbench.models.adapting`) these alone are trained. `memory` is how many rows of the text before it is
-    to remember where texts are read on; whoever reads them keeps them.
+    `adapters` (`workbench.models.adapting`) these and the poolers alone are trained. `memory` is how many rows of the
+    text before it is to remember where texts are read on; whoever reads them keeps them.
 
     Args:
         spec: streams (an embedding each), layers, poolers.
@@ -102,7 +102,7 @@ class Network(nn.Module):
         if self.frozen:
             return set(self.state_dict())
         names = {name for name, _ in self.named_parameters(remove_duplicate=False)} if len(self.adapters) else set()
-        return {name for name in names if not name.startswith("adapters.")}
+        return {name for name in names if not name.startswith(("adapters.", "poolers."))}
 
     def train(self, mode: bool = True) -> Network:
         super().train(mode and not self.frozen)

@@ -148,10 +148,11 @@ def test_a_run_on_a_run_saves_what_it_trains_alone(
 
     def tuned(tree: dict[str, Any]) -> None:
         adapted(tree)
-        tree["model"]["init_from"] = str(run)
+        tree["model"] |= {"init_from": str(run), "poolers": ["text"]}  # a new pooler must learn
 
     second = pretrain(load_recipe(str(make_recipe(tuned, name="second"))), tmp_path / "second", until=2)
     assert not (second / FROZEN).exists(), "the base's file is referred to, not that of the run between"
+    assert "networks.main.poolers.text.dense.weight" in read_weights(last(second) / MODEL)
 
     export(run, tmp_path / "exported", "bert")
     files = find_files(tmp_path / "exported")
