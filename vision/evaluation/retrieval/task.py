@@ -29,10 +29,12 @@ from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.keyed import generator
 from workbench.metrics.ranks import count_rivals
 from workbench.options.bounds import Count, CountOrZero
+from workbench.parts.building import find, options_of
 from workbench.recipe.spec import Recipe, Spec
 from workbench.runs.folder import read_recipe
 from workbench.runs.loading import Loaded, load
 from workbench.sequences.image import SHUFFLED_CAPTIONS
+from workbench.tasks.task import objective_name
 
 OBJECTIVES = {"itc": "vision.itc", "itm": "vision.itm"}
 EXAMPLES = 12
@@ -133,6 +135,8 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
 def objective_spec(recipe: Recipe, name: str | None) -> Spec:
     """The run's own itc or itm, so that its head goes on; else one with the default options.
 
+    A contrast with more to it, a momentum encoder or a queue, goes on as a plain one with its space.
+
     Raises:
         WorkbenchError: an unknown name, or none given and the run has neither.
     """
@@ -142,6 +146,10 @@ def objective_spec(recipe: Recipe, name: str | None) -> Spec:
     for short, path in OBJECTIVES.items():
         if name in (None, short) and path in own:
             return own[path]
+    for path, spec in own.items():
+        if name in (None, "itc") and ":" not in path and issubclass(find("objective", path), Itc):
+            kept = {option: value for option, value in spec.items() if option in options_of(Itc).names}
+            return {"objective": OBJECTIVES["itc"], "name": objective_name(spec), **kept}
     if name is None:
         raise WorkbenchError(f"the run {recipe.name!r} was trained with neither itc nor itm; choose one: --objective")
     return {"objective": OBJECTIVES[name]}

@@ -30,6 +30,7 @@ from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import Evaluated, open_run
 from workbench.keyed import Draws
+from workbench.recipe.reading import load_recipe
 from workbench.runs.folder import read_recipe
 from workbench.runs.metrics import read_metrics
 from workbench.sequences.batch import collate
@@ -259,3 +260,9 @@ def test_the_streams_that_hang_on_a_text_stay_with_it(matching: Path, test_corpu
     pairs = all_pairs(run, test_corpus, size=4)
     assert all(set(text.streams) == {"text", "entity"} for text in pairs.texts)
     assert all(set(image.streams) == {"image"} for image in pairs.images)
+
+
+def test_a_momentum_contrast_goes_on_as_a_plain_one_with_its_space() -> None:
+    wanted = {"objective": "vision.itc", "name": "itc", "size": 256, "tap": "encoded"}
+    assert objective_spec(load_recipe("albef"), None) == objective_spec(load_recipe("albef"), "itc") == wanted
+    assert objective_spec(load_recipe("albef"), "itm") == {"objective": "vision.itm"}
