@@ -160,5 +160,5 @@ def test_branch_tokens_are_never_masked(tokenizer: Tokenizer) -> None:
 def test_recipes_say_what_the_paper_does_not(name: str) -> None:
     recipe = load_recipe(name)
     assert recipe.paper is not None
-    assert recipe.paper.reports
+    assert recipe.reported
     assert recipe.paper.not_stated

@@ -22,10 +22,10 @@ from workbench.options.values import check, described
 from workbench.parts import building as parts
 from workbench.parts.kinds import KINDS
 from workbench.recipe.reading import load_recipe, recipe_names
-from workbench.recipe.spec import NetworkSpec, Paper, Recipe, SequenceSpec, TaskSpec, TrainSpec
+from workbench.recipe.spec import NetworkSpec, Paper, Recipe, Reported, SequenceSpec, TaskSpec, TrainSpec
 from workbench.tasks.task import Placement
 
-SPECS = (Recipe, Paper, NetworkSpec, SequenceSpec, TaskSpec, TrainSpec, Repetition, Group, Placement)
+SPECS = (Recipe, Paper, Reported, NetworkSpec, SequenceSpec, TaskSpec, TrainSpec, Repetition, Group, Placement)
 STAGES = (check_image, link_entities, normalise_text, region_features, text_filters)
 GIVEN = ("sizes", "in_size", "out_size", "tokenizer", "params")  # what the caller has, and no recipe states
 

@@ -113,7 +113,7 @@ def test_it_names_its_paper_and_what_that_leaves_open(name: str) -> None:
     assert recipe.kind == "vision-language"
     assert recipe.paper is not None
     assert recipe.paper.url.startswith("https://arxiv.org/abs/")
-    assert recipe.paper.reports
+    assert recipe.reported
     assert recipe.paper.not_stated
 
 

@@ -19,6 +19,7 @@ from workbench.options.command import Trust
 from workbench.parts.blame import Blame
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
+from workbench.report.panels import find_panel
 from workbench.terminal import Terminal
 
 RecipeName = Annotated[Location, typer.Argument(help="A recipe's name (see `workbench recipes`) or a YAML file.")]
@@ -92,8 +93,10 @@ def verify_resume(
 
 
 def _checked(recipe: str, overrides: list[str] | None, trust: bool) -> Recipe:
-    """The recipe, whose corpora on this machine are there."""
+    """The recipe, whose corpora on this machine and panels are there."""
     loaded = load_recipe(recipe, overrides or [], trust=trust)
+    for panel in loaded.panels:
+        find_panel(panel)
     for name, task in loaded.tasks.items():
         for place in filterfalse(is_url, (*task.corpora, *task.held_out)):
             with Blame(f"tasks.{name}"):

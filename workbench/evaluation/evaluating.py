@@ -9,6 +9,7 @@ from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.identities import noted
+from workbench.runs.folder import keep_panels
 from workbench.runs.names import EVALUATIONS
 
 
@@ -29,6 +30,7 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
     result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), "read": read, **result.inputs}
     result.options = scoring.chosen()
     result.write(scoring.run / EVALUATIONS)
+    keep_panels(scoring.run, result.panels)
     task.draw(run, corpus, scoring)
     result.show()
     return result

@@ -54,6 +54,7 @@ Dropout = Annotated[Number, Ge(0), Lt(1)]
 Positive = Annotated[Number, Gt(0), Le(1e6)]
 NotNegative = Annotated[Number, Ge(0), Le(1e6)]
 LearningRate = Annotated[Number, Gt(0), Le(1000)]
+Figure = Annotated[Number, Ge(-1e9), Le(1e9)]
 Epsilon = Annotated[Number, Gt(0), Lt(1)]
 Momentum = Annotated[Number, Ge(0), Lt(1)]
 
@@ -68,6 +69,12 @@ FileName = Annotated[
 ]
 Location = Annotated[str, StringConstraints(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$"), Means("a path or URL")]
 Name = Annotated[str, MinLen(1), Means("a name, not empty")]
+Source = Annotated[str, StringConstraints(pattern=r"\S"), Means("who says so: a paper and its table, a readme")]
+PanelPath = Annotated[
+    str,
+    StringConstraints(pattern=r"^[^\W\d][\w.]*:[^\W\d]\w*$"),
+    Means("the import path of a panel, 'module:function'"),
+]
 Assignment = Annotated[str, Means("NAME=VALUE")]
 Pattern = Annotated[str, MinLen(1), Means("a regular expression")]
 FileTemplate = Annotated[

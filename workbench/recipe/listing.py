@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from workbench.recipe.reading import load_recipe, shipped
-from workbench.recipe.spec import NetworkSpec, Paper, Recipe, TaskSpec
+from workbench.recipe.spec import NetworkSpec, Paper, Recipe, Reported, TaskSpec
 
 FIRST, LAST = ("text", "knowledge", "vision_language"), ("tiny", "demo")
 """Families in the order in which they are shown, others between them. The last ones are no papers' systems."""
@@ -73,7 +73,7 @@ def markdown() -> Iterator[str]:
         "# Systems",
         "",
         "All recipes that come with the workbench, as `workbench recipes --markdown` writes them from the recipes",
-        "themselves: what they stack, what they are trained for, what their papers report and don't state.",
+        "themselves: what they stack, what they are trained for, what is reported of them, what papers leave open.",
         "The keys of a recipe are told in [recipes.md](recipes.md), the parts in [parts.md](parts.md).",
     )
     for family, recipes in families().items():
@@ -83,6 +83,7 @@ def markdown() -> Iterator[str]:
             yield f"- stack: {stack(recipe)}"
             yield from (f"- task `{name}`: {_task(task)}" for name, task in recipe.tasks.items())
             yield from _paper(recipe.paper)
+            yield from _reported(recipe.reported)
 
 
 def _task(task: TaskSpec) -> str:
@@ -97,7 +98,12 @@ def _paper(paper: Paper | None) -> Iterator[str]:
     if paper is None:
         return
     yield f"- paper: [{paper.title}]({paper.url})" if paper.url else f"- paper: {paper.title}"
-    if paper.reports:
-        yield f"- it reports: {', '.join(f'{name} {value}' for name, value in paper.reports.items())}"
     if paper.not_stated:
         yield f"- not stated in it: {'; '.join(paper.not_stated)}"
+
+
+def _reported(figures: list[Reported]) -> Iterator[str]:
+    """The figures by source, each with what it was measured on."""
+    for source in dict.fromkeys(figure.source for figure in figures):
+        told = (f"{f.metric} {f.value:g}{f' ({f.data})' if f.data else ''}" for f in figures if f.source == source)
+        yield f"- reported ({source}): {'; '.join(told)}"

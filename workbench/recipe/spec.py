@@ -17,6 +17,7 @@ from workbench.options.bounds import (
     Count,
     CountOrZero,
     EveryNth,
+    Figure,
     FileName,
     LearningRate,
     Location,
@@ -24,6 +25,7 @@ from workbench.options.bounds import (
     Momentum,
     Name,
     NotNegative,
+    PanelPath,
     PartName,
     PartSpec,
     Positive,
@@ -31,6 +33,7 @@ from workbench.options.bounds import (
     Seed,
     SizeOrZero,
     SomeShare,
+    Source,
     Title,
     Word,
 )
@@ -42,11 +45,10 @@ CONTROLS: tuple[str, ...] = get_args(Control)
 
 @dataclass
 class Paper:
-    """Where a recipe comes from, what the paper reports, and what it leaves open."""
+    """Where a recipe comes from, and what the paper leaves open."""
 
     title: Title
     url: Title = ""
-    reports: dict[Name, Any] = field(default_factory=dict)
     not_stated: list[Title] = field(default_factory=list)
 
 
@@ -67,6 +69,23 @@ class InitFrom:
     stream: Word | None = None
     layers: list[CountOrZero] | EveryNth | None = None
     heads: bool | list[Word] | None = None
+
+
+@dataclass
+class Reported:
+    """A figure that was published of the system, which `workbench report` shows beside ours.
+
+    Attributes:
+        metric: the name of ours, in whose unit `value` is: `<task>/<number>` of an evaluation
+            (`entity-typing/loose_micro/f1`), or a held-out metric (`mlm/accuracy`); any other name where it is none.
+        data: what it was measured on.
+    """
+
+    metric: Name
+    value: Figure
+    source: Source
+    data: Title = ""
+    note: Title = ""
 
 
 @dataclass
@@ -240,7 +259,7 @@ class TrainSpec:
 
 @dataclass
 class Recipe:
-    """Everything that decides a run."""
+    """Everything that decides a run, and what is shown of it: `reported` figures, and `panels` of one's own."""
 
     model: NetworkSpec | dict[Word, NetworkSpec | Follower]
     tasks: dict[Word, TaskSpec]
@@ -249,6 +268,8 @@ class Recipe:
     description: Title = ""
     kind: Literal["text", "knowledge", "vision-language"] = "text"
     paper: Paper | None = None
+    reported: list[Reported] = field(default_factory=list)
+    panels: list[PanelPath] = field(default_factory=list)
     tokenizer: Location | None = None
     schedule: Literal["together", "sampled", "staged"] = "together"
     seed: Seed = 0

@@ -1,8 +1,9 @@
 """The panels of the core, and how those of other packages are found.
 
 A panel is a function `panel(run) -> str | None`: HTML, or None where the run has nothing for it. Those of a downstream
-task lie beside it; each of its results names them by import path in `panels`, so that a stranger's task brings its own
-(see `workbench.parts.trust` for what may be run).
+task lie beside it; each of its results names them by import path in `panels`, so that a stranger's task brings its own.
+A recipe names those that are to be shown of its run in the key `panels` (see `workbench.parts.trust` for what may be
+run).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from workbench.parts.blame import Blame
 from workbench.parts.trust import import_named
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, image, number, section, table
+from workbench.report.reported import reported
 from workbench.report.run import HELD_OUT, Run, loss_names
 
 Panel = Callable[[Run], str | None]
@@ -28,13 +30,14 @@ _RATES = {
 
 
 def panels(run: Run) -> list[Panel]:
-    """The panels for a run: the core's, then those that its evaluations name, each once."""
-    return [about, losses, throughput, *map(find_panel, panel_names(run)), pictures]
+    """The panels for a run: the core's, then those that its recipe and its evaluations name, each once."""
+    return [about, reported, losses, throughput, *map(find_panel, panel_names(run)), pictures]
 
 
 def panel_names(run: Run) -> list[str]:
-    """The import paths of the panels that the run's evaluations call for."""
-    return list(dict.fromkeys(str(path) for result in run.evaluations for path in result.get("panels", [])))
+    """The import paths of the panels that the run's recipe and its evaluations call for."""
+    named = (run.recipe, *run.evaluations)
+    return list(dict.fromkeys(str(path) for record in named for path in record.get("panels") or []))
 
 
 def find_panel(path: str) -> Panel:

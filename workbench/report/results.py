@@ -14,12 +14,12 @@ MAX_COLUMNS = 8
 
 def results(runs: Sequence[Run]) -> str | None:
     """One table per task and test set and one chart per shared objective; None where there is nothing to compare."""
-    tests = dict.fromkeys((result["task"], _test_set(result)) for run in runs for result in run.evaluations)
+    tests = dict.fromkeys((result["task"], test_set_of(result)) for run in runs for result in run.evaluations)
     drawn = "".join(_task(task, test_set, runs) for task, test_set in sorted(tests)) + _curves(runs)
     return f'<section class="results"><h2>Results</h2>{drawn}</section>' if drawn else None
 
 
-def _test_set(result: Record) -> str:
+def test_set_of(result: Record) -> str:
     """The name of the corpus that a result is on; empty where it does not say."""
     corpus = (result.get("inputs") or {}).get("corpus")
     place = corpus.get("path", "") if isinstance(corpus, dict) else corpus or ""
@@ -28,7 +28,7 @@ def _test_set(result: Record) -> str:
 
 def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
     wanted = (task, test_set)
-    found = [(run, r) for run in runs for r in run.evaluations if (r["task"], _test_set(r)) == wanted]
+    found = [(run, r) for run in runs for r in run.evaluations if (r["task"], test_set_of(r)) == wanted]
     names = list(dict.fromkeys(name for _, result in found for name in result["numbers"]))
     rows = [(_kind(run, result), _label(run, result), result["numbers"]) for run, result in found]
     rows += [("baseline", _baseline(name), numbers) for name, numbers in _baselines(found).items()]

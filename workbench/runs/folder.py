@@ -40,6 +40,8 @@ MAY_CHANGE = (
     "name",
     "description",
     "paper*",
+    "reported*",
+    "panels*",
     "vars.*",
     "tokenizer",
     "model.init_from*",
@@ -121,9 +123,21 @@ def keep_code(run: Path, recipe: Recipe) -> None:
 
     That is the modules of its parts and what they import from there in turn; not what they read otherwise.
     """
-    for place, file in own_code(import_paths(as_tree(recipe))).items():
+    _copy_code(run, import_paths(as_tree(recipe)), replace=True)
+
+
+def keep_panels(run: Path, panels: list[str]) -> None:
+    """Copy the code of a result's panels (import paths), so that a report can be written of the run anywhere.
+
+    What the run was trained with stays as it is.
+    """
+    _copy_code(run, panels, replace=False)
+
+
+def _copy_code(run: Path, names: list[str], *, replace: bool) -> None:
+    for place, file in own_code(names).items():
         copy = run / CODE / place
-        if not (copy.exists() and copy.samefile(file)):
+        if not copy.exists() or (replace and not copy.samefile(file)):
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)
 
