@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("workbench", "kg", "vision", "pipelines")
-Run = Callable[..., subprocess.CompletedProcess[str]]
+from tests.packaging.conftest import PACKAGES, ROOT, Run
 
 LAYER = '''
 import torch
@@ -93,47 +84,6 @@ assert "length" in loaded.model.heads
 assert not pathlib.Path(workbench.__file__).is_relative_to(CHECKOUT), workbench.__file__
 print("loaded")
 """
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the sources (a build leaves files beside them)."""
-    folder = tmp_path_factory.mktemp("wheel")
-    sources = folder / "sources"
-    sources.mkdir()
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, sources / name)
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(sources)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="session")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's contents and nothing else (what `pip install --no-deps --target` makes)."""
-    folder = tmp_path_factory.mktemp("installed")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
-    return folder
-
-
-@pytest.fixture
-def run(installed: Path, tmp_path: Path) -> Run:
-    """Runs Python in an empty folder with only the installed wheel on the path."""
-
-    def python(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        done = subprocess.run(
-            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
-
-    return python
 
 
 def test_the_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
