@@ -166,6 +166,26 @@ class ReleaseCase(Case):
     rows: dict[str, int | slice] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ReaderCase(Case):
+    """A raw format.
+
+    Attributes:
+        text: the text of the data file with so many records.
+        file: the name of the data file, in a folder of its own.
+        beside: other files that lie in that folder, by name, for so many records.
+        more: samples beside one a record.
+        folder: the folder is given to `prepare`, and not the file.
+    """
+
+    contracts = frozenset({"streams", "long lines", "damaged"})
+    text: Callable[[int], str] = str
+    file: str = "data.jsonl"
+    beside: Callable[[int], dict[str, bytes]] = lambda records: {}
+    more: int = 0
+    folder: bool = False
+
+
 KINDS: dict[str, type[Case]] = {
     "objective": ObjectiveCase,
     "layer": LayerCase,
@@ -179,5 +199,6 @@ KINDS: dict[str, type[Case]] = {
     "optimizer": OptimizerCase,
     "lr_schedule": ScheduleCase,
     "release": ReleaseCase,
+    "reader": ReaderCase,
 }
 """The kinds that have contracts (`tests/contracts/test_<kind>s.py`), with the case of each."""

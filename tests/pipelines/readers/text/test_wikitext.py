@@ -1,0 +1,8 @@
+"""The text format `wikitext`."""
+
+from __future__ import annotations
+
+from tests.contracts.cases import ReaderCase
+from tests.contracts.raw import lines
+
+CASE = ReaderCase(text=lines(lambda i: f" = Title {i} = \n \n An animal . \n "), file="wiki.txt")

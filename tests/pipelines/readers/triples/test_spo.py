@@ -1,0 +1,13 @@
+"""The triples format `spo`."""
+
+from __future__ import annotations
+
+from tests.contracts.cases import ReaderCase
+from tests.contracts.raw import lines
+
+CASE = ReaderCase(
+    excused={"streams": "the graph is gathered by its heads"},
+    text=lines(lambda i: f"a{i}\tr\tb"),
+    file="graph.spo",
+    more=1,
+)
