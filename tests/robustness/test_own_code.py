@@ -134,8 +134,13 @@ def test_a_run_with_edited_code_is_not_used(beside: Path, workbench: Any) -> Non
         (beside / name).unlink()
     forget()
     sys.path[:] = [place for place in sys.path if place != str(beside)]
-    with pytest.raises(WorkbenchError, match=r"part at own_late\.py is not the one that sent was trained with"):
+    with pytest.raises(WorkbenchError, match=r"part at own_late\.py is not the one that sent was trained with") as told:
         product.load("sent", trust=True)
+    advice = str(told.value).rpartition("workbench ")[2].split()
+    done = workbench(*advice, "--trust")
+    assert done.code == 0, done.err
+    product.load("sent", trust=True)
+    assert "part own_late.py: other content" in Path("sent/data.json").read_text()
 
 
 def test_new_weights_may_go_on_with_other_code(beside: Path, workbench: Any) -> None:

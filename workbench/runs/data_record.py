@@ -24,7 +24,7 @@ from workbench.files.drafts import atomic, check_file
 from workbench.files.identities import Identities
 from workbench.files.paths import real_path
 from workbench.processes.distributed import World
-from workbench.runs.names import DATA
+from workbench.runs.names import DATA, RECIPE
 
 logger = logging.getLogger(__name__)
 RUN = "run"
@@ -155,9 +155,11 @@ def refuse_other(run: Path, read: Identities) -> None:
     for kind, places in read.items():
         for place, identity in places.items():
             if kind in known and identity not in known[kind]:
+                knowingly = f"workbench pretrain {run / RECIPE} --output {run} --accept-changes"
                 raise WorkbenchError(
                     f"the {kind} at {place} is not the one that {run} was trained with (its content is another; "
-                    f"{run / DATA} has the checksums). Restore it, or train a new run with this one"
+                    f"{run / DATA} has the checksums). Restore it, or train a new run with this one. To use the run "
+                    f"with it knowingly, let its record say so: {knowingly}"
                 )
 
 
