@@ -83,6 +83,14 @@ def test_a_recipe_brings_panels(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
         render([run])
 
 
+@pytest.mark.parametrize("value", [3, "mine", {"a": 1}, [None], [{"metric": None, "value": "much"}]])
+def test_what_a_foreign_recipe_holds_instead_does_no_harm(run: Run, value: object) -> None:
+    run.recipe["reported"] = value
+    assert "Reported" not in render([run]) or isinstance(value, list)
+    run.recipe["panels"] = value if not isinstance(value, list) else []
+    assert render([run])
+
+
 @pytest.mark.parametrize("name", ["mine", "mine:", ":spread", "mine/panel:spread", "mine:a.b"])
 def test_a_panel_is_named_by_import_path(name: str) -> None:
     with pytest.raises(WorkbenchError, match=r"panels\[0\] = .*the import path of a panel"):

@@ -17,7 +17,7 @@ from workbench.parts.trust import import_named
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, image, number, section, table
 from workbench.report.reported import reported
-from workbench.report.run import HELD_OUT, Run, loss_names
+from workbench.report.run import HELD_OUT, Run, listed, loss_names
 
 Panel = Callable[[Run], str | None]
 
@@ -37,7 +37,7 @@ def panels(run: Run) -> list[Panel]:
 def panel_names(run: Run) -> list[str]:
     """The import paths of the panels that the run's recipe and its evaluations call for."""
     named = (run.recipe, *run.evaluations)
-    return list(dict.fromkeys(str(path) for record in named for path in record.get("panels") or []))
+    return list(dict.fromkeys(str(path) for record in named for path in listed(record, "panels")))
 
 
 def find_panel(path: str) -> Panel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workbench.report.html import escape, metric_name, number, section, table
 from workbench.report.results import test_set_of
-from workbench.report.run import HELD_OUT, Record, Run
+from workbench.report.run import HELD_OUT, Record, Run, listed
 
 NOT_MEASURED = "reported, not measured here"
 NOTE = "Published figures and their sources, in the unit of ours. They compare only where data and rules are the same."
@@ -12,7 +12,7 @@ NOTE = "Published figures and their sources, in the unit of ours. They compare o
 
 def reported(run: Run) -> str | None:
     """The figures that the recipe states with their sources, and the run's own under the same name."""
-    figures = [figure for figure in run.recipe.get("reported") or [] if isinstance(figure, dict)]
+    figures = [figure for figure in listed(run.recipe, "reported") if isinstance(figure, dict)]
     rows = [("reported", _cells(run, figure)) for figure in figures]
     return section("Reported", table(["", "data", "reported", "here", "source"], rows), NOTE) if rows else None
 

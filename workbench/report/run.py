@@ -73,6 +73,12 @@ def load_run(folder: Path) -> Run:
     )
 
 
+def listed(record: Record, key: str) -> list[Any]:
+    """What a recipe or a result, which may be anybody's, lists under a key."""
+    found = record.get(key)
+    return found if isinstance(found, list) else []
+
+
 def loss_names(runs: Sequence[Run]) -> list[str]:
     """The objectives' losses that the runs logged (`mlm/loss`), in training or held out."""
     keys = {key for run in runs for line in run.metrics for key in line if key.endswith("/loss")}
