@@ -26,7 +26,7 @@ def questions(*told: tuple[int, int | None]) -> list[Sequence]:
     for number, (count, answer) in enumerate(told):
         for choice in range(count):
             meta = {"choice": choice} | ({} if answer is None else {"answer": answer})
-            made.append(Sequence({"text": text_fields(np.arange(3))}, (number, choice, 0), meta=meta))
+            made.append(Sequence({"text": text_fields(np.arange(3))}, (number, choice, 0), group=(number,), meta=meta))
     return made
 
 

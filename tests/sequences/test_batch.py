@@ -65,6 +65,18 @@ def test_picked_sequences_keep_their_rows() -> None:
     assert changed.targets == changed.links == {}
 
 
+def test_sequences_of_a_sample_are_a_group_also_where_they_are_picked() -> None:
+    made = sequences()
+    made[0].group = made[2].group = (7,)
+    made[0].role, made[2].role = "head", "tail"
+    batch = collate(made)
+    assert (batch.groups, batch.roles) == ([0, 1, 0], ["head", "", "tail"])
+    assert batch.of_role("tail") == [2]
+    picked = batch.to("cpu").pick({"text": [1, 2, 0]})
+    assert (picked.groups, picked.roles) == ([0, 1, 1], ["", "tail", "head"])
+    assert picked.replace("text").groups == picked.groups
+
+
 def test_linked_streams_are_picked_alike() -> None:
     batch = collate(sequences())
     for chosen in ({"text": [0, 1], "entity": [1, 0]}, {"entity": [0]}):

@@ -54,7 +54,8 @@ class Choose(Objective):
             WorkbenchError: the sequences are not the choices of questions, all of them and in their order.
         """
         numbers = [sequence.meta.get("choice") for sequence in sequences]
-        begins = [place for place, number in enumerate(numbers) if number == 0]
+        groups = [sequence.group for sequence in sequences]
+        begins = [place for place, group in enumerate(groups) if not place or group != groups[place - 1]]
         counts = np.diff([*begins, len(numbers)]).tolist()
         if numbers != [number for count in counts for number in range(count)]:
             raise WorkbenchError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -74,18 +74,25 @@ class Batch:
     """Sequences of one view, collated.
 
     `targets[objective]` holds what that objective's loss needs; `links[objective]` names those of them that are rows of
-    a stream, each with that stream.
+    a stream, each with that stream. `roles` say what each sequence is of its sample, `groups` number the samples: those
+    of one number are sequences of one sample, which stay together in a micro-batch.
     """
 
     streams: dict[str, Stream]
     targets: dict[str, Targets] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     links: dict[str, dict[str, str]] = field(default_factory=dict)
+    roles: list[str] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """Number of sequences."""
         return next((len(stream.lengths) for stream in self.streams.values()), 0)
+
+    def of_role(self, role: str) -> list[int]:
+        """The sequences that have this role."""
+        return [number for number, found in enumerate(self.roles) if found == role]
 
     def map(self, function: Callable[[Tensor], Tensor], known: dict[int, Stream] | None = None) -> Batch:
         """The same batch with `function` applied to every tensor.
@@ -122,7 +129,7 @@ class Batch:
 
         Args:
             sequences: for each stream that is wanted, whose rows each new sequence gets; all of one length. The first
-                stream's give the new sequences their keys.
+                stream's give the new sequences their keys, roles and groups.
 
         Only streams whose fields are [rows, ...] can be picked; one with `links` together with the stream they lead to,
         the same sequences of both.
@@ -138,7 +145,10 @@ class Batch:
                 by = [now - start for now, start in zip(picked[other].starts, before, strict=False)]
                 stream.fields[field_name] = _moved(stream, field_name, by)
         first = next(iter(sequences.values()), [])
-        return Batch(picked, {}, [self.keys[number] for number in first] if self.keys else [])
+        keys = [self.keys[number] for number in first] if self.keys else []
+        roles = [self.roles[number] for number in first] if self.roles else []
+        groups = [self.groups[number] for number in first] if self.groups else []
+        return Batch(picked, {}, keys, {}, roles, _numbered(groups))
 
 
 @dataclass
@@ -197,7 +207,15 @@ def collate(sequences: list[Sequence], batch_targets: Mapping[str, Mapping[str, 
     targets, links = _targets(sequences, lengths)
     for objective, arrays in (batch_targets or {}).items():
         targets.setdefault(objective, {}).update({f: torch.from_numpy(np.asarray(a)) for f, a in arrays.items()})
-    return Batch(streams, targets, [sequence.key for sequence in sequences], links)
+    keys, roles = [sequence.key for sequence in sequences], [sequence.role for sequence in sequences]
+    groups = _numbered(sequence.group or (number, "alone") for number, sequence in enumerate(sequences))
+    return Batch(streams, targets, keys, links, roles, groups)
+
+
+def _numbered(groups: Iterable[Any]) -> list[int]:
+    """The groups as numbers, in the order in which they come."""
+    numbers: dict[Any, int] = {}
+    return [numbers.setdefault(group, len(numbers)) for group in groups]
 
 
 def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:

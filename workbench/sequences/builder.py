@@ -140,7 +140,7 @@ def missing(sample: Sample, field: str, wanted: str) -> BadValueError:
 
 
 def sequence_of(sample: Sample, streams: dict[str, Any], part: int, spans: list[Span], **more: Any) -> Sequence:
-    """The part-th sequence of a sample."""
-    draw = (*tuple(sample.get("draw", ())), part)
+    """The part-th sequence of a sample, in the group of all of them."""
+    group = tuple(sample.get("draw", ()))
     labels = dict(sample.get("labels", {}))
-    return Sequence(streams, draw, str(sample.get("key", "")), spans, labels, **more)
+    return Sequence(streams, (*group, part), str(sample.get("key", "")), spans, labels, group=group, **more)

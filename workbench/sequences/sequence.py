@@ -105,8 +105,9 @@ class Sequence:
     """One sequence: its streams, what is known of stretches of them, its labels, and what objectives are to predict.
 
     `spans` are mentions of entities, `marks` stretches with a part to play, `mask_spans` stretches that the policy
-    `field` masks as a whole; `meta` is what evaluation needs of the sample (a question's answers, a mention's types)
-    and never reaches the model.
+    `field` masks as a whole. `group` is that of all sequences that a builder makes of one sample (its draw; () for one
+    by itself), `role` what this one is of the sample (a choice). `meta` is what evaluation needs of the sample (a
+    question's answers, a mention's types) and never reaches the model.
     """
 
     streams: dict[str, Fields]
@@ -117,6 +118,8 @@ class Sequence:
     targets: dict[str, dict[str, np.ndarray | Rows]] = field(default_factory=dict)
     mask_spans: list[Span] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+    role: str = ""
+    group: Draw = ()
     meta: dict[str, Any] = field(default_factory=dict)
 
     def length(self, stream: str) -> int:

@@ -14,12 +14,15 @@ from workbench.sequences.layout import Visibility
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
+CHOICE = "choice"
+
 
 class Choices(SentencePair):
     """A sequence for each of the sample's `choices`, which stand behind its `second`, where it has one (a question).
 
     A pair that is too long is cut as by `sentence_pair`: the longer segment first, the choice at its end. Entities
-    linked to the choices (`choice_spans`) come along. `Sequence.meta` has the number of the `choice`, and the `answer`,
+    linked to the choices (`choice_spans`) come along. The sequences of a sample are a group, each with the role
+    `choice`. `Sequence.meta` has the number of the `choice`, and the `answer`,
     where the sample says it.
 
     Args:
@@ -43,6 +46,7 @@ class Choices(SentencePair):
         pairs = [pair for sample in samples for pair in _pairs(sample)]
         sequences = super().__call__(pairs, draws)
         for sequence, pair in zip(sequences, pairs, strict=True):
+            sequence.role, sequence.group = CHOICE, sequence.group[:-1]
             sequence.meta = {name: pair[name] for name in ("choice", "answer") if name in pair}
         return sequences
 
