@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from workbench.corpora.corpus import Corpus
@@ -9,19 +11,29 @@ from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.identities import noted
+from workbench.processes.distributed import World, distributed
 from workbench.runs.folder import keep_panels
 from workbench.runs.names import EVALUATIONS
 
 
 def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
-    """Score a run on a corpus; writes the result into the run's `evaluations/`.
+    """Score a run on a corpus; the main rank writes the result into the run's `evaluations/`.
+
+    Several ranks share the work of a task that `gathers`; that of others the main rank does alone.
 
     Raises:
         WorkbenchError: a wrong input; or the run reads knowledge, and the corpus has none linked.
     """
+    with distributed() as world:
+        if task.gathers:
+            return _evaluated(task, scoring, world)
+        return world.from_main(partial(_evaluated, task, scoring, World(device=world.device)))
+
+
+def _evaluated(task: DownstreamTask[Any, Any], scoring: Scoring, world: World) -> Result:
     corpus = Corpus.open(scoring.corpus)
     with noted() as opened:
-        run = task.open(scoring)
+        run = replace(task.open(scoring), world=world)
         run.check_linked(corpus)
         result = task.score(run, corpus, scoring)
     result.control = scoring.control
@@ -29,8 +41,9 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
     read = {kind: {**run.loaded.read.get(kind, {}), **opened.get(kind, {})} for kind in {*run.loaded.read, *opened}}
     result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), "read": read, **result.inputs}
     result.options = scoring.chosen()
-    result.write(scoring.run / EVALUATIONS)
-    keep_panels(scoring.run, result.panels)
-    task.draw(run, corpus, scoring)
-    result.show()
+    if world.is_main:
+        result.write(scoring.run / EVALUATIONS)
+        keep_panels(scoring.run, result.panels)
+        task.draw(run, corpus, scoring)
+        result.show()
     return result

@@ -6,6 +6,8 @@ So `evaluate` and a held-out pass in training tell the same, and `train.best` ma
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +21,7 @@ from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.keyed import Draws
+from workbench.processes.distributed import World
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import Objective
@@ -33,27 +36,35 @@ EXAMPLES, LOOKED_AT = 12, 48
 def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor]:
     """What the objective measures of samples (`Objective.measured`), of all groups together, on the CPU.
 
-    Empty where nothing is labelled. Only this objective's `corrupt` acts on the sequences, which writes its targets.
+    Each rank of `run.world` takes its share of the groups; all get what all made. Empty where nothing is labelled. Only
+    this objective's `corrupt` acts on the sequences, which writes its targets.
     """
-    placed = run.objective
-    parts: list[dict[str, Tensor]] = []
+    placed, world = run.objective, run.world
+    parts: dict[int, dict[str, Tensor]] = {}
 
-    def labelled(samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
-        sequences = run.task.sequences(samples, number)
-        placed.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, placed.name, number=number))
+    def labelled(number: int, samples: list[Sample], _: tuple[int, ...]) -> list[Sequence]:
+        sequences = run.task.sequences(samples, (number,))
+        placed.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, placed.name, number=(number,)))
         return sequences
 
-    for forward in forward_pass(run.network, labelled, iter(groups)):
-        targets = forward.batch.targets.get(placed.name, {})
-        if placed.objective.count(forward.batch):
-            with torch.inference_mode():
-                made = run.head(Seen.of(run.network, forward.batch, targets, forward.states)).made
-            parts.append({name: made[name].cpu() for name in placed.objective.measured})
-    return {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+    for number, group in enumerate(groups):
+        if number % world.size != world.rank:
+            continue
+        for forward in forward_pass(run.network, partial(labelled, number), iter([group])):
+            targets = forward.batch.targets.get(placed.name, {})
+            if placed.objective.count(forward.batch):
+                with torch.inference_mode():
+                    made = run.head(Seen.of(run.network, forward.batch, targets, forward.states)).made
+                parts[number] = {name: made[name].cpu() for name in placed.objective.measured}
+    found = {number: part for each in world.gather(parts) for number, part in each.items()}
+    ordered = [found[number] for number in sorted(found)]
+    return {name: torch.cat([part[name] for part in ordered]) for name in (ordered[0] if ordered else ())}
 
 
 class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
     """Base of the tasks that are scored as their objective measures itself; a subclass says what stands around it."""
+
+    gathers = True
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> Result:
         objective = run.objective.objective
@@ -70,7 +81,7 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
             counts=self.counts(objective, made),
             variant=self.variant(objective, scoring),
             baselines={name: self.numbers(objective, other, scoring) for name, other in baselines.items()},
-            examples=list(self._examples(run, corpus, scoring.limit)),
+            examples=list(self._examples(run, corpus, scoring.limit)) if run.world.is_main else [],
         )
 
     def needs(self, objective: Any) -> str:
@@ -101,9 +112,9 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
     def _examples(self, run: Evaluated, corpus: Corpus, limit: int | None) -> Iterator[dict[str, Any]]:
         """The first samples that are labelled, each read alone."""
         objective: Objective = run.objective.objective
-        shown = 0
+        alone, shown = replace(run, world=World()), 0
         for samples in _items(run, corpus, 1, min(limit or LOOKED_AT, LOOKED_AT)):
-            made = measured(run, [samples])
+            made = measured(alone, [samples])
             if made and shown < EXAMPLES:
                 shown += 1
                 yield self.example(objective, samples[0], made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.passes import all_records
 from workbench.models.network import Network
+from workbench.processes.distributed import World
 from workbench.runs.checkpoint import Checkpoints
 from workbench.runs.loading import Loaded, load
 from workbench.sequences.sequence import Sample
@@ -27,13 +28,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What an evaluation needs: the run's task in evaluation mode, the objective's head in it, and the network that the
-    head reads."""
+    """What an evaluation needs: the run's task in evaluation mode, the objective's head in it, the network that the
+    head reads, and the ranks that share the work."""
 
     loaded: Loaded
     task: Task
     objective: TaskObjective
     folder: Path
+    world: World = field(default_factory=World)
 
     @property
     def network(self) -> Network:

@@ -19,7 +19,7 @@ from rich.table import Table
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import recipe_of, run_folder
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import Tuning
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import write_text
 from workbench.processes.distributed import distributed
@@ -72,15 +72,11 @@ def fine_tune_seeds(task: DownstreamTask[Any, Any], tuning: Tuning) -> Spread:
         raise WorkbenchError(f"--seeds {tuning.seeds} tabulates how well the runs do; say on which corpus: --held-out")
     recipe, folder = recipe_of(task, tuning), run_folder(task, tuning)
     runs: dict[str, dict[str, float]] = {}
-    with distributed() as world:  # joined once for all runs; the main rank evaluates
+    with distributed() as world:  # joined once for all runs
         for seed in range(recipe.seed, recipe.seed + tuning.seeds):
             run = pretrain(dataclasses.replace(recipe, seed=seed), folder.with_name(f"{folder.name}-seed-{seed}"))
             scoring = task.scoring(run=run, corpus=tuning.held_out, trust=tuning.trust)
-            runs[str(run)] = world.from_main(partial(_numbers, task, scoring))
+            runs[str(run)] = evaluate(task, scoring).numbers
         spread = Spread(task.name, tuning.held_out, runs)
         world.from_main(partial(spread.tell, folder.with_name(f"{folder.name}-seeds.json")))
     return spread
-
-
-def _numbers(task: DownstreamTask[Any, Any], scoring: Scoring) -> dict[str, float]:
-    return evaluate(task, scoring).numbers

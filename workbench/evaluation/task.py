@@ -50,12 +50,14 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         tuning: the options of `finetune`; None: the task is for evaluation alone.
         scoring: the options of `evaluate`.
         objective: the class of the objective whose head is scored.
+        gathers: whether ranks score parts of a corpus each, and gather what they made (`Evaluated.world`).
         panels: import paths of the report's panels for this task's results (`workbench.report.panels`).
     """
 
     tuning: type[TuningOptions] | None = None
     scoring: type[ScoringOptions]
     objective: type[Objective]
+    gathers: bool = False
     panels: tuple[str, ...] = ()
 
     @property
