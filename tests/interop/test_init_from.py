@@ -197,7 +197,7 @@ class Runs:
 def test_a_file_that_would_run_code_is_refused(source: Path, tmp_path: Path, started: Started) -> None:
     folder = tmp_path / "bert"
     (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"x": Runs(tmp_path / "touched")}))
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"x": Runs(tmp_path / "touched")}, protocol=2))
     with pytest.raises(WorkbenchError, match="cannot be read as tensors alone"):
         started(str(folder))
     torch.save({"x": Runs(tmp_path / "touched")}, folder / "pytorch_model.bin")

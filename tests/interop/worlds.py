@@ -50,9 +50,12 @@ def pictures(folder: Path, feature_size: int, picture: bytes) -> Path:
             features = rng.normal(size=(3, feature_size)).astype(np.float32)
             regions = {"features": features, "boxes": corners, "confidence": rng.random(3).astype(np.float32)}
             caption = " ".join(WORDS[i : i + 4])
-            writer.add(f"r{i}", {"image": picture, "captions": [caption], "regions": regions, "meta": {}})
+            writer.add(
+                f"r{i}", {"image": picture, "captions": [caption], "regions": regions, "meta": {"backbone": "made-up"}}
+            )
     assert writer.info is not None
-    finish_corpus(folder, kind="image-text", shards=[writer.info], provenance={"command": "test"})
+    about = {"backbone": "made-up"}
+    finish_corpus(folder, kind="image-text", shards=[writer.info], provenance={"command": "test"}, about=about)
     return folder
 
 

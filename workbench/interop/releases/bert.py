@@ -16,6 +16,9 @@ from workbench.interop.release import Config, Release
 from workbench.interop.rules import Buffer, Copy, Rule
 from workbench.recipe.spec import NetworkSpec, Spec
 
+WORDS = "bert.embeddings.word_embeddings.weight"
+QUERY = "bert.encoder.layer.0.attention.self.query.weight"
+
 
 class Bert(Release):
     """Hugging Face BERT: a `text` stream with `self` layers; heads mlm and nsp."""
@@ -23,7 +26,9 @@ class Bert(Release):
     prefix = "bert."
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
-        return config.get("model_type") == "bert"
+        """Files older than the library's `model_type` have its names, and none of their own among the layers'."""
+        own = not any("_ent." in name for name in names) and WORDS in names and QUERY in names
+        return config.get("model_type", "bert" if own else None) == "bert"
 
     def network(self, config: Config) -> NetworkSpec:
         layer = {"layer": "self", "stream": "text", "repeat": config["num_hidden_layers"], **bert_config.block(config)}

@@ -1,0 +1,77 @@
+"""Hugging Face's texts as our networks: states and the logits of masked words are those of their library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from workbench.interop.reading import make_release
+from workbench.interop.release import Config
+from workbench.interop.releases.bart import Bart
+from workbench.interop.rules import to_ours
+from workbench.models.network import Network
+from workbench.objectives.mlm import MlmHead
+from workbench.sequences.batch import Batch, Stream
+
+CLOSE = {"atol": 1e-5, "rtol": 0.0}
+
+
+def batch_of(inputs: dict[str, Tensor]) -> tuple[Batch, Tensor]:
+    """The inputs without their padding, and where they are in the padded grid."""
+    mask = inputs["attention_mask"].bool()
+    lengths = mask.sum(1).tolist()
+    types = inputs.get("token_type_ids", torch.zeros_like(inputs["input_ids"]))
+    places = torch.arange(mask.shape[1]).expand(mask.shape)
+    fields = {"input_ids": inputs["input_ids"][mask], "token_type_ids": types[mask], "position_ids": places[mask]}
+    return Batch({"text": Stream(fields, torch.tensor([0, *lengths]).cumsum(0), lengths)}), mask
+
+
+@torch.no_grad()
+def test_bart_s_encoder_and_decoder(shared: Path) -> None:
+    folder = shared / "golden/hf/bart"
+    config = Config(json.loads((folder / "config.json").read_text())["config"])
+    weights = to_ours(load_file(folder / "weights.safetensors"), Bart().rules(config)).tensors
+    inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
+    spec = Bart().network(config)
+    network = Network(spec).eval()
+    network.embeddings["target"].token = network.embeddings["text"].token
+    network.load_state_dict({**weights, "embeddings.target.token.weight": weights["embeddings.text.token.weight"]})
+    batch, mask = batch_of(inputs)
+    kept = inputs["labels"] != -100
+    lengths = kept.sum(1).tolist()
+    start = torch.full((len(kept), 1), config["decoder_start_token_id"])
+    given = torch.cat([start, inputs["labels"][:, :-1]], 1)[kept]
+    places = torch.cat([torch.arange(n) for n in lengths])
+    fields = {"input_ids": given, "position_ids": places, "rank": places}
+    target = Stream(fields, torch.tensor([0, *lengths]).cumsum(0), lengths)
+    states = network(Batch({**batch.streams, "target": target}))
+    torch.testing.assert_close(states["text"], outputs["encoder_last"][mask], **CLOSE)
+    torch.testing.assert_close(states["target"], outputs[f"decoder.{config['decoder_layers']}"][kept], **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["bert", "roberta", "albert", "mpnet"])
+def test_states_and_logits(name: str, shared: Path) -> None:
+    folder = shared / "golden/hf" / name
+    release = make_release(name)
+    config = Config(json.loads((folder / "config.json").read_text())["config"])
+    weights = to_ours(load_file(folder / "weights.safetensors"), release.rules(config)).tensors
+    inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
+    network = Network(release.network(config)).eval()
+    missing = network.load_state_dict({n: t for n, t in weights.items() if n in network.state_dict()}, strict=False)
+    shared_layers = ("layers.1", "layers.2", "layers.3") if name in ("albert", "mpnet") else ()
+    assert [n for n in missing.missing_keys if not n.startswith(("poolers", *shared_layers))] == []
+    batch, mask = batch_of(inputs)
+    states = network(batch)["text"]
+    last = max(output for output in outputs if output.startswith("hidden."))
+    torch.testing.assert_close(states, outputs[last][mask], **CLOSE)
+    said = release.heads(config)["mlm"]
+    head = MlmHead(network, activation=said["activation"], norm_eps=said["norm_eps"])
+    head.load_state_dict({n.removeprefix("mlm."): t for n, t in weights.items() if n.startswith("mlm.")})
+    logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
+    torch.testing.assert_close(head.logits(network, states), logits[mask], **CLOSE)

@@ -1,0 +1,47 @@
+"""ERNIE-THU and K-BERT: from the authors' files by a recipe into a run, by the command back: nothing has changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from kg.vectors.vectors import Vectors, save_vectors
+from tests.interop.worlds import as_torch, equal, model_of, recipe_file, text_task, texts, there_and_back, tokenizer
+
+
+def task_of(tmp_path: Path, *objectives: str) -> tuple[dict[str, Any], str]:
+    return text_task(texts(tmp_path / "texts"), *objectives), str(tokenizer(tmp_path / "tokenizer.json"))
+
+
+def test_ernie_thu(shared: Path, tmp_path: Path) -> None:
+    golden = shared / "golden/ernie_thu/pretraining"
+    config = json.loads((golden / "config.json").read_text())
+    size = config["ent_hidden_size"]
+    save_vectors(Vectors(["a", "b"], torch.randn(2, size), ["r"], torch.randn(1, size)), tmp_path / "v.safetensors")
+    model = model_of("kg.ernie_thu", config, entity={"path": str(tmp_path / "v.safetensors")})
+    task, words = task_of(tmp_path, "mlm", "nsp")
+    recipe = recipe_file(tmp_path / "r.yaml", {**model, "init_from": str(golden)}, task, tokenizer=words)
+    written = there_and_back(tmp_path, recipe, "kg.ernie_thu")
+    weights = load_file(golden / "weights.safetensors")
+    equal(written, weights)
+    assert written.keys() == {name for name in weights if not name.startswith("cls.predictions_ent")}
+
+
+def test_k_bert_from_a_file_of_torch(shared: Path, tmp_path: Path) -> None:
+    golden = shared / "golden/kbert/encoder"
+    (tmp_path / "theirs").mkdir()
+    file = as_torch(golden / "weights.safetensors", tmp_path / "theirs" / "google_model.bin")
+    (tmp_path / "theirs" / "config.json").write_text('{"heads_num": 4}')  # the rest is what the tensors' shapes say
+    config = json.loads((golden / "config.json").read_text())
+    model = {**model_of("kg.k_bert", config), "init_from": {"weights": str(file)}}
+    task, words = task_of(tmp_path, "mlm")
+    recipe = recipe_file(tmp_path / "r.yaml", model, task, tokenizer=words)
+    written = there_and_back(tmp_path, recipe, "kg.k_bert")
+    weights = load_file(golden / "weights.safetensors")
+    equal(written, weights, {"embedding.segment_embedding.weight": slice(1, None)})
+    assert weights.keys() - written.keys() == {"output_layer_2.weight", "output_layer_2.bias"}
+    assert "2 without a place in our parts: output_layer_2.bias" in (tmp_path / "run" / "log.txt").read_text()

@@ -1,0 +1,86 @@
+"""Hugging Face MPNet (Song et al., arXiv:2004.09297): BERT's layers with T5's distances, one table for the stack.
+
+Positions are counted from 2, as RoBERTa's; there are no segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from workbench.interop import bert_config, bert_names
+from workbench.interop.described import Described
+from workbench.interop.release import Config, Release
+from workbench.interop.rules import Buffer, Copy, Rows, Rule, Same
+from workbench.recipe.spec import NetworkSpec, Spec
+
+UNUSED = 2
+FARTHEST = 128
+"""Distances beyond are one; the configuration does not say it."""
+
+
+class Mpnet(Release):
+    """Hugging Face MPNet: a `text` stream with `self` layers that share `buckets`; head mlm."""
+
+    prefix = "mpnet."
+
+    def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
+        return config.get("model_type") == "mpnet"
+
+    def network(self, config: Config) -> NetworkSpec:
+        rows = config["max_position_embeddings"] - UNUSED
+        text = bert_config.text_stream(config, max_positions=rows, token_types=0)
+        number = config.get("relative_attention_num_buckets", 32)
+        relation = {"relation": "buckets", "num_buckets": number, "max_distance": FARTHEST}
+        layer = {"layer": "self", "stream": "text", "relation": relation, **bert_config.block(config)}
+        stack = {**layer, "repeat": config["num_hidden_layers"], "share": "relation"}
+        return NetworkSpec({"text": text}, [stack], ["text"])
+
+    def heads(self, config: Config) -> dict[str, Spec]:
+        return {"mlm": {**bert_config.word_head(config), "activation": "gelu"}}
+
+    def rules(self, config: Config) -> list[Rule]:
+        rows, words = config["max_position_embeddings"], "mpnet.embeddings.word_embeddings.weight"
+        count = config["num_hidden_layers"]
+        return [
+            Same(words, "embeddings.text.token.weight"),
+            Rows(
+                "mpnet.embeddings.position_embeddings.weight",
+                (("embeddings.text.position.weight", (UNUSED, rows)),),
+                rows,
+            ),
+            *bert_names.both("mpnet.embeddings.LayerNorm", "embeddings.text.norm"),
+            Same("mpnet.encoder.relative_attention_bias.weight", "layers.0.attention.attention.relation.table.weight"),
+            *(rule for i in range(count) for rule in _layer(f"mpnet.encoder.layer.{i}", f"layers.{i}")),
+            *bert_names.both("mpnet.pooler.dense", "poolers.text.dense"),
+            Same("lm_head.bias", "mlm.bias"),
+            *bert_names.both("lm_head.dense", "mlm.dense"),
+            *bert_names.both("lm_head.layer_norm", "mlm.norm"),
+            Copy("lm_head.decoder.weight", words, "lm_head.bias"),
+            Copy("lm_head.decoder.bias", "lm_head.bias"),
+            Buffer("mpnet.embeddings.position_ids"),
+        ]
+
+    def config(self, described: Described) -> dict[str, Any]:
+        text, first = described.streams["text"], described.layers[0]
+        return {
+            **bert_config.config_of(text, first),
+            "architectures": ["MPNetForMaskedLM" if "mlm" in described.heads else "MPNetModel"],
+            "model_type": "mpnet",
+            "num_hidden_layers": len(described.layers),
+            "max_position_embeddings": (text["max_positions"] or 0) + UNUSED,
+            "relative_attention_num_buckets": (first["relation"] or {}).get("num_buckets", 32),
+            "pad_token_id": 1,
+            "bos_token_id": 0,
+            "eos_token_id": 2,
+        }
+
+
+def _layer(theirs: str, ours: str) -> list[Rule]:
+    qkv = tuple(f"{theirs}.attention.attn.{name}" for name in "qkv")
+    return [
+        *bert_names.stacked(qkv, f"{ours}.attention.attention.qkv"),
+        *bert_names.both(f"{theirs}.attention.attn.o", f"{ours}.attention.attention.output"),
+        *bert_names.both(f"{theirs}.attention.LayerNorm", f"{ours}.attention.residual.norm"),
+        *bert_names.feed_forward(f"{theirs}.intermediate", f"{theirs}.output", f"{ours}.feed_forward"),
+    ]
