@@ -1,0 +1,55 @@
+"""A family of one's own, in a file beside the recipe: out by `--as`, in by `release`, and only where it is trusted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import workbench
+from tests.interop.worlds import recipe_file, text_task, texts, tokenizer
+from workbench.cli.export import export
+from workbench.errors import WorkbenchError
+from workbench.recipe.reading import load_recipe
+from workbench.training.pretrain import pretrain
+
+FAMILY = '''
+from workbench.interop import bert_names
+from workbench.interop.releases.bert import Bert
+
+
+class Mine(Bert):
+    """Our own names."""
+
+    def heads(self, config):
+        return {}
+
+    def rules(self, config):
+        blocks = bert_names.layers("mine.blocks", config["num_hidden_layers"])
+        return [*bert_names.embeddings("mine.words"), *blocks]
+'''
+
+
+def test_a_family_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "my_releases.py").write_text(FAMILY)
+    text = {"embedding": "token", "hidden_size": 8, "max_positions": 20}
+    model = {"streams": {"text": text}, "layers": [{"layer": "self", "stream": "text", "num_heads": 2, "repeat": 2}]}
+    task, words = text_task(texts(tmp_path / "texts"), "mlm"), str(tokenizer(tmp_path / "tokenizer.json"))
+    first = pretrain(load_recipe(str(recipe_file(tmp_path / "a.yaml", model, task, tokenizer=words))), tmp_path / "a")
+    with pytest.raises(WorkbenchError, match=r"my_releases\.py"):
+        export(first, tmp_path / "out", "my_releases:Mine")
+    export(first, tmp_path / "out", "my_releases:Mine", trust=True)
+    assert {name.split(".")[1] for name in load_file(tmp_path / "out" / "model.safetensors")} == {"words", "blocks"}
+    model["init_from"] = {"weights": str(tmp_path / "out"), "release": "my_releases:Mine"}
+    second = recipe_file(tmp_path / "b.yaml", model, task, tokenizer=words, seed=7)
+    with pytest.raises(WorkbenchError, match=r"my_releases\.py"):
+        load_recipe(str(second))
+    run = pretrain(load_recipe(str(second), trust=True), tmp_path / "b")
+    old, new = (workbench.load(r, trust=True).model.network().state_dict() for r in (first, run))
+    for name, tensor in old.items():
+        torch.testing.assert_close(new[name], tensor, atol=1e-20, rtol=0)
