@@ -53,7 +53,8 @@ def _layer(spec: Mapping[str, Any], network: NetworkSpec) -> str:
     if "group" in spec:
         return f"[{_layers(spec['group'], network)}]{shared}"
     values = [value if isinstance(value, list) else [value] for value in spec.values()]
-    streams = dict.fromkeys(name for value in values for name in value if name in network.streams)
+    named = [name for value in values for name in value if isinstance(name, str)]  # others are parts with options
+    streams = dict.fromkeys(name for name in named if name in network.streams)
     return f"{spec['layer']}({', '.join(streams)}){shared}" if streams else f"{spec['layer']}{shared}"
 
 

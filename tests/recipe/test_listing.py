@@ -1,0 +1,23 @@
+"""What the pages of systems tell of a recipe."""
+
+from __future__ import annotations
+
+from workbench.recipe.listing import stack
+from workbench.recipe.trees import recipe_from_dict
+
+
+def test_a_part_among_the_options_of_a_layer_is_no_stream() -> None:
+    relation = {"relation": "buckets", "bidirectional": False}
+    layers = [
+        {"layer": "self", "stream": "text", "num_heads": 2, "relation": relation, "repeat": 3, "share": "relation"},
+        {"layer": "cross", "stream": "target", "to": "text", "num_heads": 2, "relation": relation},
+    ]
+    streams = {name: {"embedding": "token", "hidden_size": 8} for name in ("text", "target")}
+    sequence = {"builder": "document", "max_length": 8}
+    tree = {
+        "tokenizer": "a.json",
+        "model": {"streams": streams, "layers": layers},
+        "tasks": {"text": {"corpora": ["a"], "sequence": sequence, "objectives": [{"objective": "mlm"}]}},
+        "train": {"max_steps": 1, "global_batch_size": 1, "micro_batch_size": 1, "lr": 1e-3},
+    }
+    assert stack(recipe_from_dict(tree)) == "3 x self(text) (share: relation), cross(target, text)"
