@@ -1,0 +1,251 @@
+"""Span corruption: what is left out and asked for, T5's logits and losses to 1e-5, texts with a cache as without."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tests.generation.conftest import Uncached
+from workbench.errors import WorkbenchError
+from workbench.evaluation.generation import generate_texts
+from workbench.generation.beams import beam_search
+from workbench.generation.decoder import Decoder
+from workbench.generation.decoding import Decoding
+from workbench.generation.draws import draw
+from workbench.interop.release import Config
+from workbench.interop.releases.t5 import T5
+from workbench.interop.rules import to_ours
+from workbench.keyed import Draws, generator
+from workbench.models.network import Network
+from workbench.models.networks import build_networks
+from workbench.objectives.span_corruption import SpanCorruption, noise
+from workbench.parts.building import build
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import Recipe
+from workbench.runs.loading import Loaded
+from workbench.sequences.batch import Batch, Stream, collate
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.building import make_root, tasks_of
+from workbench.tasks.forward import Seen
+from workbench.text.tokenizer import Tokenizer
+
+EXCUSED = "it makes a stream that the network of the contracts does not have"
+DRAWS = Draws(0, "task", "it", number=(0,))
+
+
+def made(tokenizer: Tokenizer, **options: Any) -> SpanCorruption:
+    objective = SpanCorruption(tokenizer, **options)
+    objective.name = "it"
+    return objective
+
+
+def built(tokenizer: Tokenizer, samples: list[dict[str, Any]], builder: str = "document") -> list[Sequence]:
+    spec = {"builder": builder, "begin": None, "end": "eos"}
+    found: list[Sequence] = build("builder", spec, "", tokenizer=tokenizer, max_length=64)(samples, DRAWS)
+    return found
+
+
+def test_the_text_and_the_target_together_are_the_original(tokenizer: Tokenizer, make_samples: Any) -> None:
+    objective = made(tokenizer, rate=0.3, mean_span=2.0)
+    before = built(tokenizer, make_samples(12))
+    after = [sequence.copy() for sequence in before]
+    objective.corrupt(after, DRAWS)
+    start, end, first = tokenizer.id("pad"), tokenizer.id("eos"), tokenizer.vocab_size
+    for old, new in zip(before, after, strict=True):
+        text, target = new.streams["text"], new.streams["target"]
+        labels = new.targets["it"]["labels"].tolist()
+        assert target["input_ids"].tolist() == [start, *labels[:-1]]
+        assert new.targets["it"]["rows"].index.tolist() == target["rank"].tolist() == list(range(len(labels)))
+        sentinels = [i for i in labels if i >= first]
+        assert sentinels == list(range(first, first + len(sentinels)))
+        assert labels[-2:] == [sentinels[-1], end]
+        pieces = {s: labels[labels.index(s) + 1 : labels.index(s + 1)] for s in sentinels[:-1]}
+        joined = [i for row in text["input_ids"].tolist() for i in pieces.get(row, [row])]
+        assert joined == old.streams["text"]["input_ids"].tolist()
+        assert text["position_ids"].tolist() == list(range(len(text["input_ids"])))
+        assert [row in pieces for row in text["input_ids"].tolist()] == text["taken"].tolist()
+
+
+def test_spans_have_their_rate_and_mean() -> None:
+    rate, counts, lengths = 0.15, [], []
+    for seed in range(60):
+        left_out = noise(500, rate, 3.0, generator(seed))
+        edges = np.flatnonzero(np.diff(left_out.astype(int), prepend=0, append=0))
+        counts.append(int(left_out.sum()))
+        lengths += (edges[1::2] - edges[::2]).tolist()
+    assert set(counts) == {75}
+    assert np.mean(lengths) == 3.0
+    assert len(set(lengths)) > 5
+    starts = [noise(6, 0.3, 1.0, generator(seed)) for seed in range(400)]
+    assert not any(mask[0] for mask in starts)
+    assert all(mask.sum() == 2 for mask in starts)
+    # two spans of one token in six: the four kept ones are 1 + 3, 2 + 2 or 3 + 1, equally often
+    kept = [int(np.flatnonzero(mask)[0]) for mask in starts]
+    assert set(kept) == {1, 2, 3}
+    assert all(abs(kept.count(n) - 400 / 3) < 4 * (400 * 2 / 9) ** 0.5 for n in (1, 2, 3))
+
+
+def test_special_and_labelled_rows_stay_and_draws_are_keyed(tokenizer: Tokenizer, make_samples: Any) -> None:
+    objective, samples = made(tokenizer, rate=0.5), make_samples(4)
+    found = []
+    for seed in (0, 0, 1):
+        [*sequences] = built(tokenizer, samples)
+        for sequence in sequences:
+            sequence.streams["text"]["taken"][3:6] = True
+        taken = [sequence.streams["text"]["input_ids"][3:6].tolist() for sequence in sequences]
+        objective.corrupt(sequences, Draws(seed, "task", number=(0,)))
+        for sequence, kept in zip(sequences, taken, strict=True):
+            ids = sequence.streams["text"]["input_ids"].tolist()
+            assert any(ids[i : i + 3] == kept for i in range(len(ids)))
+            assert ids[-1] == tokenizer.id("eos")
+        found.append([sequence.targets["it"]["labels"].tolist() for sequence in sequences])
+    assert found[0] == found[1] != found[2]
+
+
+def test_there_are_no_more_spans_than_sentinels(tokenizer: Tokenizer, make_samples: Any) -> None:
+    sequences = built(tokenizer, make_samples(3))
+    made(tokenizer, rate=0.5, mean_span=1.0, sentinels=4).corrupt(sequences, DRAWS)
+    for sequence in sequences:
+        labels = sequence.targets["it"]["labels"]
+        assert [i for i in labels if i >= tokenizer.vocab_size] == [tokenizer.vocab_size + k for k in range(4)]
+
+
+def small(tokenizer: Tokenizer, **changes: Any) -> Recipe:
+    """The recipe's parts with a tiny model."""
+    recipe = load_recipe("t5")
+    (spec,) = recipe.networks.values()
+    for stream in spec.streams.values():
+        stream.update(hidden_size=32, dropout=0.0, vocab_size=tokenizer.vocab_size + 100, **changes)
+    for layer in spec.layers:
+        if "repeat" in layer:
+            layer.update(num_heads=4, intermediate_size=64, dropout=0.0, attention_dropout=0.0, repeat=2)
+    return dataclasses.replace(recipe, model=dataclasses.replace(spec, init_range=0.2))
+
+
+def network_of(recipe: Recipe) -> Network:
+    torch.manual_seed(0)
+    (network,) = build_networks(recipe).values()
+    return network.eval()
+
+
+def test_short_texts_give_nothing_to_predict_and_finite_gradients(tokenizer: Tokenizer, make_samples: Any) -> None:
+    objective, network = made(tokenizer), network_of(small(tokenizer))
+    short = [{**make_samples(1)[0], "text": text, "spans": [], "mask_spans": []} for text in ("", "t")]
+    for samples, count in ((short, 0), (make_samples(3) + short, None)):
+        sequences = built(tokenizer, samples)
+        objective.corrupt(sequences, DRAWS)
+        batch = collate(sequences)
+        labels = batch.targets["it"]["labels"]
+        assert objective.count(batch) == len(labels)
+        assert count is None or len(labels) == count
+        network.zero_grad()
+        head = objective.head(network)
+        output = head(Seen.of(network, batch, batch.targets["it"]))
+        assert count is None or float(output.loss.detach()) == 0.0
+        output.loss.backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+
+
+def test_what_does_not_fit_is_refused(tokenizer: Tokenizer, make_samples: Any) -> None:
+    with pytest.raises(WorkbenchError, match="builder document"):
+        made(tokenizer).corrupt(built(tokenizer, make_samples(2), "packed"), DRAWS)
+    network = network_of(small(tokenizer))
+    with pytest.raises(WorkbenchError, match=f"vocab_size: {tokenizer.vocab_size + 101}"):
+        made(tokenizer, sentinels=101).head(network)
+
+
+@pytest.mark.parametrize(("name", "activation"), [("t5", "relu"), ("t5_v1_1", "geglu_tanh")])
+def test_logits_and_loss_are_the_published_ones(shared: Path, tokenizer: Tokenizer, name: str, activation: str) -> None:
+    """With the recipe's parts; the decoder's input is that which the objective makes of the labels."""
+    folder = shared / "golden/hf" / name
+    config = Config(json.loads((folder / "config.json").read_text())["config"])
+    w, inputs, wanted = (load_file(folder / f"{kind}.safetensors") for kind in ("weights", "inputs", "outputs"))
+    recipe = small(tokenizer)
+    (spec,) = recipe.networks.values()
+    for stream in spec.streams.values():
+        stream.update(vocab_size=config["vocab_size"])
+    depths = iter((config["num_layers"], config["num_decoder_layers"]))
+    for layer in spec.layers:
+        if "repeat" in layer:
+            layer.update(activation=activation, repeat=next(depths))
+            layer["relation"] = {**layer["relation"], "num_buckets": 8, "max_distance": 20}
+    network = network_of(recipe)
+    network.load_state_dict(to_ours(w, T5().rules(config))[0], strict=False)
+    tied = config.get("tie_word_embeddings", True)
+    objective = made(tokenizer, tied=tied)
+    objective.sentinels = np.arange(config["vocab_size"])
+    head = objective.head(network)
+    if not tied:
+        head.load_state_dict({"output.weight": w["lm_head.weight"]})
+
+    real, kept = inputs["attention_mask"].bool(), inputs["labels"] != -100
+    answers = [row[mask].numpy() for row, mask in zip(inputs["labels"], kept, strict=True)]
+    objective.start = 0
+    sequences = []
+    for answer in answers:
+        sequence = Sequence({}, (0,))
+        objective.continuation(None).prompt(sequence)  # type: ignore[arg-type]
+        fields = {n: np.concatenate([v, np.repeat(v, len(answer) - 1)]) for n, v in sequence.streams["target"].items()}
+        counted = np.arange(len(answer))
+        fields |= {"input_ids": np.array([0, *answer[:-1]]), "position_ids": counted, "rank": counted}
+        sequences.append(Sequence({"target": fields}, (0,)))
+    lengths = real.sum(1).tolist()
+    text = Stream({"input_ids": inputs["input_ids"][real]}, torch.tensor([0, *lengths]).cumsum(0), lengths)
+    batch = Batch({"text": text, "target": collate(sequences).streams["target"]})
+    targets = {"rows": torch.arange(int(kept.sum())), "labels": inputs["labels"][kept]}
+    states = network(batch)
+    logits = head.logits(network, states["target"])
+    torch.testing.assert_close(logits, wanted["logits"][kept], atol=1e-5, rtol=1e-5)
+    loss = head(Seen.of(network, batch, targets, states)).loss / kept.sum()
+    torch.testing.assert_close(loss, wanted["loss"], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("decoding", [Decoding(max_new_tokens=10), Decoding(max_new_tokens=10, beams=3)], ids=str)
+@torch.no_grad()
+def test_texts_with_a_cache_are_those_without(decoding: Decoding, tokenizer: Tokenizer, make_samples: Any) -> None:
+    objective, network = made(tokenizer), network_of(small(tokenizer))
+    head = objective.head(network)
+    prompts = [s for n in (20, 3, 9) for s in built(tokenizer, make_samples(1, n))]
+    continuation = objective.continuation(build("builder", "document", "", tokenizer=tokenizer, max_length=64))
+    for prompt in prompts:
+        continuation.prompt(prompt)
+    continuation.end = 7
+    found, expected = [], []
+    for texts, decoder in (
+        (found, Decoder(network, head, continuation, collate(prompts))),
+        (expected, Uncached(network, head, continuation, prompts)),
+    ):
+        if decoding.beams > 1:
+            texts += beam_search(decoder, decoding, len(prompts))  # type: ignore[arg-type]
+        else:
+            texts += draw(decoder, decoding, [generator(i) for i in range(len(prompts))])  # type: ignore[arg-type]
+    assert [text.tokens for text in found] == [text.tokens for text in expected]
+    assert [text.score for text in found] == pytest.approx([text.score for text in expected], abs=1e-4)
+    logits: list[Tensor] = []
+    for decoder in (
+        Decoder(network, head, continuation, collate(prompts)),
+        Uncached(network, head, continuation, prompts),
+    ):
+        decoder.begin()
+        logits.append(decoder.step([5, 9], [2, 0]))
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_run_writes_what_is_left_out(tokenizer: Tokenizer, make_samples: Any) -> None:
+    """As `workbench generate` does, of lines of several lengths."""
+    recipe = small(tokenizer)
+    tasks = tasks_of(recipe, tokenizer)
+    loaded = Loaded(make_root(recipe, tasks, tokenizer).eval(), tokenizer, recipe, tasks)
+    lines = [sample["text"] for n in (20, 3, 9) for sample in make_samples(1, n)]
+    for decoding in (Decoding(max_new_tokens=6), Decoding(max_new_tokens=6, beams=3)):
+        made = generate_texts(loaded, lines, decoding)
+        assert made == generate_texts(loaded, lines, decoding, batch_size=1)
+        assert any(made)
