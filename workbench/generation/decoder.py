@@ -28,6 +28,7 @@ class Decoder:
         self.network, self.head, self.continuation = network, head, continuation
         self.batch = batch
         self._past = Past("keys")
+        self._prompts = list(range(batch.size))
         self._last: dict[str, Tensor] = {}
 
     def begin(self) -> Tensor:
@@ -44,10 +45,18 @@ class Decoder:
         chosen = torch.tensor(origins, device=device)
         last = {name: values[chosen] for name, values in self._last.items()}
         fields = self.continuation.next_rows(last, torch.tensor(tokens, device=device))
-        if list(origins) != list(range(len(self._past.streams[self.continuation.stream].lengths))):
-            self._past = self._past.pick(origins)
+        self._choose(origins)
         stream = Stream(fields, torch.arange(len(tokens) + 1, device=device), [1] * len(tokens))
         return self._read(Batch({self.continuation.stream: stream}))
+
+    def _choose(self, origins: Sequence[int]) -> None:
+        """Let the pasts be those of these rows. What stays of a prompt (an encoder's states) is the same for all of its
+        texts, and is moved only where there are other prompts now, or not as many texts of one."""
+        prompts = [self._prompts[origin] for origin in origins]
+        if list(origins) != list(range(len(self._prompts))):
+            still = self._past.streams.keys() - {self.continuation.stream} if prompts == self._prompts else ()
+            self._past = self._past.pick(origins, still)
+        self._prompts = prompts
 
     def _read(self, batch: Batch) -> Tensor:
         context = Context(batch, past=self._past)

@@ -16,7 +16,7 @@ relations of attention are decided as in one long sequence; no kernel knows of p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -45,10 +45,16 @@ class Past:
     streams: dict[str, Stream] = field(default_factory=dict)
     kept: Kept = field(default_factory=dict)
 
-    def pick(self, sequences: Sequence[int | None]) -> Past:
-        """The pasts of these sequences, in this order; one may be there several times. None: one without a past."""
+    def pick(self, sequences: Sequence[int | None], leave: Container[str] = ()) -> Past:
+        """The pasts of these sequences, in this order; one may be there several times. None: one without a past.
+
+        `leave` names streams in which these sequences have the same pasts as those before them, in the same order.
+        """
         streams, rows = {}, {}
         for name, stream in self.streams.items():
+            if name in leave:
+                streams[name] = stream
+                continue
             lengths = [0 if number is None else stream.lengths[number] for number in sequences]
             rows[name] = stream.rows_of([number for number in sequences if number is not None])
             streams[name] = _stream({f: values[rows[name]] for f, values in stream.fields.items()}, lengths, stream)
@@ -146,7 +152,7 @@ class Growing:
         for name, new in zip(streams, parts, strict=True):
             if self.reaches_back(name):
                 before = self.past.kept[place][name].to(new.dtype)
-                new = torch.cat([before, new])[self._joined(name)[1]]
+                new = torch.cat([before, new])[self._joined(name)[1]] if len(new) else before
             wholes.append(new)
             self._kept.setdefault(place, {})[name] = new.detach()
         return torch.cat(wholes) if len(wholes) > 1 else wholes[0]
@@ -160,6 +166,9 @@ class Growing:
         if stream not in self._whole:
             new = self.batch.streams[stream]
             old = self.past.streams.get(stream) or _stream({}, [0] * len(new.lengths), new)
+            if not new.rows:
+                self._whole[stream] = old, torch.arange(old.rows, device=new.offsets.device)
+                return self._whole[stream]
             order = interleave([old, new]).to(new.offsets.device, non_blocking=True)
             lengths = [a + b for a, b in zip(old.lengths, new.lengths, strict=True)]
             names = {f for s in (old, new) for f, t in s.fields.items() if _is_integer_field(t, s)}
@@ -173,8 +182,11 @@ def _stream(fields: dict[str, Tensor], lengths: list[int], like: Stream) -> Stre
 
 
 def _each(kept: Kept, rows: dict[str, Tensor]) -> Kept:
-    """What is kept of these rows of each stream."""
-    return {at: {name: values[rows[name]] for name, values in found.items()} for at, found in kept.items()}
+    """What is kept of these rows of each stream; of a stream that is not named, all."""
+    return {
+        at: {name: values[rows[name]] if name in rows else values for name, values in found.items()}
+        for at, found in kept.items()
+    }
 
 
 def _is_integer_field(values: Tensor, stream: Stream) -> bool:
