@@ -11,12 +11,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.models.relations.test_buckets import network as t5_network
-from tests.models.relations.test_buckets import renamed
 from workbench.generation.beams import beam_search
 from workbench.generation.decoder import Decoder
 from workbench.generation.decoding import Decoding
 from workbench.generation.draws import draw
+from workbench.interop.release import Config
+from workbench.interop.releases.t5 import T5
+from workbench.interop.rules import to_ours
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream
@@ -123,12 +124,13 @@ def gpt2_renamed(w: dict[str, Tensor]) -> dict[str, Tensor]:
 def test_t5(search: dict[str, Any], shared: Path) -> None:
     transformers = pytest.importorskip("transformers")
     folder = shared / "golden/hf/t5"
-    config = json.loads((folder / "config.json").read_text())["config"]
+    config = Config(json.loads((folder / "config.json").read_text())["config"])
     w, inputs = (load_file(folder / f"{kind}.safetensors") for kind in ("weights", "inputs"))
     model = transformers.T5ForConditionalGeneration(transformers.T5Config(**config)).eval()
     model.load_state_dict(w, strict=False)
-    network = t5_network(config, "relu")
-    network.load_state_dict(renamed(network, w, config["num_layers"], config["num_decoder_layers"]))
+    network = Network(T5().network(config)).eval()
+    network.embeddings["target"] = network.embeddings["text"]
+    network.load_state_dict(to_ours(w, T5().rules(config))[0], strict=False)
 
     real = inputs["attention_mask"].bool()
     sources = [row[kept] for row, kept in zip(inputs["input_ids"], real, strict=True)]
