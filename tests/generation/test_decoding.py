@@ -14,7 +14,11 @@ from workbench.generation.decoder import Decoder
 from workbench.generation.decoding import Decoding
 from workbench.generation.draws import distribution, draw, drawn
 from workbench.keyed import generator
-from workbench.sequences.batch import collate
+from workbench.models.network import Network
+from workbench.objectives.clm import ClmHead
+from workbench.recipe.spec import NetworkSpec
+from workbench.sequences.batch import Batch, Stream, collate
+from workbench.tasks.continuation import Continuation
 
 CAUSAL = {"builder": "document", "begin": "cls", "visibility": "causal"}
 PREFIX = {"builder": "sentence_pair", "visibility": "prefix"}
@@ -196,3 +200,29 @@ def test_broken_weights_are_told(setting: Any) -> None:
     network.embeddings["text"].token.weight.fill_(float("nan"))
     with pytest.raises(WorkbenchError, match="no numbers"):
         Decoder(network, head, continuation, collate(prompts)).begin()
+
+
+def test_what_stays_of_a_prompt_is_not_moved() -> None:
+    """The encoder's keys and values are the very tensors, until there are other prompts or other numbers of texts."""
+    torch.manual_seed(0)
+    text = {"embedding": "token", "hidden_size": 16, "vocab_size": 20, "max_positions": None, "token_types": 0}
+    layers = [{"layer": "cross", "stream": "target", "to": "text", "num_heads": 2}]
+    network = Network(NetworkSpec({"text": text, "target": text}, layers)).eval()
+    ids = {"text": [3, 2], "target": [1, 1]}
+    streams = {
+        name: Stream({"input_ids": torch.arange(sum(n))}, torch.tensor([0, *n]).cumsum(0), n) for name, n in ids.items()
+    }
+    decoder = Decoder(network, ClmHead(network, "target"), Continuation("target", None), Batch(streams))
+
+    def kept() -> int:
+        return decoder._past.kept["0.1"]["text"].data_ptr()
+
+    decoder.begin()
+    decoder.step([1, 2, 3, 4], [0, 0, 1, 1])
+    first = kept()
+    decoder.step([5, 6, 7, 8], [1, 0, 3, 3])
+    decoder.step([5, 6, 7, 8], [0, 1, 2, 3])
+    assert kept() == first
+    assert decoder._past.streams["text"].lengths == [3, 3, 2, 2]
+    decoder.step([5, 6], [0, 3])
+    assert decoder._past.streams["text"].lengths == [3, 2]
