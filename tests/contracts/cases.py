@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -186,6 +187,23 @@ class ReaderCase(Case):
     folder: bool = False
 
 
+class World(NamedTuple):
+    """A run that an evaluation scores on a corpus with `options`, and one `without` the head that it needs."""
+
+    run: Path
+    corpus: str
+    without: Path
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EvaluationCase(Case):
+    """A downstream task; `world` makes in a folder what is scored."""
+
+    contracts = frozenset({"limit"})
+    world: Callable[[Path], World] | None = None
+
+
 KINDS: dict[str, type[Case]] = {
     "objective": ObjectiveCase,
     "layer": LayerCase,
@@ -200,5 +218,6 @@ KINDS: dict[str, type[Case]] = {
     "lr_schedule": ScheduleCase,
     "release": ReleaseCase,
     "reader": ReaderCase,
+    "evaluation": EvaluationCase,
 }
 """The kinds that have contracts (`tests/contracts/test_<kind>s.py`), with the case of each."""

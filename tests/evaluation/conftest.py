@@ -31,7 +31,11 @@ def network(width: int) -> dict[str, Any]:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds the corpus `texts` and `tokenizer.json`."""
     torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("texts")
+    return make_texts(tmp_path_factory.mktemp("texts"))
+
+
+def make_texts(folder: Path) -> Path:
+    """The corpus `texts` and `tokenizer.json` in the folder."""
     with ShardWriter(folder / "texts" / "part-000000.tar", kind="text") as writer:
         for i, text in enumerate(TEXTS):
             writer.add(f"r{i}", {"text": text, "spans": [], "meta": {}})
@@ -48,13 +52,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """`prepared(name, rows)`: a corpus that `prepare text` made of JSON lines; made once."""
     folder = tmp_path_factory.mktemp("prepared")
 
-    def make(name: str, lines: list[dict[str, Any]]) -> str:
-        if not (folder / name).exists():
-            (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-            prepare_text(inputs=[str(folder / f"{name}.jsonl")], output=folder / name, workers=1)
-        return str(folder / name)
+    return lambda name, lines: prepare(folder, name, lines)
 
-    return make
+
+def prepare(folder: Path, name: str, lines: list[dict[str, Any]]) -> str:
+    """As `prepared`, in the folder."""
+    if not (folder / name).exists():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        prepare_text(inputs=[str(folder / f"{name}.jsonl")], output=folder / name, workers=1)
+    return str(folder / name)
 
 
 def recipe_tree(texts: Path, model: dict[str, Any], objectives: list[dict[str, Any]]) -> dict[str, Any]:
@@ -74,6 +80,11 @@ def recipe_tree(texts: Path, model: dict[str, Any], objectives: list[dict[str, A
 
 @pytest.fixture(scope="session")
 def pretrained(texts: Path) -> Path:
+    return pretrain_on(texts)
+
+
+def pretrain_on(texts: Path) -> Path:
+    """A run of one network on what `make_texts` made."""
     tree = recipe_tree(texts, network(16), [{"objective": "mlm"}])
     return pretrain(recipe_from_dict(tree), texts / "runs" / "one")
 

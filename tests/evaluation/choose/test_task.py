@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.contracts.cases import EvaluationCase, World
+from tests.evaluation.conftest import make_texts, prepare, pretrain_on
 from workbench.errors import WorkbenchError
 from workbench.evaluation.choose.panel import chosen
 from workbench.evaluation.choose.task import ChooseScoring, ChooseTuning, Choosing
@@ -33,6 +35,15 @@ def rows() -> list[dict[str, Any]]:
 def tuning(run: Path, corpus: str, **options: Any) -> ChooseTuning:
     wanted: dict[str, Any] = {"epochs": 20.0, "batch_size": 3, "lr": 1e-2, **options}
     return ChooseTuning(run=run, corpus=corpus, overrides=["train.num_workers=0", "train.evaluate_every=20"], **wanted)
+
+
+def contract_world(folder: Path) -> World:
+    base, corpus = pretrain_on(make_texts(folder)), prepare(folder, "train", rows())
+    told = tuning(base, corpus, output=folder / "run", epochs=1.0, held_out=corpus)
+    return World(fine_tune(Choosing(), told), corpus, base, {})
+
+
+CASE = EvaluationCase(world=contract_world)
 
 
 @pytest.fixture(scope="module")

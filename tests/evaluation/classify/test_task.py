@@ -13,6 +13,8 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
+from tests.contracts.cases import EvaluationCase, World
+from tests.evaluation.conftest import make_texts, prepare, pretrain_on
 from workbench.errors import WorkbenchError
 from workbench.evaluation.classify.panel import classified
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
@@ -37,6 +39,14 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
         label = int(rng.random() < 0.6)
         made.append({"text": f"the film is {rng.choice(GOOD if label else BAD)} .", "labels": {"verdict": label}})
     return made
+
+
+def contract_world(folder: Path) -> World:
+    base, corpus = pretrain_on(make_texts(folder)), prepare(folder, "train", rows(24, 0))
+    return World(fine_tune(Classification(), tuning(base, corpus, folder / "run", epochs=1.0)), corpus, base, {})
+
+
+CASE = EvaluationCase(world=contract_world)
 
 
 def tuning(run: Path, corpus: str, output: Path, *overrides: str, **options: Any) -> ClassifyTuning:

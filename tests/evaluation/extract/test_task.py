@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.contracts.cases import EvaluationCase, World
+from tests.evaluation.conftest import make_texts, prepare, pretrain_on
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.extract.panel import answered
@@ -38,6 +40,15 @@ def rows(silent: bool) -> list[dict[str, Any]]:
 def tuning(run: Path, corpus: str, **options: Any) -> ExtractTuning:
     wanted: dict[str, Any] = {"epochs": 15.0, "batch_size": 9, "lr": 1e-2, "max_length": 20, **options}
     return ExtractTuning(run=run, corpus=corpus, overrides=["train.num_workers=0", "train.evaluate_every=15"], **wanted)
+
+
+def contract_world(folder: Path) -> World:
+    base, corpus = pretrain_on(make_texts(folder)), prepare(folder, "train", rows(silent=True))
+    told = tuning(base, corpus, output=folder / "run", epochs=1.0, held_out=corpus)
+    return World(fine_tune(Extraction(), told), corpus, base, {})
+
+
+CASE = EvaluationCase(world=contract_world)
 
 
 @pytest.fixture(scope="module")

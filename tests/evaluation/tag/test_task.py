@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.contracts.cases import EvaluationCase, World
+from tests.evaluation.conftest import make_texts, prepare, pretrain_on
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finding import find_task
@@ -37,6 +39,14 @@ def tuning(run: Path, corpus: str, **options: Any) -> TagTuning:
     wanted: dict[str, Any] = {"epochs": 10.0, "batch_size": 6, "lr": 1e-2, **options}
     quick = ["train.num_workers=0", *wanted.pop("overrides", [])]
     return TagTuning(run=run, corpus=corpus, overrides=quick, **wanted)
+
+
+def contract_world(folder: Path) -> World:
+    base, corpus = pretrain_on(make_texts(folder)), prepare(folder, "train", rows(STATES[:2]))
+    return World(fine_tune(Tagging(), tuning(base, corpus, output=folder / "run", epochs=1.0)), corpus, base, {})
+
+
+CASE = EvaluationCase(world=contract_world)
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,11 @@ def write(folder: Path, records: list[dict[str, Any]]) -> None:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds facts, facts-unseen, typing, typing-test, graph, entities.safetensors, tokenizer.json, candidates.json."""
     torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("kg-world")
+    return make_world(tmp_path_factory.mktemp("kg-world"))
+
+
+def make_world(folder: Path) -> Path:
+    """As `world`, in the folder."""
     write(folder / "facts", [fact(t, w) for t in range(8) for w in WORDINGS])
     write(folder / "facts-unseen", [fact(t, WORDINGS[t % 3]) for t in range(18, 24)])
     write(folder / "typing", typing_records(test=False))

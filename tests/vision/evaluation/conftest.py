@@ -112,7 +112,11 @@ def tree(folder: Path, objectives: list[dict[str, Any]], **train: Any) -> dict[s
 @pytest.fixture(scope="session")
 def squares(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds the corpora `train` (32 images) and `test` (10) and `tokenizer.json`."""
-    folder = tmp_path_factory.mktemp("squares")
+    return make_squares(tmp_path_factory.mktemp("squares"))
+
+
+def make_squares(folder: Path) -> Path:
+    """As `squares`, in the folder."""
     write_corpus(folder / "train", [record(i) for i in range(32)])
     write_corpus(folder / "test", [record(i) for i in range(40, 50)])
     texts = [text for i in range(32) for text in record(i)["captions"]]

@@ -12,15 +12,29 @@ import pytest
 
 from kg.evaluation.entity_typing.inventory import OPEN_ENTITY, read_inventory
 from kg.evaluation.entity_typing.task import EntityTyping, TypingScoring, TypingTuning
-from tests.kg.evaluation.conftest import typing_records, write
+from tests.contracts.cases import EvaluationCase, World
+from tests.kg.evaluation.conftest import make_world, recipe_tree, typing_records, write
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
+from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.loading import load
 from workbench.runs.metrics import read_metrics
+from workbench.training.pretrain import pretrain
 
 QUICK = ["train.num_workers=0", "train.optimizer.weight_decay=0"]
+
+
+def contract_world(folder: Path) -> World:
+    make_world(folder)
+    base = pretrain(recipe_from_dict(recipe_tree(folder, "entities")), folder / "base", until=1)
+    corpus = str(folder / "typing")
+    options: dict[str, Any] = {"epochs": 1.0, "batch_size": 8, "overrides": QUICK, "output": folder / "run"}
+    return World(fine_tune(EntityTyping(), TypingTuning(run=base, corpus=corpus, **options)), corpus, base, {})
+
+
+CASE = EvaluationCase(world=contract_world)
 
 
 @pytest.fixture(scope="session")

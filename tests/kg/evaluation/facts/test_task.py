@@ -15,7 +15,8 @@ import torch
 from kg.evaluation.facts.reading import read_candidates, read_facts
 from kg.evaluation.facts.task import FactRanking, FactsScoring
 from kg.graph.store import GraphStore
-from tests.kg.evaluation.conftest import WORDINGS, fact, recipe_tree, write
+from tests.contracts.cases import EvaluationCase, World
+from tests.kg.evaluation.conftest import WORDINGS, fact, make_world, recipe_tree, write
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
@@ -25,6 +26,19 @@ from workbench.objectives.mlm import Mlm
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.batch import collate
 from workbench.training.pretrain import pretrain
+
+
+def contract_world(folder: Path) -> World:
+    make_world(folder)
+    tree = recipe_tree(folder, "none")
+    run = pretrain(recipe_from_dict(tree), folder / "run", until=5)
+    tree["tasks"]["facts"]["sequence"]["visibility"] = "causal"
+    tree["tasks"]["facts"]["objectives"] = [{"objective": "clm"}]
+    without = pretrain(recipe_from_dict(tree), folder / "left-to-right", until=1)
+    return World(run, str(folder / "facts"), without, {"candidates": folder / "candidates.json"})
+
+
+CASE = EvaluationCase(world=contract_world)
 
 
 def told(run: Path, corpus: Path, **options: Any) -> FactsScoring:

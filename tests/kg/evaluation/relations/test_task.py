@@ -10,13 +10,16 @@ import pytest
 
 from kg.evaluation.relations.panel import related
 from kg.evaluation.relations.task import RelationClassification, RelationScoring, RelationTuning
-from tests.kg.evaluation.conftest import TOWNS, WORDINGS, fact, write
+from tests.contracts.cases import EvaluationCase, World
+from tests.kg.evaluation.conftest import TOWNS, WORDINGS, fact, make_world, recipe_tree, write
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finding import find_task
 from workbench.evaluation.finetuning import fine_tune, recipe_of
+from workbench.recipe.trees import recipe_from_dict
 from workbench.report.run import load_run
 from workbench.runs.metrics import read_metrics
+from workbench.training.pretrain import pretrain
 
 QUICK = ["train.num_workers=0", "train.evaluate_every=40"]
 
@@ -33,6 +36,19 @@ def pairs(towns: range) -> list[dict[str, Any]]:
                 more = {"text": record["text"], "spans": record["spans"], "marks": marks}
                 found.append({**more, "labels": {"relation": relation}, "meta": {}})
     return found
+
+
+def contract_world(folder: Path) -> World:
+    make_world(folder)
+    write(folder / "train", pairs(range(8)))
+    base = pretrain(recipe_from_dict(recipe_tree(folder, "entities")), folder / "base", until=1)
+    options: dict[str, Any] = {"epochs": 1.0, "batch_size": 16, "overrides": ["train.num_workers=0"]}
+    options |= {"corpus": str(folder / "train"), "output": folder / "run", "head": "/", "tail": "."}
+    tuned = fine_tune(RelationClassification(), RelationTuning(run=base, **options))
+    return World(tuned, str(folder / "train"), base, {})
+
+
+CASE = EvaluationCase(world=contract_world)
 
 
 @pytest.fixture(scope="module")

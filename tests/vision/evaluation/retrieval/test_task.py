@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.contracts.cases import EvaluationCase, World
+from tests.vision.evaluation.conftest import make_squares, tree
 from vision.evaluation.retrieval.pairs import Matcher, Pairs, all_pairs, dual_scores
 from vision.evaluation.retrieval.scores import Scored, score
 from vision.evaluation.retrieval.task import (
@@ -31,12 +33,27 @@ from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import Evaluated, open_run
 from workbench.keyed import Draws
 from workbench.recipe.reading import load_recipe
+from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.folder import read_recipe
 from workbench.runs.metrics import read_metrics
 from workbench.sequences.batch import collate
 from workbench.sequences.protocols import Step
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.forward import Read, Seen, read
+from workbench.training.pretrain import pretrain
+
+
+def contract_world(folder: Path) -> World:
+    make_squares(folder)
+    itc = {"objective": "vision.itc", "size": 8, "pool_text": "mean", "pool_image": "mean", "apart": True}
+    run, without = (
+        pretrain(recipe_from_dict(tree(folder, objectives)), folder / name)
+        for name, objectives in (("run", [{**itc, "view": "contrast"}]), ("words", [{"objective": "mlm"}]))
+    )
+    return World(run, str(folder / "test"), without, {})
+
+
+CASE = EvaluationCase(world=contract_world)
 
 
 def forward(run: Evaluated, *streams: dict[str, Any]) -> Read:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.contracts.cases import EvaluationCase, World
+from tests.vision.evaluation.conftest import make_squares, tree
 from vision.evaluation.vqa.task import Vqa, VqaScoring, VqaTuning
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.corpora.corpus import Corpus
@@ -20,9 +22,22 @@ from workbench.evaluation.opening import Evaluated, open_run
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
 from workbench.recipe.spec import InitFrom
+from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.folder import read_recipe
 from workbench.runs.metrics import read_metrics
 from workbench.sequences.batch import collate
+from workbench.training.pretrain import pretrain
+
+
+def contract_world(folder: Path) -> World:
+    make_squares(folder)
+    base = pretrain(recipe_from_dict(tree(folder, [{"objective": "vision.itm"}])), folder / "base", until=1)
+    told: dict[str, Any] = {"overrides": ["train.max_steps=4"], "output": folder / "run", "min_count": 2}
+    tuned = fine_tune(Vqa(), VqaTuning(run=base, corpus=str(folder / "train"), batch_size=16, lr=3e-3, **told))
+    return World(tuned, str(folder / "test"), base, {})
+
+
+CASE = EvaluationCase(world=contract_world)
 
 
 def opened(run: Path, control: str | None = None) -> Evaluated:
