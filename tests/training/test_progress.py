@@ -10,6 +10,7 @@ import pytest
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.tasks.building import tasks_of
+from workbench.tasks.forward import Forward, Place, Read
 from workbench.tasks.task import Task
 from workbench.training.pretrain import pretrain
 from workbench.training.readers import first_batches, reader_of
@@ -47,6 +48,23 @@ def test_every_step_has_its_progress(falling: Recipe, tmp_path: Path, monkeypatc
     training = {(number, progress) for split, number, progress in heard if split == 0}
     assert training == {(step, step / 6) for step in range(6)}
     assert {progress for split, _, progress in heard if split == 1} == {1.0}
+
+
+def test_heads_see_the_end_of_the_run_in_held_out_passes(
+    falling: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[tuple[bool, float]] = set()
+    read = Forward.read
+
+    def watching(self: Forward, place: Place) -> Read:
+        seen.add((self.networks[place.network].training, self.progress))
+        return read(self, place)
+
+    monkeypatch.setattr(Forward, "read", watching)
+    pretrain(falling, tmp_path / "run")
+    counting = {1.0}  # the forward whose operations are counted
+    assert {progress for training, progress in seen if training} - counting == {step / 6 for step in range(6)}
+    assert {progress for training, progress in seen if not training} == {1.0}
 
 
 def test_a_rate_that_falls_goes_on_exactly(falling: Recipe, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class HeldOut:
     def run(self) -> dict[str, float]:
         """`held_out/<objective>/loss` and metrics, over all ranks; the same on every rank."""
         window, self.measured = Window(), Measured(self.tasks)
-        with torch.no_grad(), evaluating(self.root):
+        with torch.no_grad(), evaluating(self.root), self.root.at_its_end():
             for task in self.passes:
                 self._pass(task, window)
         total = Window()
