@@ -74,6 +74,15 @@ def test_everything_else_stays(tokenizer: Tokenizer) -> None:
     assert builder.take_dropped() == {}
 
 
+def test_head_and_tail_are_marks_of_the_sequence(tokenizer: Tokenizer) -> None:
+    sequence, _ = built(tokenizer, sample())
+    stream = sequence.streams["text"]
+    places = {m.name: [stream["char_start"][m.start], stream["char_end"][m.end - 1]] for m in sequence.marks}
+    assert places == {"head": HEAD, "tail": TAIL}
+    for mark in sequence.marks:
+        assert stream["special"][[mark.start - 1, mark.end]].all()
+
+
 def test_mentions_side_by_side(tokenizer: Tokenizer) -> None:
     text = "Lima Peru"
     sequence, _ = built(tokenizer, sample(text, [0, 4], [5, 9]))
