@@ -98,9 +98,9 @@ class RelationCase(Case):
 
 @dataclass(frozen=True)
 class AdapterCase(Case):
-    """An adapter, of a linear map from 6 to 5."""
+    """An adapter, of one of the modules of `tests/contracts/adapted.py`."""
 
-    contracts = frozenset({"merge"})
+    contracts = frozenset({"begins", "merge"})
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Contracts of the adapters: what they begin as, rows that know nothing of each other, gradients, merging."""
+"""Contracts of the adapters: what they begin as, sequences that know nothing of each other, gradients, merging."""
 
 from __future__ import annotations
 
@@ -8,60 +8,64 @@ import pytest
 import torch
 from torch import nn
 
-from tests.contracts.finding import case_of, make, over
+from tests.contracts.adapted import MADE, Adapted
+from tests.contracts.finding import case_of, cases_of, make, over
 from workbench.errors import WorkbenchError
 from workbench.models.network import initialise
+from workbench.parts.building import find
 
-SIZES = {"in_size": 6, "out_size": 5}
+EVERY = [0, 1, 2]
 
 
-def adapter_of(name: str, *, trained: bool = True) -> Any:
-    made = make("adapter", name, SIZES).eval()
+def adapted(name: str, *, trained: bool = True) -> tuple[Any, Adapted]:
+    """An adapter and what it stands at."""
+    adapts = find("adapter", cases_of("adapter")[name].part).adapts
+    place = MADE[adapts]()
+    made = make("adapter", name, adapts.sizes(place.module)).eval()
     initialise(made, 0.02)
     for parameter in made.parameters() if trained else ():
         nn.init.normal_(parameter, std=0.5)
-    return made
+    return made, place
 
 
-def rows(count: int) -> tuple[nn.Linear, torch.Tensor]:
-    torch.manual_seed(1)
-    return nn.Linear(6, 5), torch.randn(count, 6)
+def changed(adapter: Any, place: Adapted, sequences: list[int]) -> torch.Tensor:
+    given = place.given(sequences)
+    return place.rows(adapter.act(place.module, (given,), place.module(given)))
 
 
-@over("adapter")
+def unchanged(place: Adapted) -> torch.Tensor:
+    return place.rows(place.module(place.given(EVERY)))
+
+
+@over("adapter", "begins")
 def test_an_adapter_begins_as_nothing(name: str) -> None:
-    linear, given = rows(4)
-    assert torch.equal(adapter_of(name, trained=False)(given, linear(given)), linear(given))
+    adapter, place = adapted(name, trained=False)
+    assert torch.equal(changed(adapter, place, EVERY), unchanged(place))
 
 
 @over("adapter")
-def test_an_adapter_changes_each_row_by_itself(name: str) -> None:
-    linear, given = rows(4)
-    made, adapter = linear(given), adapter_of(name)
-    changed = adapter(given, made)
-    assert changed.shape == made.shape
-    assert not torch.allclose(changed, made)
-    alone = torch.cat([adapter(given[i : i + 1], made[i : i + 1]) for i in range(4)])
-    torch.testing.assert_close(alone, changed)
-    assert adapter(given[:0], made[:0]).shape == (0, 5)
+def test_an_adapter_changes_each_sequence_by_itself(name: str) -> None:
+    adapter, place = adapted(name)
+    found = changed(adapter, place, EVERY)
+    assert not torch.allclose(found, unchanged(place))
+    alone = torch.cat([changed(adapter, place, [n]) for n in EVERY])
+    torch.testing.assert_close(alone, found)
 
 
 @over("adapter")
 def test_all_of_an_adapter_learns(name: str) -> None:
-    linear, given = rows(4)
-    adapter = adapter_of(name)
-    adapter(given, linear(given)).square().sum().backward()
+    adapter, place = adapted(name)
+    changed(adapter, place, EVERY).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() and p.grad.any() for p in adapter.parameters())
 
 
 @over("adapter")
 def test_an_adapter_is_merged_or_says_that_it_cannot_be(name: str) -> None:
-    linear, given = rows(4)
-    adapter = adapter_of(name)
-    wanted = adapter(given, linear(given))
+    adapter, place = adapted(name)
+    wanted = changed(adapter, place, EVERY)
     if "merge" in case_of("adapter", name).excused:
         with pytest.raises(WorkbenchError, match="cannot be exported"):
-            adapter.merge(linear)
+            adapter.merge(place.module)
         return
-    adapter.merge(linear)
-    torch.testing.assert_close(linear(given), wanted)
+    adapter.merge(place.module)
+    torch.testing.assert_close(unchanged(place), wanted)

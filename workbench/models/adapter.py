@@ -2,53 +2,99 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import MinLen
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
+from workbench.models.attention.seen import Keys, Seen
 from workbench.options.bounds import Name
 from workbench.parts.blame import named
 from workbench.parts.calls import Returns, call
 
-ADAPTED = Returns(
-    "a tensor of the shape that the map gave",
-    lambda found, given, made: isinstance(found, Tensor) and found.shape == made.shape,
+
+@dataclass(frozen=True)
+class Adapts:
+    """What modules of a network an adapter stands at.
+
+    Attributes:
+        kind: their class.
+        words: what they are called.
+        sizes: what an adapter of one may ask for.
+        returns: what an adapter must return, given what the module was given and what it made.
+    """
+
+    kind: type[nn.Module]
+    words: str
+    sizes: Callable[[Any], dict[str, Any]]
+    returns: Returns
+
+
+LINEAR = Adapts(
+    nn.Linear,
+    "linear map",
+    lambda linear: {"in_size": linear.in_features, "out_size": linear.out_features},
+    Returns(
+        "a tensor of the shape that the map gave",
+        lambda found, given, made: isinstance(found, Tensor) and found.shape == made.shape,
+    ),
 )
+"""Linear maps: `given` [rows, in_size], `made` [rows, out_size]."""
+
+
+def _behind(found: Any, given: Keys, made: Keys) -> bool:
+    rows = made.keys.shape[0]
+    return (
+        isinstance(found, Keys)
+        and found.keys.shape == found.values.shape == (found.layout.rows, *made.keys.shape[1:])
+        and found.layout.rows >= rows
+    )
+
+
+SEEN = Adapts(
+    Seen,
+    "attention",
+    lambda seen: {"num_heads": seen.num_heads, "head_size": seen.head_size},
+    Returns("the keys and values that it was given, behind others if it likes", _behind),
+)
+"""What attention reads: `given` and `made` are the same `Keys`."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a recipe says of an adapter beside its own options: the linear maps of the network that get one each, by
+    """What a recipe says of an adapter beside its own options: the modules of the network that get one each, by
     patterns of their names (`layers.*.qkv`)."""
 
     targets: Annotated[list[Name], MinLen(1)]
 
 
 class Adapter(nn.Module):
-    """Changes what one linear map of a network gives. A new one must change nothing: the network begins as it is.
+    """Changes what one module of a network gives. A new one should change nothing: the network begins as it is.
 
-    Of `in_size` and `out_size`, the widths of the map, it is given those that it asks for. Fresh weights are drawn as a
-    layer's are; a method `initialise(scale)` draws others.
+    Of the sizes of the module (`Adapts.sizes`) it is given those that it asks for. Fresh weights are drawn as a layer's
+    are; a method `initialise(scale)` draws others.
     """
 
-    def forward(self, given: Tensor, made: Tensor) -> Tensor:
-        """What the map made [rows, out_size] of what it was given [rows, in_size] -> what it shall have made."""
+    adapts: ClassVar[Adapts] = LINEAR
+
+    def forward(self, given: Any, made: Any) -> Any:
+        """What the module made of what it was given -> what it shall have made."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
-    def merge(self, linear: nn.Linear) -> None:
-        """Let the map itself give what the two give together.
+    def merge(self, module: Any) -> None:
+        """Let the module itself give what the two give together.
 
         Raises:
-            WorkbenchError: that is no linear map.
+            WorkbenchError: no weights of it do that.
         """
         raise WorkbenchError(
             f"{named(self)}: what this adapter does is no linear map, so no weights of the network's own shape do it, "
             "and it cannot be exported; use the run itself"
         )
 
-    def act(self, module: nn.Module, inputs: tuple[Any, ...], made: Tensor) -> Tensor:
-        """A forward hook of the map: a method, so that a copy of the network calls its own copy of the adapter."""
-        return call(self, "", ADAPTED, inputs[0], made)
+    def act(self, module: nn.Module, inputs: tuple[Any, ...], made: Any) -> Any:
+        """A forward hook of the module: a method, so that a copy of the network calls its own copy of the adapter."""
+        return call(self, "", self.adapts.returns, inputs[0], made)

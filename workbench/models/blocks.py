@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError
 from workbench.models.attention.call import attend
 from workbench.models.attention.relation import Relation
+from workbench.models.attention.seen import Keys, Seen
 from workbench.models.context import Context
 from workbench.models.dropout import dropout
 from workbench.models.layout import Layout
@@ -129,6 +130,7 @@ class MultiHeadAttention(nn.Module):
         else:
             self.query = nn.Linear(hidden_size, inner, bias=bias)
             self.key_value = nn.Linear(key_size, 2 * inner, bias=bias)
+        self.seen = Seen(num_heads, self.head_size)
         self.output = nn.Linear(inner, hidden_size, bias=bias)
 
     def forward(
@@ -152,6 +154,8 @@ class MultiHeadAttention(nn.Module):
         if context.keeps("keys"):
             known, keys = context.recall(names[1], torch.stack([k, v], 1))
             k, v = known.unbind(1)
+        own = k.shape[0]
+        k, v, keys = self.seen(Keys(k, v, keys))
         out, weights = attend(
             *(q, k, v, queries, keys),
             dropout=self.dropout if self.training else 0.0,
@@ -161,7 +165,7 @@ class MultiHeadAttention(nn.Module):
             need_weights=context.keep_attention,
         )
         if weights is not None:
-            context.attention.append((*names, weights))
+            context.attention.append((*names, weights[..., k.shape[0] - own :]))  # without what stands before
         return self.output(out.flatten(1))
 
     def _heads(self, query_rows: Tensor, key_rows: Tensor | None) -> list[Tensor]:

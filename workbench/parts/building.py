@@ -95,6 +95,23 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
             what the part itself refused; names the place.
     """
     where = ".".join(filter(None, (_building.get(), where)))
+    part, options, place = named_by(kind, spec, where)
+    given = offered(given)
+    accepted = checked(part, options, place, given)
+    outer = _building.set(where)
+    try:
+        with Blame(place), offering(given):
+            return mark(part(**accepted), place)
+    finally:
+        _building.reset(outer)
+
+
+def named_by(kind: str, spec: str | Mapping[str, Any], where: str) -> tuple[Any, dict[str, Any], str]:
+    """The class of the part that `spec` describes, its options, and its place for messages.
+
+    Raises:
+        WorkbenchError: as for `find`, or there is no name; names the place.
+    """
     options = {kind: spec} if isinstance(spec, str) else dict(spec)
     if kind not in options:
         raise WorkbenchError(f"{where or kind}: the key {kind!r} is missing; found {sorted(options)}")
@@ -104,17 +121,9 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     place = f"{where}: {kind} {name!r}" if where else f"{kind} {name!r}"
     with Blame(place):  # to import a module is to run it
         try:
-            part = find(kind, name)
+            return find(kind, name), options, place
         except WorkbenchError as error:
             raise WorkbenchError(f"{where}: {error}" if where else str(error)) from error
-    given = offered(given)
-    accepted = checked(part, options, place, given)
-    outer = _building.set(where)
-    try:
-        with Blame(place), offering(given):
-            return mark(part(**accepted), place)
-    finally:
-        _building.reset(outer)
 
 
 def checked(

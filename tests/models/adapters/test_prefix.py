@@ -1,0 +1,135 @@
+"""Prefixes: they are a past of every sequence; reading on after them; a run that trains one on another run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import workbench
+from tests.contracts.cases import AdapterCase
+from tests.models import test_past as pasts
+from tests.training.conftest import make_recipe, world_folder  # noqa: F401 - fixtures
+from workbench.cli.export import export
+from workbench.errors import WorkbenchError
+from workbench.models.adapters.prefix import Prefix
+from workbench.models.adapting import adapt
+from workbench.models.attention.call import use_kernel
+from workbench.models.context import Context
+from workbench.models.network import Network
+from workbench.models.past import Past
+from workbench.recipe.reading import load_recipe
+from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.names import MODEL
+from workbench.runs.weights import read_weights
+from workbench.sequences.batch import Batch
+from workbench.training.pretrain import pretrain
+from workbench.training.verify import verify_resume
+
+CASE = AdapterCase(
+    {"size": 3},
+    {"begins": "its rows take their share of the attention", "merge": "attention reads more rows"},
+)
+PREFIX = {"adapter": "prefix", "targets": ["layers.*"], "size": 3}
+
+
+def network(name: str) -> Network:
+    made = pasts.network(name)
+    adapt(made, [PREFIX], 0.5, "model.adapt")
+    return made.eval()
+
+
+def as_past(made: Network, batch: Batch) -> Past:
+    """The prefixes of a stack of self-attention layers on the text, as what was read before."""
+    count = batch.size
+    places = {name.split(":")[1]: adapter for name, adapter in made.adapters[0].items()}  # type: ignore[operator]
+    positions = torch.arange(-3, 0).repeat(count)
+    fields = {"position_ids": positions, "rank": torch.zeros_like(positions), "until": torch.zeros_like(positions)}
+    kept = {
+        f"{n}.0": {"text": torch.stack([found.keys, found.values], 1).repeat(count, 1, 1, 1)}
+        for n, found in places.items()
+    }
+    return Past("keys", {"text": pasts.stream([3] * count, fields)}, kept)
+
+
+@pytest.mark.parametrize("kernel", ["dense", "padded"])
+@pytest.mark.parametrize("name", ["self", "rotary, pre", "window", "buckets", "alibi"])
+@torch.no_grad()
+def test_a_prefix_is_a_past_of_every_sequence(name: str, kernel: str) -> None:
+    plain, adapted, batch = pasts.network(name), network(name), pasts.whole()
+    batch = Batch({"text": batch.streams["text"]})
+    with use_kernel(kernel):
+        wanted = plain(batch, Context(batch, past=as_past(adapted, batch)))["text"]
+        found = adapted(batch)["text"]
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+        assert not torch.allclose(found, plain(batch)["text"], atol=1e-3)
+
+
+@pytest.mark.parametrize("keeps", ["keys", "rows"])
+@pytest.mark.parametrize("name", ["self", "window", "joint", "cross"])
+@torch.no_grad()
+def test_what_reads_on_has_its_prefix(name: str, keeps: Any) -> None:
+    read, batch, past = network(name), pasts.whole(), Past(keeps)
+    expected = read(batch)["text"]
+    for piece, rows in pasts.pieces(batch):
+        context = Context(piece, past=past)
+        torch.testing.assert_close(read(piece, context)["text"], expected[rows], atol=1e-5, rtol=1e-5)
+        past = context.past_now
+
+
+@torch.no_grad()
+def test_kept_weights_are_those_of_the_streams() -> None:
+    read, batch = network("self"), pasts.whole()
+    with use_kernel("dense"):
+        context = Context(batch, keep_attention=True)
+        read(batch, context)
+    rows = batch.streams["text"].rows
+    weights = context.attention[0][2]
+    assert weights.shape == (2, rows, rows)
+    assert (weights.sum(-1) < 1).all(), "the rest is the prefix's"
+
+
+def test_packed_texts_are_refused() -> None:
+    read, batch = network("self"), pasts.whole()
+    batch.streams["text"].fields["doc"] = torch.zeros(14, dtype=torch.long)
+    with pytest.raises(WorkbenchError, match=r"model\.adapt\[0\].*prefix.*packed into a sequence.*use a builder"):
+        read(batch)
+
+
+def test_what_is_not_there_is_told() -> None:
+    with pytest.raises(WorkbenchError, match=r"targets: 'encoder\.\*' matches no attention of the network\. Some: lay"):
+        adapt(pasts.network("self"), [{**PREFIX, "targets": ["encoder.*"]}], 0.5, "model.adapt")
+    with pytest.raises(WorkbenchError, match="size = 0; allowed: a whole number from 1"):
+        adapt(pasts.network("self"), [{**PREFIX, "size": 0}], 0.5, "model.adapt")
+
+
+def test_a_new_one_is_drawn() -> None:
+    torch.manual_seed(0)
+    made = Prefix(4, 8, size=50)
+    made.initialise(0.02)
+    for rows in (made.keys, made.values):
+        assert 0.018 < rows.std() < 0.022
+
+
+def test_a_run_trains_it_alone(
+    make_recipe: Callable[..., Path],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    base = pretrain(load_recipe(str(make_recipe(name="base"))), tmp_path / "base", until=2)
+
+    def adapted(tree: dict[str, Any]) -> None:
+        tree["model"] |= {"init_from": str(base), "adapt": [PREFIX]}
+        tree["train"].update(max_steps=4, save_every=2)
+
+    assert verify_resume(load_recipe(str(make_recipe(adapted))), tmp_path, steps=4).equal
+    run = tmp_path / "interrupted"
+    last = Checkpoints(run).latest()
+    assert last is not None
+    saved = read_weights(last / MODEL)
+    assert all(name.startswith(("networks.main.adapters.0.layers:", "heads.mlm.")) for name in saved)
+    workbench.load(run)
+    with pytest.raises(WorkbenchError, match="it cannot be exported"):
+        export(run, tmp_path / "exported", "bert")
