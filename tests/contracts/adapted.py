@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from workbench.models.adapter import LINEAR, SEEN, Adapts
+from workbench.models.adapter import END, LINEAR, SEEN, Adapts
 from workbench.models.attention.call import attend
 from workbench.models.attention.seen import Keys, Seen
+from workbench.models.context import Context
+from workbench.models.end import End, Passed
 from workbench.models.layout import layout_of
-from workbench.sequences.batch import Stream
+from workbench.sequences.batch import Batch, Stream
 
 LENGTHS = [3, 1, 0]
 
@@ -59,4 +61,12 @@ def _seen() -> Adapted:
     return Adapted(Seen(2, 3), given, read)
 
 
-MADE: dict[Adapts, Callable[[], Adapted]] = {LINEAR: _linear, SEEN: _seen}
+def _end() -> Adapted:
+    def given(sequences: list[int]) -> Passed:
+        hidden = [{"text": rows} for rows in rows_of(sequences, 3, 8).unbind(1)]
+        return Passed(hidden, Context(Batch({"text": stream_of(sequences)})))
+
+    return Adapted(End({"text": 8}, 2), given, lambda found: found["text"])
+
+
+MADE: dict[Adapts, Callable[[], Adapted]] = {LINEAR: _linear, SEEN: _seen, END: _end}

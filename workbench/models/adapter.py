@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.models.attention.seen import Keys, Seen
+from workbench.models.end import End, Passed, States
+from workbench.models.returns import STREAMS
 from workbench.options.bounds import Name
 from workbench.parts.blame import named
 from workbench.parts.calls import Returns, call
@@ -25,12 +27,14 @@ class Adapts:
         words: what they are called.
         sizes: what an adapter of one may ask for.
         returns: what an adapter must return, given what the module was given and what it made.
+        targets: patterns of their names, where the recipe says none.
     """
 
     kind: type[nn.Module]
     words: str
     sizes: Callable[[Any], dict[str, Any]]
     returns: Returns
+    targets: tuple[str, ...] = ()
 
 
 LINEAR = Adapts(
@@ -59,14 +63,29 @@ SEEN = Adapts(
     "attention",
     lambda seen: {"num_heads": seen.num_heads, "head_size": seen.head_size},
     Returns("the keys and values that it was given, behind others if it likes", _behind),
+    ("layers.*",),
 )
 """What attention reads: `given` and `made` are the same `Keys`."""
+
+
+def _same_streams(found: Any, given: Passed, made: States) -> bool:
+    return STREAMS.holds(found, made) and found.keys() == made.keys()
+
+
+END = Adapts(
+    End,
+    "network",
+    lambda end: {"sizes": end.sizes, "num_layers": end.num_layers},
+    Returns("the streams that it was given, each a tensor of the same shape", _same_streams),
+    ("end",),
+)
+"""The network as a whole: `given` what its layers made (`Passed`), `made` the streams after the last one."""
 
 
 @dataclass(frozen=True)
 class Place:
     """What a recipe says of an adapter beside its own options: the modules of the network that get one each, by
-    patterns of their names (`layers.*.qkv`)."""
+    patterns of their names (`layers.*.qkv`); by default `Adapts.targets`."""
 
     targets: Annotated[list[Name], MinLen(1)]
 

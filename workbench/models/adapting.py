@@ -30,8 +30,10 @@ def adapt(network: Network, specs: list[Spec], init_range: float, where: str) ->
     for i, spec in enumerate(specs):
         place = f"{where}[{i}]"
         options = dict(spec)
-        targets = check(Place, {"targets": options.pop("targets")} if "targets" in options else {}, place).targets
         adapts: Adapts = named_by("adapter", options, place)[0].adapts
+        stated = {"targets": list(adapts.targets)} if adapts.targets else {}
+        stated |= {"targets": options.pop("targets")} if "targets" in options else {}
+        targets = check(Place, stated, place).targets
         known = [name for name, module in modules.items() if isinstance(module, adapts.kind)]
         chosen = {name for pattern in targets for name in _matching(pattern, known, adapts.words, f"{place}.targets")}
         made: dict[str, nn.Module] = {}

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
+from workbench.models.end import End, Passed, States
 from workbench.models.layers.tap import Tap
 from workbench.models.returns import STREAMS, rows_of_width
 from workbench.models.sharing import Shared
@@ -22,8 +23,6 @@ from workbench.parts.building import build, checked
 from workbench.parts.calls import call
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.batch import Batch
-
-States = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,7 @@ class Network(nn.Module):
             if name not in self.sizes:
                 raise unknown("stream", name, self.sizes, f"{where}.poolers")
         self.poolers = nn.ModuleDict({name: Pooler(self.sizes[name]) for name in spec.poolers})
+        self.end = End(self.sizes, len(self.layers))
         self.memory = spec.memory
         self.adapters = nn.ModuleList()
         self.checkpointing = False
@@ -103,6 +103,11 @@ class Network(nn.Module):
             return set(self.state_dict())
         names = {name for name, _ in self.named_parameters(remove_duplicate=False)} if len(self.adapters) else set()
         return {name for name in names if not name.startswith(("adapters.", "poolers."))}
+
+    @property
+    def undivided(self) -> bool:
+        """Whether an adapter goes by the states of all layers, so that these are run together or not at all."""
+        return any("end" in made for made in self.adapters)  # type: ignore[operator]
 
     def train(self, mode: bool = True) -> Network:
         super().train(mode and not self.frozen)
@@ -126,14 +131,20 @@ class Network(nn.Module):
             takes: what such a run has left to this one.
 
         Raises:
-            WorkbenchError: there is no such tap.
+            WorkbenchError: there is no such tap, or an adapter goes by the states before it.
         """
+        if after is not None and self.undivided:
+            raise WorkbenchError(
+                f"the layers behind the tap {after!r} are to be run alone, but an adapter of this network goes by the "
+                "states of all layers; take another adapter"
+            )
         context = context or Context(batch)
         common = frozenset[str]() if takes is None else takes.streams
         hidden = self._begin(batch, context, common) if after is None else dict(taps or {})
         first = 0 if after is None else self._behind(after)
         if context.keep_hidden:
             context.hidden.append(hidden)
+        trail = [hidden]
         for number in range(first, len(self.layers)):
             if takes is not None and takes.skips(number):
                 continue
@@ -144,10 +155,14 @@ class Network(nn.Module):
                 hidden = checkpoint(self._pass, number, hidden, context, use_reentrant=False)
             else:
                 hidden = self._pass(number, hidden, context)
+            trail = [*trail, hidden] if self.undivided else trail
             if context.keep_hidden:
                 context.hidden.append(hidden)
         for other in leaves:
             other.leave(len(self.layers), hidden)
+        if self.undivided:
+            context.enter(len(self.layers))
+            hidden = self.end(Passed(trail, context))
         return hidden if takes is None else takes.take(len(self.layers), hidden)
 
     def _pass(self, layer: int, hidden: States, context: Context) -> States:

@@ -142,7 +142,7 @@ class Forward:
             assert found.past is not None
             self.recall.keep(place, found.past, network.memory)
             return found
-        if network is None or self.keep:
+        if network is None or self.keep or network.undivided:
             return self.run(place.network, self.views[place.view])
         return self._share(place, network)
 
