@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Gt, Le
 
-from pipelines.readers.reader import Drop, MalformedError, Peek, Reader, Record
+from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record
 from pipelines.sources.files import files, lines, record_key, stem
 from workbench.sequences.sequence import Sample
 
@@ -20,7 +20,7 @@ Cue = tuple[int, list[bytes]]
 
 
 @dataclass(frozen=True)
-class Subtitles(Reader):
+class Subtitles(RawReader):
     """A scene is a text: cues that follow each other with no more than `pause` seconds between."""
 
     kind: ClassVar[str] = "text"

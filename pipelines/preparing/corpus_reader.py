@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pipelines.readers.reader import Reader, Record
+from pipelines.readers.reader import RawReader, Record
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
 from workbench.sequences.sequence import Sample
@@ -27,7 +27,7 @@ def all_samples(corpus: Corpus) -> Iterator[Sample]:
 
 
 @dataclass(frozen=True)
-class CorpusReader(Reader):
+class CorpusReader(RawReader):
     """Every record of a corpus, under its key."""
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:

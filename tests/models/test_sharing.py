@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, MicroBatch, Stream, share_streams
-from workbench.tasks.forward import Forward, Place
+from workbench.tasks.forward import Forward, Sight
 
 SIZE, TEXT, IMAGE = 8, [3, 2], [2, 4]
 QUIET = {"num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
@@ -65,7 +65,7 @@ def states(made: Network, views: dict[str, Batch]) -> dict[str, dict[str, Tensor
     forward = Forward({"main": made}, views)
     found = {}
     for name in views:
-        read = forward.read(Place("main", name))
+        read = forward.read(Sight("main", name))
         found[name] = {**read.states, **{f"tap {s}": rows for s, rows in read.taps.get("tap", {}).items()}}
     return found
 
@@ -122,8 +122,8 @@ def test_states_without_a_graph_are_not_taken_where_gradients_flow() -> None:
     made = network(*ALBEF)
     forward = Forward({"main": made}, share_streams({"main": view(), "masked": view(text=7)}))
     with torch.no_grad():
-        forward.read(Place("main", "main"))
-    forward.read(Place("main", "masked")).states["image"].sum().backward()
+        forward.read(Sight("main", "main"))
+    forward.read(Sight("main", "masked")).states["image"].sum().backward()
     assert made.layers[0].attention.attention.qkv.weight.grad is not None
 
 

@@ -16,7 +16,7 @@ from workbench.parts.building import build
 from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch, collate
 from workbench.sequences.sequence import Span
-from workbench.tasks.forward import Place
+from workbench.tasks.forward import Sight
 from workbench.tasks.root import Root
 from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
 
@@ -169,7 +169,7 @@ def test_soft_targets_are_those_of_the_moving_average(make_network, tokenizer, m
     root = Root(
         {"main": network, "slow": slow},
         {"mlm": made.head(network)},
-        {"mlm": Place("main", "main")},
+        {"mlm": Sight("main", "main")},
         {"slow": Follower("main", 0.9)},
     )
     for parameter in root.averages.parameters():

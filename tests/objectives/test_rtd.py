@@ -19,7 +19,7 @@ from workbench.objectives.mlm import MlmHead
 from workbench.objectives.rtd import Rtd, RtdHead
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, MicroBatch, Stream
-from workbench.tasks.forward import Place
+from workbench.tasks.forward import Sight
 from workbench.tasks.root import Root
 
 EXCUSED = "its head reads what another objective has made"
@@ -38,7 +38,7 @@ def root() -> Root:
     torch.manual_seed(0)
     networks = {"generator": Network(spec(4), vocab_size=20), "main": Network(spec(), vocab_size=20)}
     heads = {"mlm": MlmHead(networks["generator"]), "rtd": Rtd().head(networks["main"])}
-    return Root(networks, heads, {"mlm": Place("generator", "main"), "rtd": Place("main", "main")})
+    return Root(networks, heads, {"mlm": Sight("generator", "main"), "rtd": Sight("main", "main")})
 
 
 @pytest.fixture

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from own_splitting import pieces
-from pipelines.readers.reader import Reader, Record
+from pipelines.readers.reader import RawReader, Record
 from workbench.options.bounds import Name
 
 Path("EXECUTED").touch()
 
 
 @dataclass(frozen=True)
-class Quotes(Reader):
+class Quotes(RawReader):
     kind: ClassVar[str] = "text"
     separator: Name = "%"
 

@@ -12,7 +12,7 @@ from workbench.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.recipe.spec import Follower, NetworkSpec
 from workbench.sequences.batch import Batch, MicroBatch, Stream
-from workbench.tasks.forward import Place, Seen
+from workbench.tasks.forward import Seen, Sight
 from workbench.tasks.objective import Head, LossOutput
 from workbench.tasks.root import Root
 
@@ -57,7 +57,7 @@ def root_of(*acts: Any, networks: tuple[str, ...] = ("main",)) -> Root:
     names = ["one", "two", "three"][: len(acts)]
     heads: dict[str, Head] = {name: Noting(act) for name, act in zip(names, acts, strict=True)}
     made = {name: network() for name in networks}
-    return Root(made, heads, {name: Place(networks[0], "main") for name in names})
+    return Root(made, heads, {name: Sight(networks[0], "main") for name in names})
 
 
 def run(root: Root, batch: Batch) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def test_what_a_head_says_follows_it_as_its_network_is_followed(batch: Batch) ->
         "two": Noting(lambda seen: None),
     }
     networks = {"main": network(), "slow": network().requires_grad_(False)}
-    root = Root(networks, heads, dict.fromkeys(heads, Place("main", "main")), {"slow": Follower("main", 0.75)})
+    root = Root(networks, heads, dict.fromkeys(heads, Sight("main", "main")), {"slow": Follower("main", 0.75)})
     run(root.train(), batch)
     average, layer = found[0], heads["one"].layer
     assert not average.training

@@ -16,7 +16,7 @@ from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict, with_overrides
 from workbench.sequences.batch import Batch, MicroBatch, Stream
 from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.forward import Forward, Place
+from workbench.tasks.forward import Forward, Sight
 from workbench.tasks.memory import Memory
 from workbench.tasks.root import Root
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
@@ -25,7 +25,7 @@ from workbench.training.readers import reader_of
 TEXTS = [
     " ".join(f"Sentence {n} of story {s} goes on." for n in range(length)) for s, length in enumerate((9, 2, 7, 5))
 ]
-MAIN = Place("main", "main")
+MAIN = Sight("main", "main")
 FIELDS = ("input_ids", "token_type_ids")
 LAYERS: dict[str, dict[str, Any]] = {
     "rotary, pre": {"rotary": 100.0, "norm_place": "pre"},

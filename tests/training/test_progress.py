@@ -10,7 +10,7 @@ import pytest
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.tasks.building import tasks_of
-from workbench.tasks.forward import Forward, Place, Read
+from workbench.tasks.forward import Forward, Read, Sight
 from workbench.tasks.task import Task
 from workbench.training.pretrain import pretrain
 from workbench.training.readers import first_batches, reader_of
@@ -56,7 +56,7 @@ def test_heads_see_the_end_of_the_run_in_held_out_passes(
     seen: set[tuple[bool, float]] = set()
     read = Forward.read
 
-    def watching(self: Forward, place: Place) -> Read:
+    def watching(self: Forward, place: Sight) -> Read:
         seen.add((self.networks[place.network].training, self.progress))
         return read(self, place)
 

@@ -14,12 +14,12 @@ from workbench.corpora.reader import Reader
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
 from workbench.recipe.spec import SequenceSpec, TaskSpec
-from workbench.tasks.feed import MicroBatches, Place
+from workbench.tasks.feed import MicroBatches, MicroBatchId
 from workbench.tasks.task import Task
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 DAMAGED = "r1"
-PLACE = Place("pairs", 0, 0)
+PLACE = MicroBatchId("pairs", 0, 0)
 
 
 @pytest.fixture

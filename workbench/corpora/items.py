@@ -24,7 +24,7 @@ REMEMBERED = 1_000_000
 """Corpora of so many records keep their window counts in the cache folder (a microsecond a record to count)."""
 
 
-class Span(NamedTuple):
+class Stretch(NamedTuple):
     """Where an item lies: `start` and `end` count elements of the unit; both are -1 where the item is the record."""
 
     record: int
@@ -67,12 +67,12 @@ class Items:
     def total(self) -> int:
         return int(self.counts.sum())
 
-    def span(self, shard: int, item: int) -> Span:
+    def stretch(self, shard: int, item: int) -> Stretch:
         """Where an item of a shard lies."""
         if self.unit is None:
-            return Span(item, -1, -1)
+            return Stretch(item, -1, -1)
         record, start, end = self._table(shard)
-        return Span(int(record[item]), int(start[item]), int(end[item]))
+        return Stretch(int(record[item]), int(start[item]), int(end[item]))
 
     def runs(self, shard: int) -> np.ndarray:
         """How many items each record of a shard has, of items that are no whole records [records]."""
@@ -80,13 +80,13 @@ class Items:
 
     def goes_on(self, shard: int, item: int) -> bool:
         """Whether an item goes on where the one before it in the shard ends: in the text of one record."""
-        return self.span(shard, item).start > 0
+        return self.stretch(shard, item).start > 0
 
     def read(self, shard: int, item: int) -> Sample:
         """The sample of an item."""
         if self.unit is None:
             return self.corpus.read(shard, item)
-        record, start, end = self.span(shard, item)
+        record, start, end = self.stretch(shard, item)
         return take(self.corpus.read(shard, record), self.unit, start, end)
 
     def _listed_counts(self) -> list[int]:

@@ -14,7 +14,7 @@ from workbench.parts.blame import mark, named
 from workbench.parts.calls import call
 from workbench.recipe.spec import Recipe
 from workbench.tasks.fitting import check_fit
-from workbench.tasks.forward import Place
+from workbench.tasks.forward import Sight
 from workbench.tasks.objective import Head
 from workbench.tasks.returns import HEAD, STEP_HEAD
 from workbench.tasks.root import Root
@@ -40,7 +40,7 @@ def make_root(recipe: Recipe, tasks: dict[str, Task], tokenizer: Tokenizer | Non
     torch.manual_seed(digest(recipe.seed, "weights") % 2**63)
     networks = build_networks(recipe, **_resources(recipe, tokenizer))
     heads = {name: _head(placed, recipe, networks) for name, placed in objectives.items()}
-    places = {name: Place(placed.network, placed.view) for name, placed in objectives.items()}
+    places = {name: Sight(placed.network, placed.view) for name, placed in objectives.items()}
     root = Root(networks, heads, places, recipe.followers)
     check_fit(tasks.values(), root)
     return root

@@ -39,7 +39,7 @@ class SampleReader(Protocol):
     def wrong_sizes(self) -> list[str]: ...
 
 
-class Place(NamedTuple):
+class MicroBatchId(NamedTuple):
     """A micro-batch's place: which task, its number in that task, its lane; and the progress of the run there, which
     hooks are told: 0 at its start, 1 at its end and in held-out passes."""
 
@@ -73,7 +73,7 @@ class MicroBatches(Dataset):
         self.readers = readers
         self.split = split
 
-    def __getitem__(self, place: Place) -> MicroBatch | Failure | None:
+    def __getitem__(self, place: MicroBatchId) -> MicroBatch | Failure | None:
         try:
             return self.micro_batch(place)
         except (OSError, WorkbenchError) as refused:
@@ -86,7 +86,7 @@ class MicroBatches(Dataset):
             no_memory = isinstance(bug, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in line
             return Failure(line, MemoryError) if no_memory else Failure(traceback.format_exc(), WorkerError)
 
-    def micro_batch(self, place: Place) -> MicroBatch | None:
+    def micro_batch(self, place: MicroBatchId) -> MicroBatch | None:
         """The micro-batch at a place; `dropped` tells what the reader skipped and the builder lost on the way."""
         reader = self.readers[place.task]
         before = Counter(reader.skipped)
@@ -103,7 +103,7 @@ class MicroBatches(Dataset):
         """The shards of all tasks whose size is not that of corpus.json, in words."""
         return sorted({found for reader in self.readers.values() for found in reader.wrong_sizes()})
 
-    def _made(self, task: Task, reader: SampleReader, samples: list[Sample], place: Place) -> MicroBatch | None:
+    def _made(self, task: Task, reader: SampleReader, samples: list[Sample], place: MicroBatchId) -> MicroBatch | None:
         """The micro-batch of the samples, less those that the reader skips because a value cannot be used."""
         while samples:
             try:
@@ -119,18 +119,20 @@ class MicroBatches(Dataset):
         return None
 
 
-def training_places(schedule: TaskSchedule, steps: range, lanes: Iterable[int], max_steps: int) -> Iterator[Place]:
+def training_places(
+    schedule: TaskSchedule, steps: range, lanes: Iterable[int], max_steps: int
+) -> Iterator[MicroBatchId]:
     """The places of these steps, of `max_steps` of the run, for a rank's lanes: by step, task, lane."""
     own = list(lanes)
     for step in steps:
         for turn in schedule.at(step):
             for lane in own:
-                yield Place(turn.task, turn.number, lane, step / max_steps)
+                yield MicroBatchId(turn.task, turn.number, lane, step / max_steps)
 
 
 @contextmanager
 def feed(
-    batches: MicroBatches, places: Iterable[Place], *, num_workers: int | None, device: torch.device
+    batches: MicroBatches, places: Iterable[MicroBatchId], *, num_workers: int | None, device: torch.device
 ) -> Iterator[Iterator[MicroBatch | None]]:
     """Micro-batches at these places, in this order; pinned for CUDA. Without workers they are made when asked for.
 

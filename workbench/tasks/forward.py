@@ -23,7 +23,7 @@ from workbench.sequences.batch import Batch, Targets
 from workbench.tasks.memory import Recall
 
 
-class Place(NamedTuple):
+class Sight(NamedTuple):
     """Where an objective acts: which network reads which view of the batch."""
 
     network: str
@@ -113,10 +113,10 @@ class Forward:
         self.networks, self.views, self.progress, self.keep = networks, views, progress, keep
         self.averages, self.recall = averages or {}, recall
         self.made: dict[str, dict[str, Tensor]] = {}
-        self._reads: dict[Place, Read] = {}
+        self._reads: dict[Sight, Read] = {}
         self._first: dict[str, _First] = {}
 
-    def read(self, place: Place) -> Read:
+    def read(self, place: Sight) -> Read:
         """
         Raises:
             WorkbenchError: no such network or view.
@@ -127,7 +127,7 @@ class Forward:
             self._reads[place] = self._read(place)
         return self._reads[place]
 
-    def keep_read(self, place: Place, read: Read) -> None:
+    def keep_read(self, place: Sight, read: Read) -> None:
         """Take a read as that of a place, which is then not run."""
         self._reads[place] = read
 
@@ -135,7 +135,7 @@ class Forward:
         """As `Seen.run`."""
         return self._run(network, batch, after=after, taps=taps)
 
-    def _read(self, place: Place) -> Read:
+    def _read(self, place: Sight) -> Read:
         network = self.networks.get(place.network)
         if network is not None and network.memory and self.recall is not None:
             found = self._run(place.network, self.views[place.view], past=self.recall.past(place))
@@ -146,7 +146,7 @@ class Forward:
             return self.run(place.network, self.views[place.view])
         return self._share(place, network)
 
-    def _share(self, place: Place, network: Network) -> Read:
+    def _share(self, place: Sight, network: Network) -> Read:
         """Read a view: the first one leaves to the others what they have in common with it."""
         batch, grad, first = self.views[place.view], torch.is_grad_enabled(), self._first.get(place.network)
         if first is None:
@@ -171,7 +171,7 @@ class Seen:
         targets: of this objective.
     """
 
-    def __init__(self, forward: Forward, place: Place, targets: Targets, objective: str = "") -> None:
+    def __init__(self, forward: Forward, place: Sight, targets: Targets, objective: str = "") -> None:
         self._forward, self._place, self._objective = forward, place, objective
         self.targets = targets
 
@@ -182,7 +182,7 @@ class Seen:
         Args:
             states: what the network has made of the batch; by default it is run when a head asks.
         """
-        place = Place("main", "main")
+        place = Sight("main", "main")
         forward = Forward({place.network: network}, {place.view: batch})
         if states is not None:
             forward.keep_read(place, Read(network, batch, states))
@@ -214,7 +214,7 @@ class Seen:
         Raises:
             WorkbenchError: no such network or view.
         """
-        return self._forward.read(Place(network or self._place.network, view or self._place.view))
+        return self._forward.read(Sight(network or self._place.network, view or self._place.view))
 
     def run(
         self, batch: Batch, network: str | None = None, *, after: str | None = None, taps: States | None = None

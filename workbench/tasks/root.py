@@ -17,7 +17,7 @@ from workbench.models.networks import follow
 from workbench.parts.calls import call
 from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.forward import Forward, Place, Seen
+from workbench.tasks.forward import Forward, Seen, Sight
 from workbench.tasks.memory import Memory
 from workbench.tasks.objective import Head, LossOutput, StepHead
 from workbench.tasks.returns import EMBEDDED, LOSS
@@ -56,7 +56,7 @@ class Root(nn.Module):
         self,
         networks: dict[str, Network],
         heads: dict[str, Head],
-        places: dict[str, Place],
+        places: dict[str, Sight],
         followers: Mapping[str, Follower] | None = None,
     ) -> None:
         super().__init__()

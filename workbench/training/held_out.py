@@ -12,7 +12,7 @@ from torch import Tensor
 from workbench.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.feed import MicroBatches, Place, SampleReader, feed
+from workbench.tasks.feed import MicroBatches, MicroBatchId, SampleReader, feed
 from workbench.tasks.memory import Memory
 from workbench.tasks.objective import LossOutput, StepHead
 from workbench.tasks.root import Root
@@ -72,7 +72,7 @@ class HeldOut:
     def _pass(self, task: str, window: Window) -> None:
         steps = self.passes[task].steps
         lanes = list(self.world.lanes(self.spec.lanes))
-        places = [Place(task, number, lane) for number in range(steps) for lane in lanes]
+        places = [MicroBatchId(task, number, lane) for number in range(steps) for lane in lanes]
         batches = MicroBatches(self.tasks, self.passes, split=HELD_OUT_SPLIT)
         micros = feed(batches, places, num_workers=self.spec.num_workers, device=self.world.device)
         with self.root.remembering(Memory()), micros as found:

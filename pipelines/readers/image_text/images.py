@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.reader import Drop, Reader, Record
+from pipelines.readers.reader import Drop, RawReader, Record
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import ImageRef, open_store
 from workbench.errors import WorkbenchError
@@ -17,7 +17,7 @@ from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)
-class ImageReader(Reader):
+class ImageReader(RawReader):
     """A format whose records belong to an image. `images` are the folders or tar files that hold them."""
 
     kind: ClassVar[str] = "image-text"

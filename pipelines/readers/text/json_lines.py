@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row
+from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, parse_row
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
 from pipelines.readers.text.related_mentions import RelatedMentions
 from pipelines.sources.files import record_key
@@ -17,7 +17,7 @@ from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)
-class JsonLines(Reader):
+class JsonLines(RawReader):
     """`text_field` holds the text (a string, or a list of words), `id_field` (or `key`) the document's name if any.
 
     The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are taken over. `fields` says

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row, require
+from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, parse_row, require
 from pipelines.sources.files import record_key
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
@@ -20,7 +20,7 @@ Span = list[Any]
 
 
 @dataclass(frozen=True)
-class LinkedWordpieces(Reader):
+class LinkedWordpieces(RawReader):
     """Wordpieces are joined to text (`##` continues a word), sentences by line ends; links become character spans.
 
     `linker` and `linker_version` are recorded with every document: they say who put the links there.

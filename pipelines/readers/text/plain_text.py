@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pipelines.readers.reader import MalformedError, Peek, Reader, Record
+from pipelines.readers.reader import MalformedError, Peek, RawReader, Record
 from pipelines.readers.text.table import is_table
 from pipelines.sources.files import files, lines, record_key, stem
 from workbench.errors import WorkbenchError
@@ -19,7 +19,7 @@ WIKITEXT_HEADING = r" ?= [^=].* = ?"
 
 
 @dataclass(frozen=True)
-class PlainText(Reader):
+class PlainText(RawReader):
     """`document` says what one document is; `heading` is the regular expression of a line that begins one.
 
     A heading stays the first line of its document. With `document=heading`, text before the first heading is a

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, Reader, Record, parse_row, require
+from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, parse_row, require
 from pipelines.readers.row_fields import word_places
 from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
@@ -24,7 +24,7 @@ _TAG = re.compile(r"<(/?)(e[12])>")
 
 
 @dataclass(frozen=True)
-class RelatedMentions(Reader):
+class RelatedMentions(RawReader):
     """`marks` are the stretches of head and tail, `labels.relation` the relation; ids of the mentions become `spans`.
 
     Tokens are joined by spaces. Of a mention that occurs several times the first place is marked.

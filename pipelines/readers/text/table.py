@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from pipelines.readers.reader import MalformedError, Peek, Reader, Record
+from pipelines.readers.reader import MalformedError, Peek, RawReader, Record
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, word_places
 from pipelines.sources.files import decode, files, lines, plain_suffix, record_key, stem
 from workbench.errors import WorkbenchError
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table(Reader):
+class Table(RawReader):
     """`fields` says which columns are which fields of a sample (docs/samples.md), one or several of them.
 
     `fields={text: premise, second: hypothesis, labels: [gold_label], choices: [ending0, ending1], tags: label}`; text,

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Drop, Peek, Reader, Record, parse_row, require
+from pipelines.readers.reader import Drop, Peek, RawReader, Record, parse_row, require
 from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True)
-class TypedMentions(Reader):
+class TypedMentions(RawReader):
     """The tokens are joined by spaces; `mention` is the mention's `[start, end]` in the text, `types` its types."""
 
     kind: ClassVar[str] = "text"

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pipelines.readers.reader import Drop, Reader, Record
+from pipelines.readers.reader import Drop, RawReader, Record
 from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
 from pipelines.sources.files import files, record_key
 from workbench.errors import WorkbenchError
@@ -41,7 +41,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class GraphReader(Reader):
+class GraphReader(RawReader):
     """The options name files with texts: JSON lines with the field `id`, or one JSON object by id.
 
     `entities`: label, aliases, and description, extract or gloss. `types`: the list of types of each entity.

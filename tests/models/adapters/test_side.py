@@ -23,7 +23,7 @@ from workbench.models.past import Past
 from workbench.recipe.reading import load_recipe
 from workbench.runs.names import MODEL
 from workbench.runs.weights import read_weights
-from workbench.tasks.forward import Forward, Place
+from workbench.tasks.forward import Forward, Sight
 from workbench.training.pretrain import pretrain
 from workbench.training.verify import verify_resume
 
@@ -95,7 +95,7 @@ def test_views_with_a_stream_in_common_are_read_whole() -> None:
     views = sharing.share_streams({"main": sharing.view(), "other": sharing.view(text=2)})
     forward = Forward({"main": made}, views)
     for name, view in views.items():
-        torch.testing.assert_close(forward.read(Place("main", name)).states, made(view))
+        torch.testing.assert_close(forward.read(Sight("main", name)).states, made(view))
     with pytest.raises(WorkbenchError, match=r"behind the tap 'tap' .*an adapter .*all layers"):
         made(views["main"], after="tap", taps=made.embed(views["main"]))
 

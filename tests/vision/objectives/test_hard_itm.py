@@ -17,7 +17,7 @@ from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import MicroBatch, collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Place, Seen
+from workbench.tasks.forward import Seen, Sight
 from workbench.tasks.objective import Head, LossOutput
 from workbench.tasks.root import Root
 
@@ -73,7 +73,7 @@ def run(network: Network, sequences: list[Sequence]) -> tuple[Root, MicroBatch, 
     vectors = {name: F.normalize(torch.randn(len(sequences), 8), dim=-1) for name in NAMES}
     vectors["scale"] = torch.full((len(sequences),), 10.0)
     heads: dict[str, Head] = {"itc": Contrast(vectors), "itm": made.head(network)}
-    root = Root({"main": network}, heads, dict.fromkeys(heads, Place("main", "main")))
+    root = Root({"main": network}, heads, dict.fromkeys(heads, Sight("main", "main")))
     return root, micro, root(micro, ["itc", "itm"])
 
 

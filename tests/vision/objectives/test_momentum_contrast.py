@@ -27,7 +27,7 @@ from workbench.recipe.spec import Follower
 from workbench.runs.metrics import read_metrics
 from workbench.sequences.batch import MicroBatch, collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Place, read
+from workbench.tasks.forward import Sight, read
 from workbench.tasks.root import Root, Update
 from workbench.tasks.soft_targets import SoftTargets
 from workbench.training.pretrain import pretrain
@@ -50,7 +50,7 @@ def root_of(objective: MomentumContrast, network: Network) -> Root:
     root = Root(
         {"main": network, "momentum": slow},
         {"it": objective.head(network)},
-        {"it": Place("main", "main")},
+        {"it": Sight("main", "main")},
         {"momentum": Follower("main", 0.9)},
     )
     for parameter in [*slow.parameters(), *root.averages.parameters()]:
