@@ -25,7 +25,7 @@ PEEK_FIRST_LINE = 1 << 24
 
 
 class Record(NamedTuple):
-    """One raw record: `data` is what `RawReader.sample` needs (small, picklable), `size` its bytes, `where` it stands."""
+    """A raw record: `data` is all that `RawReader.sample` needs, small, picklable; `size` in bytes; `where` it is."""
 
     data: Any
     size: int
