@@ -12,7 +12,8 @@ from tests.contracts.descending import Model, train
 from tests.contracts.finding import case_of, cases_of, over
 from workbench.optimization.building import make_optimizer
 from workbench.recipe.spec import GroupSpec, TrainSpec
-from workbench.runs.checkpoint import Checkpoints, restore
+from workbench.runs.checkpoint import restore
+from workbench.runs.checkpoints import Checkpoints
 
 
 def spec(name: str, **options: Any) -> TrainSpec:

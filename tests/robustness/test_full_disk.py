@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 import workbench as package
 from workbench.errors import MachineError
 from workbench.runs import checkpoint, weights
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics import read_metrics
 
 Refused = Callable[..., str]

@@ -15,7 +15,8 @@ from workbench.errors import WorkbenchError
 from workbench.optimization.building import make_optimizer
 from workbench.recipe.spec import TrainSpec
 from workbench.runs import checkpoint
-from workbench.runs.checkpoint import Checkpoints, restore
+from workbench.runs.checkpoint import restore
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.weights import read_weights, save_weights
 from workbench.training.held_out import improves
 

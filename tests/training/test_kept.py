@@ -13,7 +13,8 @@ import torch
 import workbench
 from workbench.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
-from workbench.runs.checkpoint import Checkpoints, kept_of
+from workbench.runs.checkpoint import kept_of
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.names import FROZEN, MODEL
 from workbench.runs.weights import read_weights, save_weights
 from workbench.training.pretrain import pretrain

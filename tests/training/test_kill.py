@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from workbench.recipe.reading import load_recipe
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics import read_metrics
 from workbench.training.pretrain import pretrain
 

@@ -9,7 +9,7 @@ import torch
 
 from workbench.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import MEMORY
 from workbench.runs.weights import read_weights

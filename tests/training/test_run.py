@@ -17,7 +17,7 @@ import workbench
 from workbench.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import GroupSpec, InitFrom, NetworkSpec, Recipe
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import MODEL
 from workbench.runs.weights import read_weights

@@ -13,7 +13,7 @@ import workbench
 from workbench.errors import MachineError, WorkbenchError
 from workbench.recipe.spec import Recipe
 from workbench.runs import checkpoint
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.training.pretrain import pretrain
 
 FILES = ("recipe.yaml", "tokenizer.json", "data.json", "metrics.jsonl", "log.txt", ".lock")

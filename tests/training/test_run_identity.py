@@ -11,7 +11,8 @@ import pytest
 import workbench
 from workbench.errors import WorkbenchError
 from workbench.recipe.spec import Recipe
-from workbench.runs.checkpoint import Checkpoints, read_state
+from workbench.runs.checkpoint import read_state
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import read_data
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import DATA

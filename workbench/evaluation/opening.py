@@ -14,7 +14,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.passes import all_records
 from workbench.models.network import Network
 from workbench.processes.distributed import World
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.loading import Loaded, load
 from workbench.sequences.sequence import Sample
 from workbench.tasks.fitting import check_linked

@@ -13,7 +13,8 @@ from workbench.interop.files import checksum_of, find_files, read_config, read_n
 from workbench.interop.reading import names_of, read_release, recognised
 from workbench.packages import WEIGHTS, located
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec
-from workbench.runs.checkpoint import Checkpoints, files_of, read_checkpoint
+from workbench.runs.checkpoint import files_of, read_checkpoint
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import START
 from workbench.runs.folder import read_recipe
 from workbench.runs.names import RECIPE, TOKENIZER, is_run

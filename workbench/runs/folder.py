@@ -18,7 +18,7 @@ from workbench.parts.trust import CODE, allow, import_paths, own_code
 from workbench.recipe import reading
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, dump_recipe
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import read_data, run_id
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import (

@@ -9,7 +9,8 @@ from pathlib import Path
 from workbench.errors import WorkbenchError
 from workbench.files.identities import Identities, noted
 from workbench.recipe.spec import Recipe
-from workbench.runs.checkpoint import Checkpoints, read_checkpoint
+from workbench.runs.checkpoint import read_checkpoint
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import refuse_other
 from workbench.runs.folder import read_recipe, trust_run
 from workbench.runs.names import RECIPE, TOKENIZER

@@ -22,7 +22,8 @@ from workbench.optimization.building import make_lr_schedule
 from workbench.processes.distributed import World, distributed
 from workbench.processes.stop_request import StopRequest
 from workbench.recipe.spec import Recipe
-from workbench.runs.checkpoint import Checkpoints, files_of
+from workbench.runs.checkpoint import files_of
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_data, refuse_changed
 from workbench.runs.folder import keep_code, open_run
 from workbench.runs.kept import keep

@@ -19,7 +19,8 @@ from workbench.optimization.parameters import freeze
 from workbench.processes.distributed import World
 from workbench.processes.stop_request import WATCHED, StopRequest
 from workbench.recipe.spec import Recipe
-from workbench.runs.checkpoint import Checkpoints, kept_of, read_memory, restore
+from workbench.runs.checkpoint import kept_of, read_memory, restore
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
 from workbench.runs.kept import Kept
 from workbench.runs.provenance import provenance

@@ -10,7 +10,7 @@ import torch
 from workbench.errors import WorkbenchError
 from workbench.processes.distributed import distributed
 from workbench.recipe.spec import Recipe
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import MODEL
 from workbench.runs.weights import read_weights

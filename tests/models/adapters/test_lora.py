@@ -24,7 +24,7 @@ from workbench.models.adapting import adapt, merge
 from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import NetworkSpec
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.names import FROZEN, MODEL
 from workbench.runs.weights import read_weights
 from workbench.sequences.batch import Batch, Stream

@@ -22,7 +22,7 @@ from workbench.models.context import Context
 from workbench.models.network import Network
 from workbench.models.past import Past
 from workbench.recipe.reading import load_recipe
-from workbench.runs.checkpoint import Checkpoints
+from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.names import MODEL
 from workbench.runs.weights import read_weights
 from workbench.sequences.batch import Batch

@@ -133,7 +133,7 @@ def loaded(world: Path) -> str:
 def resumed(world: Path) -> str:
     """A run that goes on by one step: its losses, and what it saves."""
     import workbench
-    from workbench.runs.checkpoint import Checkpoints
+    from workbench.runs.checkpoints import Checkpoints
     from workbench.runs.folder import read_recipe
     from workbench.runs.metrics import read_metrics
     from workbench.training.pretrain import pretrain
