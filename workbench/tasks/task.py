@@ -62,10 +62,6 @@ class TaskObjective:
     after: tuple[str, ...] = ()
     stated: Spec = field(default_factory=dict)
 
-    @property
-    def step_wide(self) -> bool:
-        return self.objective.step_wide
-
 
 class Task:
     """What a recipe's task does to samples, up to a micro-batch of jagged tensors. Holds no weights.
@@ -98,6 +94,16 @@ class Task:
         ]
         _check_names(self.objectives, where)
         self.objectives = _in_order(self.objectives, where)
+
+    @property
+    def names(self) -> list[str]:
+        """Of its objectives, in the order in which their heads run."""
+        return [placed.name for placed in self.objectives]
+
+    @property
+    def step_wide(self) -> list[str]:
+        """The names of its step-wide objectives."""
+        return [placed.name for placed in self.objectives if placed.objective.step_wide]
 
     @property
     def views(self) -> dict[str, list[TaskObjective]]:

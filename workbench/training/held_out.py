@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -18,10 +19,11 @@ from workbench.tasks.objective import LossOutput, StepHead
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
 from workbench.training.measured import Measured
-from workbench.training.metrics import Window, add_sums
+from workbench.training.metrics import Window
+from workbench.training.micro_pass import MicroPass
 from workbench.training.modes import evaluating
-from workbench.training.step import autocast_dtype, seed_device
 from workbench.training.stepwide import Embedded, gather_embedded, loss_of
+from workbench.training.sums import Label, add_sums
 
 PREFIX = "held_out/"
 HELD_OUT_SPLIT = 1
@@ -51,10 +53,10 @@ class HeldOut:
         seed: int,
     ) -> None:
         self.root, self.tasks, self.passes = root, tasks, passes
-        self.spec, self.world, self.seed = spec, world, seed
+        self.spec, self.world = spec, world
         self.labels = labels(tasks)
         self.measured = Measured(tasks)
-        self.autocast = autocast_dtype(spec.precision, world.device)
+        self.micro_pass = MicroPass(spec.precision, world.device, seed)
 
     def run(self) -> dict[str, float]:
         """`held_out/<objective>/loss` and metrics, over all ranks; the same on every rank."""
@@ -81,7 +83,7 @@ class HeldOut:
     def _steps(
         self, task: str, steps: int, lanes: list[int], micros: Iterator[MicroBatch | None], window: Window
     ) -> None:
-        wide = [placed.name for placed in self.tasks[task].objectives if placed.step_wide]
+        wide = self.tasks[task].step_wide
         for number in range(steps):
             embedded: dict[str, dict[int, Embedded]] = {name: {} for name in wide}
             counts: dict[str, dict[int, float]] = {name: {} for name in wide}
@@ -89,9 +91,8 @@ class HeldOut:
                 micro = next(micros)
                 if micro is None:
                     continue
-                seed_device(self.seed, number, f"{PREFIX}{task}", lane)
-                with torch.autocast(self.world.device.type, self.autocast, enabled=self.autocast is not None):
-                    outputs = self.root(micro.to(self.world.device), list(micro.counts), embed=wide)
+                forward = partial(self.root, objectives=list(micro.counts), embed=wide)
+                outputs = self.micro_pass(forward, micro, step=number, task=f"{PREFIX}{task}", lane=lane)
                 for name, output in outputs.items():
                     if isinstance(output, dict):
                         embedded[name][lane] = output
@@ -105,16 +106,14 @@ class HeldOut:
             for name in wide:
                 self._step_wide(window, (task, name), embedded[name], counts[name])
 
-    def _step_wide(
-        self, window: Window, label: tuple[str, str], mine: dict[int, Embedded], counts: dict[int, float]
-    ) -> None:
+    def _step_wide(self, window: Window, label: Label, mine: dict[int, Embedded], counts: dict[int, float]) -> None:
         whole, rows = gather_embedded(mine, self.spec.lanes, self.world)
         head = self.root.heads[label[1]]
         assert isinstance(head, StepHead)
         for lane, count in counts.items():
             self._add(window, label, loss_of(head, whole, rows[lane]), count)
 
-    def _add(self, window: Window, label: tuple[str, str], output: LossOutput, count: float) -> None:
+    def _add(self, window: Window, label: Label, output: LossOutput, count: float) -> None:
         name = self.labels[label]
         add_sums(window.losses, {name: (output.loss.item(), count)})
         add_sums(window.metrics, {f"{name}/{m}": (_number(s), _number(c)) for m, (s, c) in output.metrics.items()})

@@ -10,8 +10,7 @@ from torch import Tensor
 from workbench.errors import unknown
 from workbench.processes.distributed import World
 from workbench.tasks.task import Task, labels
-
-Label = tuple[str, str]  # task, objective
+from workbench.training.sums import Label
 
 
 class Measured:

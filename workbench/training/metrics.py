@@ -21,7 +21,8 @@ from workbench.files.drafts import atomic, is_at, write_text
 from workbench.processes.distributed import World
 from workbench.runs.metrics import Record, faults, split_lines
 from workbench.runs.names import DAMAGED_METRICS, METRICS, TENSORBOARD
-from workbench.training.step import StepResult, Sums
+from workbench.training.step import StepResult
+from workbench.training.sums import Sums, add_sums
 
 logger = logging.getLogger(__name__)
 
@@ -73,13 +74,6 @@ class Window:
     def from_state(cls, state: Mapping[str, Any]) -> Window:
         sums = {key: {name: tuple(pair) for name, pair in state[key].items()} for key in ("losses", "metrics")}
         return cls(**{**state, **sums})
-
-
-def add_sums(into: Sums, more: Mapping[str, tuple[float, float]]) -> None:
-    """Add (sum, count) pairs by name."""
-    for name, (total, count) in more.items():
-        before = into.get(name, (0.0, 0.0))
-        into[name] = (before[0] + total, before[1] + count)
 
 
 class MetricsLog:

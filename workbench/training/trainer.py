@@ -195,7 +195,7 @@ class Trainer:
             return Meter(self.world, self.seconds)
         places = training_places(self.schedule, range(self.step, self.step + 1), self.lanes[:1], self.spec.max_steps)
         first = [self.batches.micro_batch(place) for place in places]
-        dtype = self.updater.autocast
+        dtype = self.updater.micro_pass.autocast
         flops = flops_per_row(self.root, [micro for micro in first if micro is not None], dtype)
         return Meter(self.world, self.seconds, flops, measured_peak(self.world.device, dtype))
 
