@@ -16,10 +16,10 @@ from workbench.generation.decoder import Decoder
 from workbench.generation.decoding import Decoding
 from workbench.generation.draws import draw
 from workbench.interop.release import Config
+from workbench.interop.releases.gpt2 import Gpt2
 from workbench.interop.releases.t5 import T5
 from workbench.interop.rules import to_ours
 from workbench.models.network import Network
-from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream
 from workbench.tasks.continuation import Continuation
 from workbench.tasks.objective import Head
@@ -79,14 +79,9 @@ def test_gpt2(search: dict[str, Any]) -> None:
     sizes = {"vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 32, "initializer_range": 0.3}
     config = transformers.GPT2Config(**sizes, bos_token_id=None, eos_token_id=None)
     model = transformers.GPT2LMHeadModel(config).eval()
-    text = {"embedding": "token", "hidden_size": 32, "max_positions": 32, "token_types": 0, "embedding_norm": False}
-    layer = {
-        "layer": "self", "stream": "text", "num_heads": 2, "norm_place": "pre", "norm_eps": 1e-5, "repeat": 2,
-        "activation": "gelu_tanh",
-    }  # fmt: skip
-    last = {"layer": "norm", "stream": "text", "norm_eps": 1e-5}
-    network = Network(NetworkSpec({"text": text}, [layer, last]), vocab_size=40).eval()
-    network.load_state_dict(gpt2_renamed(model.state_dict()))
+    told = Config(config.to_dict())
+    network = Network(Gpt2().network(told)).eval()
+    network.load_state_dict(to_ours(model.state_dict(), Gpt2().rules(told)).tensors)
 
     g = torch.Generator().manual_seed(1)
     prompts = [torch.randint(1, 40, (n,), generator=g) for n in LENGTHS]
@@ -99,25 +94,6 @@ def test_gpt2(search: dict[str, Any]) -> None:
     for end in (3, 11):
         decoder = Decoder(network, Tied(1.0), Continuation("text", end), batch)
         assert ours(decoder, search, 3) == theirs(model, search, end, given, width)
-
-
-def gpt2_renamed(w: dict[str, Tensor]) -> dict[str, Tensor]:
-    found = {
-        "embeddings.text.token.weight": w["transformer.wte.weight"],
-        "embeddings.text.position.weight": w["transformer.wpe.weight"],
-    }
-    parts = {
-        "attention.attention.qkv": "attn.c_attn", "attention.attention.output": "attn.c_proj",
-        "feed_forward.network.inner": "mlp.c_fc", "feed_forward.network.outer": "mlp.c_proj",
-    }  # fmt: skip
-    for i in range(2):
-        for ours_, theirs_ in parts.items():
-            found[f"layers.{i}.{ours_}.weight"] = w[f"transformer.h.{i}.{theirs_}.weight"].T
-            found[f"layers.{i}.{ours_}.bias"] = w[f"transformer.h.{i}.{theirs_}.bias"]
-        for ours_, theirs_ in (("attention", "ln_1"), ("feed_forward", "ln_2")):
-            for kind in ("weight", "bias"):
-                found[f"layers.{i}.{ours_}.residual.norm.{kind}"] = w[f"transformer.h.{i}.{theirs_}.{kind}"]
-    return found | {f"layers.2.norm.{kind}": w[f"transformer.ln_f.{kind}"] for kind in ("weight", "bias")}
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)

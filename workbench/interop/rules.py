@@ -7,6 +7,7 @@
 | `Rows` | a table | stretches of its rows; a whole number is one row, as a vector |
 | `Sum` | one row each of several tables | their sum, as a vector |
 | `Reversed` | one, of two classes in the other order | one |
+| `Transposed` | one, of a linear map kept as [in, out] | one, [out, in] |
 | `Copy` | a second name of another of their tensors (tied weights) | nothing more |
 | `Buffer` | no weights (position numbers) | nothing |
 
@@ -139,25 +140,25 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Reversed:
+class Reversed(Same):
     """A classifier whose classes are numbered the other way round."""
-
-    source: str
-    target: str
-
-    @property
-    def theirs(self) -> tuple[str, ...]:
-        return (self.source,)
-
-    @property
-    def ours(self) -> tuple[str, ...]:
-        return (self.target,)
 
     def read(self, state: State) -> dict[str, Tensor]:
         return {self.target: state[self.source].flip(0)}
 
     def write(self, state: State) -> dict[str, Tensor]:
         return {self.source: state[self.target].flip(0)}
+
+
+@dataclass(frozen=True)
+class Transposed(Same):
+    """A linear map that is kept as [in, out] there."""
+
+    def read(self, state: State) -> dict[str, Tensor]:
+        return {self.target: state[self.source].t()}
+
+    def write(self, state: State) -> dict[str, Tensor]:
+        return {self.source: state[self.target].t()}
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class Buffer:
     source: str
 
 
-Rule = Same | Stack | Rows | Sum | Reversed | Copy | Buffer
+Rule = Same | Stack | Rows | Sum | Copy | Buffer
 
 
 class Converted(NamedTuple):

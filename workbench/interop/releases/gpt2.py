@@ -1,0 +1,115 @@
+"""Hugging Face GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019).
+
+Norms in front of each sublayer and one behind the last layer; words are predicted by their table. Linear maps are kept
+as [in, out]. Who sees whom is none of the network's: the recipe's builder says `visibility: causal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
+from workbench.interop.bert_names import both
+from workbench.interop.described import Described
+from workbench.interop.release import Config, Release
+from workbench.interop.rules import Buffer, Copy, Rule, Same, Transposed
+from workbench.recipe.spec import NetworkSpec, Spec
+
+LINEAR = {
+    "attn.c_attn": "attention.attention.qkv",
+    "attn.c_proj": "attention.attention.output",
+    "mlp.c_fc": "feed_forward.network.inner",
+    "mlp.c_proj": "feed_forward.network.outer",
+}
+NORMS = {"ln_1": "attention.residual.norm", "ln_2": "feed_forward.residual.norm"}
+OTHERS = ("add_cross_attention", "scale_attn_by_inverse_layer_idx")
+"""What a configuration may switch on and our parts don't have."""
+
+
+class Gpt2(Release):
+    """Hugging Face GPT-2: a `text` stream with positions, `self` layers with norms in front, a last `norm`; clm."""
+
+    prefix = "transformer."
+
+    def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
+        return config.get("model_type") == "gpt2"
+
+    def network(self, config: Config) -> NetworkSpec:
+        for key in OTHERS:
+            if config.get(key):
+                raise WorkbenchError(f"{key} = true: our layers have no such attention")
+        text = {
+            "embedding": "token",
+            "hidden_size": config["n_embd"],
+            "vocab_size": config["vocab_size"],
+            "max_positions": config["n_positions"],
+            "token_types": 0,
+            "embedding_norm": False,
+            "dropout": config.get("embd_pdrop", 0.1),
+        }
+        last = {"layer": "norm", "stream": "text", "norm_eps": _eps(config)}
+        return NetworkSpec({"text": text}, [{**_block(config), "repeat": config["n_layer"]}, last])
+
+    def heads(self, config: Config) -> dict[str, Spec]:
+        return {"clm": {"objective": "clm"}}
+
+    def rules(self, config: Config) -> list[Rule]:
+        rules: list[Rule] = [
+            Same("transformer.wte.weight", "embeddings.text.token.weight"),
+            Same("transformer.wpe.weight", "embeddings.text.position.weight"),
+            Copy("lm_head.weight", "transformer.wte.weight"),
+        ]
+        for i in range(config["n_layer"]):
+            theirs, ours = f"transformer.h.{i}", f"layers.{i}"
+            for one, other in LINEAR.items():
+                rules.append(Transposed(f"{theirs}.{one}.weight", f"{ours}.{other}.weight"))
+                rules.append(Same(f"{theirs}.{one}.bias", f"{ours}.{other}.bias"))
+            for one, other in NORMS.items():
+                rules += both(f"{theirs}.{one}", f"{ours}.{other}")
+            rules += [Buffer(f"{theirs}.attn.bias"), Buffer(f"{theirs}.attn.masked_bias")]
+        return [*rules, *both("transformer.ln_f", f"layers.{config['n_layer']}.norm")]
+
+    def config(self, described: Described) -> dict[str, Any]:
+        text, first = described.streams["text"], described.layers[0]
+        return {
+            "architectures": ["GPT2LMHeadModel" if "clm" in described.heads else "GPT2Model"],
+            "model_type": "gpt2",
+            "vocab_size": text["vocab_size"],
+            "n_positions": text["max_positions"],
+            "n_embd": text["hidden_size"],
+            "n_layer": len(described.layers) - 1,
+            "n_head": first["num_heads"],
+            "n_inner": first["intermediate_size"],
+            "activation_function": THEIR_ACTIVATIONS.get(first["activation"], "gelu_new"),
+            "embd_pdrop": text["dropout"],
+            "resid_pdrop": first["dropout"],
+            "attn_pdrop": first["attention_dropout"],
+            "layer_norm_epsilon": first["norm_eps"],
+            "scale_attn_weights": first["scale"] is None,
+            "bos_token_id": None,
+            "eos_token_id": None,
+        }
+
+
+def _eps(config: Config) -> float:
+    return float(config.get("layer_norm_epsilon", 1e-5))
+
+
+def _block(config: Config) -> Spec:
+    name = config.get("activation_function", "gelu_new")
+    if name not in ACTIVATIONS:
+        raise unknown("activation", name, ACTIVATIONS, "activation_function of the configuration")
+    return {
+        "layer": "self",
+        "stream": "text",
+        "num_heads": config["n_head"],
+        "intermediate_size": config.get("n_inner") or 4 * config["n_embd"],
+        "activation": ACTIVATIONS[name],
+        "norm_place": "pre",
+        "norm_eps": _eps(config),
+        "scale": None if config.get("scale_attn_weights", True) else 1.0,
+        "dropout": config.get("resid_pdrop", 0.1),
+        "attention_dropout": config.get("attn_pdrop", 0.1),
+    }
