@@ -19,5 +19,5 @@ CONFIG = {
 V1_1 = {**CONFIG, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 CASES = {
     "": ReleaseCase(config=CONFIG, golden=("hf/t5",)),
-    "v1.1": ReleaseCase(config=V1_1, golden=("hf/t5_v1_1",), unused=("lm_head",)),
+    "v1.1": ReleaseCase(config=V1_1, golden=("hf/t5_v1_1",)),
 }

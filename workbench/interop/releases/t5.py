@@ -1,13 +1,16 @@
 """Hugging Face T5 and T5 v1.1 (Raffel et al., arXiv:1910.10683): an encoder on `text`, a decoder on `target`.
 
 Norms without mean, no biases, one table of distances for each of both stacks, scores that are not scaled. The first
-version has relu and decodes with the table of words; v1.1 has gated gelu and a decoder of its own.
+version has relu, and predicts words by their table from scaled states; v1.1 has gated gelu, and predicts them by a
+matrix of its own from states as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from torch import Tensor
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.interop.bert_names import stacked
@@ -21,7 +24,7 @@ ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gated-gelu": "geglu_tanh"
 
 
 class T5(Release):
-    """Hugging Face T5 and T5 v1.1: a `text` and a `target` stream, `self` and `cross` layers with `buckets`."""
+    """Hugging Face T5 and T5 v1.1: `text` and `target` streams, `self` and `cross` layers; head span_corruption."""
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "t5"
@@ -52,6 +55,9 @@ class T5(Release):
         ]
         return NetworkSpec({"text": dict(token), "target": dict(token)}, layers, tie={"target.token": "text.token"})
 
+    def heads(self, config: Config) -> dict[str, Spec]:
+        return {"span_corruption": {"objective": "span_corruption", "tied": _scaled(config)}}
+
     def rules(self, config: Config) -> list[Rule]:
         encoder, decoder = config["num_layers"], _decoder_layers(config)
         gated = _activation(config) != "relu"
@@ -64,16 +70,19 @@ class T5(Release):
                 rules += _layer(f"{stack}.block.{i}.layer", f"layers.{first + i}", own, gated)
             rules.append(Same(f"{stack}.final_layer_norm.weight", f"layers.{first + count}.norm.weight"))
             rules.append(Copy(f"{stack}.embed_tokens.weight", "shared.weight"))
-        tied = [Copy("lm_head.weight", "shared.weight")] if config.get("tie_word_embeddings", True) else []
-        return [*rules, *tied]
+        if _scaled(config):
+            return [*rules, Copy("lm_head.weight", "shared.weight")]
+        own = "shared.weight" if config.get("tie_word_embeddings", True) else "lm_head.weight"
+        return [*rules, Same(own, "span_corruption.output.weight")]
 
     def config(self, described: Described) -> dict[str, Any]:
         text = described.streams["text"]
         first = described.layers[0]
         heads, relation = first["num_heads"], first["relation"] or {}
         activation = {ours: theirs for theirs, ours in ACTIVATIONS.items()}.get(first["activation"], "relu")
+        head = described.heads.get("span_corruption")
         return {
-            "architectures": ["T5Model"],
+            "architectures": ["T5Model" if head is None else "T5ForConditionalGeneration"],
             "model_type": "t5",
             "vocab_size": text["vocab_size"],
             "d_model": text["hidden_size"],
@@ -87,11 +96,16 @@ class T5(Release):
             "dropout_rate": first["dropout"],
             "layer_norm_epsilon": first["norm_eps"],
             "feed_forward_proj": activation,
-            "tie_word_embeddings": activation == "relu",
+            "tie_word_embeddings": activation == "relu" if head is None else head["tied"],
             "pad_token_id": 0,
             "eos_token_id": 1,
             "decoder_start_token_id": 0,
         }
+
+    def completed(self, config: Config, state: Mapping[str, Tensor]) -> Config:
+        """Newer files of v1.1 always say that words have one matrix; they have two where a second one is there."""
+        tied = config.get("tie_word_embeddings", True) and "lm_head.weight" not in state
+        return config if _scaled(config) else Config({**config, "tie_word_embeddings": tied})
 
 
 def _activation(config: Config) -> Activation:
@@ -99,6 +113,11 @@ def _activation(config: Config) -> Activation:
     if name not in ACTIVATIONS:
         raise unknown("activation", name, ACTIVATIONS, "feed_forward_proj of the configuration")
     return ACTIVATIONS[name]
+
+
+def _scaled(config: Config) -> bool:
+    """Whether words are predicted from scaled states, by their table; older files say it by the tie alone."""
+    return bool(config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True)))
 
 
 def _decoder_layers(config: Config) -> int:

@@ -1,0 +1,125 @@
+"""Models that write text: a run that starts from their folder, and the folder it goes out to, say what theirs says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+import transformers
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tests.interop.worlds import WORDS, equal, model_of, recipe_file, texts, there_and_back, tokenizer
+from workbench.evaluation.generation import Generator, generate
+from workbench.generation.decoding import Decoding
+from workbench.runs.loading import Loaded, load
+from workbench.sequences.batch import collate
+
+SENTINELS = tuple(f"<extra_id_{number}>" for number in range(9))
+PROMPTS = [" ".join(WORDS[:7]), " ".join(WORDS[5:8]), " ".join(WORDS[3:])]
+LONGEST = 8
+PAD, END = 0, 3
+T5 = {"d_model": 32, "d_kv": 8, "num_heads": 4, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 2}
+NEWER = {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40, "activation_function": "gelu_new"}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("gpt2", GPT2),
+    "t5": ("t5", T5),
+    "t5-v1.1": ("t5", NEWER),
+    "t5-v1.1-one-matrix": ("t5", NEWER),
+}
+
+
+def released(folder: Path, name: str, vocab_size: int) -> None:
+    """What their library writes of a model with random weights."""
+    family, sizes = MODELS[name]
+    ends = {"bos_token_id": None, "eos_token_id": END, "pad_token_id": PAD}
+    torch.manual_seed(0)
+    if family == "gpt2":
+        model: Any = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=vocab_size, **sizes, **ends))
+    else:
+        config = transformers.T5Config(vocab_size=vocab_size, decoder_start_token_id=PAD, **sizes, **ends)
+        model = transformers.T5ForConditionalGeneration(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    if name == "t5-v1.1":
+        model.lm_head.weight = torch.nn.Parameter(torch.randn(vocab_size, 32))
+    model.save_pretrained(folder)
+
+
+def recipe(tmp_path: Path, name: str) -> tuple[Path, Path]:
+    """The model's folder, and a recipe that starts from it."""
+    family, folder = MODELS[name][0], tmp_path / "theirs"
+    words = tokenizer(tmp_path / "tokenizer.json", SENTINELS)
+    released(folder, name, tokenizers.Tokenizer.from_file(str(words)).get_vocab_size())
+    builder: dict[str, Any] = {"builder": "document", "max_length": 24, "begin": None, "end": "eos"}
+    if family == "gpt2":
+        objective: dict[str, Any] = {"objective": "clm"}
+        builder["visibility"] = "causal"
+    else:
+        objective = {"objective": "span_corruption", "sentinels": len(SENTINELS), "tied": name == "t5"}
+    corpus = str(texts(tmp_path / "texts"))
+    model = model_of(family, json.loads((folder / "config.json").read_text()))
+    task = {"corpora": [corpus], "sequence": builder, "objectives": [objective]}
+    model["init_from"] = str(folder)
+    return folder, recipe_file(tmp_path / "recipe.yaml", model, task, tokenizer=str(words))
+
+
+def opened(folder: Path, family: str) -> Any:
+    auto = transformers.AutoModelForCausalLM if family == "gpt2" else transformers.AutoModelForSeq2SeqLM
+    return auto.from_pretrained(folder).eval()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_comes_in_and_goes_out(name: str, tmp_path: Path) -> None:
+    family = MODELS[name][0]
+    folder, file = recipe(tmp_path, name)
+    written = there_and_back(tmp_path, file, family)
+    original = load_file(folder / "model.safetensors")
+    assert original.keys() <= written.keys()
+    equal({n: tensor for n, tensor in written.items() if n in original}, original)
+    check_logits_and_texts(tmp_path, opened(folder, family))
+    check_logits_and_texts(tmp_path, opened(tmp_path / "exported", family))
+
+
+@torch.no_grad()
+def check_logits_and_texts(tmp_path: Path, model: Any) -> None:
+    """Of the run, against a model of theirs."""
+    loaded = load(tmp_path / "run")
+    assert loaded.tokenizer is not None
+    two_stacks = model.config.is_encoder_decoder
+    (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS) + "\n")
+    generate(tmp_path / "run", tmp_path / "prompts.txt", Decoding(max_new_tokens=LONGEST), tmp_path / "made.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "made.jsonl").read_text().splitlines()]
+    for prompt, line in zip(PROMPTS, lines, strict=True):
+        ids = [*loaded.tokenizer.encode(prompt).ids.tolist(), *([END] if two_stacks else [])]
+        made = model.generate(
+            torch.tensor([ids]), max_new_tokens=LONGEST, do_sample=False, eos_token_id=END, pad_token_id=PAD
+        )[0, 1 if two_stacks else len(ids) :].tolist()
+        made = made[: made.index(END)] if END in made else made
+        assert line["tokens"] == loaded.tokenizer.tokens(made)
+        torch.testing.assert_close(our_logits(loaded, prompt), their_logits(model, ids), atol=1e-5, rtol=1e-5)
+
+
+def our_logits(loaded: Loaded, prompt: str) -> Tensor:
+    """Of the rows of a prompt, or of the first row of a decoder."""
+    generator = Generator(loaded)
+    (sequence,) = generator.task.sequences([{"key": "it", "text": prompt, "draw": (0,)}])
+    generator.continuation.prompt(sequence)
+    batch = collate([sequence])
+    states = generator.network(batch)[generator.continuation.stream]
+    head: Any = loaded.model.heads[generator.placed.name]
+    logits: Tensor = head.logits(generator.network, states)
+    return logits
+
+
+def their_logits(model: Any, ids: list[int]) -> Tensor:
+    given = {"input_ids": torch.tensor([ids])}
+    if model.config.is_encoder_decoder:
+        given["decoder_input_ids"] = torch.tensor([[PAD]])
+    logits: Tensor = model(**given).logits[0]
+    return logits
