@@ -15,6 +15,7 @@ from workbench.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
 from workbench.runs.checkpoint import kept_of
 from workbench.runs.checkpoints import Checkpoints
+from workbench.runs.data_record import read_data
 from workbench.runs.names import FROZEN, MODEL
 from workbench.runs.weights import read_weights, save_weights
 from workbench.training.pretrain import pretrain
@@ -68,12 +69,40 @@ def test_a_network_from_a_run_stays_there(make_recipe: MakeRecipe, tmp_path: Pat
     for name, tensor in teacher_of(run).items():
         assert torch.equal(tensor, weights[f"networks.main.{name}"])
     save_weights(last(base) / MODEL, {name: tensor + 1 for name, tensor in weights.items()})
-    for use in (lambda: pretrain(recipe, run), lambda: workbench.load(run)):
-        with pytest.raises(WorkbenchError, match=r"frozen weights that lie in .*base.* has changed .*Restore it"):
-            use()
-    (last(base) / MODEL).unlink()
-    with pytest.raises(WorkbenchError, match="this file is not there"):
+    with pytest.raises(
+        WorkbenchError, match=r"trained on other data:\n  base .*: other content\nRestore it.*--accept-cha"
+    ):
+        pretrain(recipe, run)
+    with pytest.raises(
+        WorkbenchError, match=r"the base at .* is not the one that .* was trained with.*--accept-changes"
+    ):
         workbench.load(run)
+    (last(base) / MODEL).unlink()
+    for use in (lambda: pretrain(recipe, run, accept_changes=True), lambda: workbench.load(run)):
+        with pytest.raises(
+            WorkbenchError, match=r"weights that it doesn't change.* this file is not there.*Restore it"
+        ):
+            use()
+
+
+def test_other_weights_are_taken_knowingly(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+    base = pretrain(load_recipe(str(make_recipe(name="base"))), tmp_path / "base", until=2)
+    recipe = load_recipe(str(make_recipe(lambda tree: with_a_teacher(tree, base))))
+    run = pretrain(recipe, tmp_path / "run", until=2)
+    changed = {name: tensor + 1 for name, tensor in read_weights(last(base) / MODEL).items()}
+    save_weights(last(base) / MODEL, changed)
+    pretrain(recipe, run, until=3, accept_changes=True)
+    for name, tensor in teacher_of(run).items():
+        assert torch.equal(tensor, changed[f"networks.main.{name}"])
+    record = read_data(run)
+    assert record is not None
+    (accepted,) = record["accepted"]
+    assert accepted["step"] == 2
+    assert accepted["changes"] == [f"base {(last(base) / MODEL).resolve()}: other content"]
+    pretrain(recipe, run)
+    save_weights(last(base) / MODEL, {name: t for name, t in changed.items() if "layers.0" not in name})
+    with pytest.raises(WorkbenchError, match=r"lacks \d+ of the weights that .* takes from it .*another model"):
+        pretrain(recipe, run, accept_changes=True)
 
 
 def test_what_is_trained_too_is_saved(make_recipe: MakeRecipe, tmp_path: Path) -> None:

@@ -38,7 +38,10 @@ def pretrain(
         typer.Option("--output", "--run", "-o", help="The run folder; by default runs/<recipe's name>."),
     ] = None,
     accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Go on with data or code that changed; the run notes what.")
+        bool,
+        typer.Option(
+            "--accept-changes", help="Go on with data, code or frozen weights that changed; the run notes what."
+        ),
     ] = False,
     trust: Trust = False,
 ) -> None:

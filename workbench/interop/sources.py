@@ -91,7 +91,8 @@ def _identity(entry: InitFrom) -> str | None:
         return None
     if is_run(folder):
         checkpoint = Checkpoints(folder).best_or_last()
-        return None if checkpoint is None else f"{RUN} {checksum_of(files_of(checkpoint))}"
+        weights = [] if checkpoint is None else files_of(checkpoint)
+        return f"{RUN} {checksum_of(weights)}" if weights and all(file.is_file() for file in weights) else None
     files = find_files(folder)
     if files is None:
         return None

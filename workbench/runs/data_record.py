@@ -7,7 +7,8 @@
 To it belongs the code that lies beside the recipe (`part`), as it decides the numbers too. What counts is content: the
 same corpus at another place is the same data. Held-out corpora may change, as the recipe's `held_out` may: that is
 told, and the record then names those that were read last. Weights to start from (`weights`) were used at step 0 alone:
-they may be gone, or have changed where they are, but a run is not of weights that it did not start from. The id is
+they may be gone, or have changed where they are, but a run is not of weights that it did not start from. Those that it
+never changes (`base`) it reads whenever it is read, so they are as data. The id is
 noted with the first checkpoint: a record with one is that of a run that has checkpoints, and of those with that id
 alone. Who goes on with other data knowingly (`pretrain --accept-changes`) has that written under `accepted`, for good.
 """
@@ -28,6 +29,8 @@ from workbench.runs.names import DATA, RECIPE
 
 logger = logging.getLogger(__name__)
 RUN = "run"
+BASE = "base"
+"""What the files are noted as that hold weights which the run does not change (`workbench.runs.kept`)."""
 PART = "part"
 """What `workbench.parts.trust` notes the files of parts as that lie beside the recipe."""
 START = "weights"
@@ -69,6 +72,17 @@ def keep_data(
     if world.is_main:
         record = {**(before or {"since_step": step, "read": read}), "held_out": held_out}
         _write(run, record)
+
+
+def keep_base(run: Path, base: Identities) -> None:
+    """Note which weights a new run will not change.
+
+    Raises:
+        WorkbenchError: the record is damaged, or cannot be written.
+    """
+    record = read_data(run)
+    assert record is not None
+    _write(run, {**record, "read": {**record["read"], **base}})
 
 
 def keep_run(run: Path, identity: str) -> None:
@@ -146,7 +160,7 @@ def refuse_other(run: Path, read: Identities) -> None:
     """Check what was opened to use a trained run: each thing must be one that the run was trained with.
 
     Raises:
-        WorkbenchError: a graph, vectors or a tokenizer with another content; names it.
+        WorkbenchError: a graph, vectors, a tokenizer or frozen weights with another content; names it.
     """
     before = read_data(run)
     if before is None:

@@ -24,13 +24,14 @@ from workbench.processes.stop_request import StopRequest
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import files_of
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.data_record import keep_data, refuse_changed
+from workbench.runs.data_record import keep_base, keep_data, refuse_changed
 from workbench.runs.folder import keep_code, open_run
-from workbench.runs.kept import keep
+from workbench.runs.kept import Kept, base_of, keep, recorded_base
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
 from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.fitting import check_links, tell_unused_memory
+from workbench.tasks.root import Root
 from workbench.tasks.task import objectives_of
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
@@ -58,8 +59,8 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None, a
 
     Args:
         until: stop after this step (with a checkpoint), as if interrupted there; default: train.max_steps.
-        accept_changes: go on although data, or code beside the recipe, is not what the run was trained with so far;
-            its `data.json` then tells what changed.
+        accept_changes: go on although data, code beside the recipe or weights that it doesn't change are not what the
+            run was trained with so far; its `data.json` then tells what changed.
 
     Raises:
         WorkbenchError: a wrong input, a folder of another recipe or in use, or a loss that is not finite.
@@ -111,8 +112,9 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
             check_links(tasks.values(), recipe.control)
             check_memory(lambda: make_root(recipe, tasks, tokenizer), recipe.train, world.device)
             root = make_root(recipe, tasks, tokenizer)
+        steps = Checkpoints(run).steps()
+        read |= recorded_base(run) if steps else {}
         passes = {name: held_out_pass(recipe, task) for name, task in tasks.items() if task.spec.held_out}
-    steps = Checkpoints(run).steps()
     keep_data(run, read, held_out, steps[-1] if steps else 0, world, accept=accept_changes)
     world.from_main(lambda: keep_code(run, recipe))
     kept = None
@@ -124,8 +126,16 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
                 refuse_changed(Path(entry.weights), read)
             initialise(root, network, spec, tokenizer, objectives_of(recipe, network))
         root.start_followers()
-        kept = world.from_main(lambda: keep(run, root.constants(), _checkpoints_of(recipe)))
+        kept = world.from_main(lambda: _kept(run, root, recipe))
     return Trainer(recipe, tasks, readers, passes, root, world, run, console, kept)
+
+
+def _kept(run: Path, root: Root, recipe: Recipe) -> Kept | None:
+    """Where the weights lie that the run will not change."""
+    kept = keep(run, root.constants(), _checkpoints_of(recipe))
+    if kept is not None:
+        keep_base(run, base_of(run, [kept.file]))
+    return kept
 
 
 def _checkpoints_of(recipe: Recipe) -> list[Path]:
