@@ -144,7 +144,7 @@ class Network(nn.Module):
         first = 0 if after is None else self._behind(after)
         if context.keep_hidden:
             context.hidden.append(hidden)
-        trail = [hidden]
+        trail = [hidden] if self.undivided else []
         for number in range(first, len(self.layers)):
             if takes is not None and takes.skips(number):
                 continue

@@ -55,8 +55,15 @@ def as_past(made: Network, batch: Batch) -> Past:
     return Past("keys", {"text": pasts.stream([3] * count, fields)}, kept)
 
 
-@pytest.mark.parametrize("kernel", ["dense", "padded"])
-@pytest.mark.parametrize("name", ["self", "rotary, pre", "window", "buckets", "alibi"])
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        *[(name, "padded") for name in ("self", "rotary, pre", "window", "buckets", "alibi")],
+        ("window", "dense"),
+        ("alibi", "dense"),
+        ("window", "flex"),
+    ],
+)
 @torch.no_grad()
 def test_a_prefix_is_a_past_of_every_sequence(name: str, kernel: str) -> None:
     plain, adapted, batch = pasts.network(name), network(name), pasts.whole()
