@@ -45,19 +45,22 @@ def plant(
     text = sequence.streams[stream]
     trunk_anchor = np.zeros(len(text["input_ids"]), np.int64)
     branches: list[tuple[int, ...]] = []
-    at: list[tuple[int, int, int]] = []  # of each branch: tokens, the trunk row that it goes on from, its mention
+    at: list[tuple[int, int, int, int]] = []  # of each branch: tokens, those before, the trunk row before it, mention
+    total = 0
     for m, mention in enumerate((m for m in mentions if any(m.branches)), start=1):
         trunk_anchor[mention.start : mention.end] = m
+        for ids in mention.branches:
+            at.append((len(ids), total, mention.end - 1, m))
+            total += len(ids)
         branches += mention.branches
-        at += [(len(ids), mention.end - 1, m) for ids in mention.branches]
-    sizes, ends, numbers = np.array(at, np.int64).reshape(-1, 3).T
-    last, anchor = np.repeat(ends, sizes), np.repeat(numbers, sizes)
-    step = np.arange(1, len(last) + 1) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # from the mention's last token
-    tokens = np.fromiter(chain.from_iterable(branches), np.int64, len(last))
+    sizes, before, ends, numbers = np.array(at, np.int64).reshape(-1, 4).T
+    last = ends.repeat(sizes)
+    step = np.arange(1, total + 1) - before.repeat(sizes)  # from the mention's last token
+    tokens = np.fromiter(chain.from_iterable(branches), np.int64, total)
     values = {"input_ids": tokens, "position_ids": text["position_ids"][last] + step}
     if visible_matrix:
-        text |= {"branch": np.zeros_like(trunk_anchor), "anchor": trunk_anchor}
-        values |= {"branch": np.repeat(np.arange(1, len(sizes) + 1), sizes), "anchor": anchor}
+        text |= {"branch": np.zeros(len(trunk_anchor), np.int64), "anchor": trunk_anchor}
+        values |= {"branch": np.arange(1, len(sizes) + 1).repeat(sizes), "anchor": numbers.repeat(sizes)}
     where = insert(sequence, last + 1, stream, like=last, **values)
     injected = np.zeros(sequence.length(stream), np.bool_)
     injected[where] = True

@@ -9,6 +9,9 @@ these operations, so that none of them has to know what else a sequence carries.
     Rows in targets             an objective labels rows that nobody takes away after it (`taken`)
 
 Positions and ranks are carried along as they are; `recount` numbers them anew.
+
+Steps call these for every sample, and the arrays of a sentence are small: methods of arrays (`rows.nonzero()`) cost a
+fraction of the functions that numpy wraps around them in Python (`np.flatnonzero(rows)`, `np.full`, `np.argsort`).
 """
 
 from __future__ import annotations
@@ -44,16 +47,7 @@ def take(sequence: Sequence, rows: Any, stream: str = "text", *, like: np.ndarra
     place = _places(rows, sequence.length(stream))
     fields = rows_of(sequence.streams[stream], rows, like=like, **values)
     _check_labelled(sequence, stream, place)
-    sequence.streams[stream] = fields
-    together = _Together(rows, place)
-    sequence.spans = together.moved(sequence.spans, stream)
-    sequence.mask_spans = together.moved(sequence.mask_spans, stream)
-    sequence.marks = together.moved(sequence.marks, stream)
-    for targets in sequence.targets.values():
-        for name, value in targets.items():
-            if isinstance(value, Rows) and value.stream == stream:
-                targets[name] = _followed(value, place)
-    _follow(sequence, stream, place)
+    _arrange(sequence, stream, fields, place, rows)
 
 
 def insert(
@@ -68,14 +62,17 @@ def insert(
     """
     before = np.asarray(before, np.int64)
     length = sequence.length(stream)
-    order = np.argsort(before, kind="stable")
+    order = before.argsort(kind="stable")
     places = before[order] + np.arange(len(before))
-    rows = np.full(length + len(before), NEW, np.int64)
-    old = np.ones(len(rows), np.bool_)
-    old[places] = False
-    rows[old] = np.arange(length)
-    given = {name: value[order] if np.ndim(value) else value for name, value in values.items()}
-    take(sequence, rows, stream, like=None if like is None else like[order], **given)
+    new = np.zeros(length + len(before), np.bool_)
+    new[places] = True
+    place = (~new).nonzero()[0]
+    rows = np.empty(len(new), np.int64)
+    rows[places] = NEW
+    rows[place] = np.arange(length)
+    given = {name: value[order] if isinstance(value, np.ndarray) else value for name, value in values.items()}
+    fields = rows_of(sequence.streams[stream], rows, like=None if like is None else like[order], **given)
+    _arrange(sequence, stream, fields, place)
     where = np.empty(len(before), np.int64)
     where[order] = places
     return where
@@ -94,7 +91,7 @@ def rows_of(fields: Fields, rows: Any, *, like: np.ndarray | None = None, **valu
     A row may be there several times.
     """
     rows = np.asarray(rows, np.int64)
-    new = np.flatnonzero(rows < 0)
+    new = (rows < 0).nonzero()[0]
     source = rows
     if len(new):
         source = rows.copy()
@@ -102,15 +99,18 @@ def rows_of(fields: Fields, rows: Any, *, like: np.ndarray | None = None, **valu
     unknown = values.keys() - fields.keys()
     if unknown:
         raise ValueError(f"the stream has no field {sorted(unknown)[0]!r}; it has {', '.join(sorted(fields))}")
-    made: Fields = {}
     if len(set(map(len, fields.values()))) > 1:
         sizes = ", ".join(f"{name}: {len(value)}" for name, value in fields.items())
         raise ValueError(f"rows can be taken of streams whose fields have an entry a row; found {sizes}")
+    made: Fields = {}
     for name, value in fields.items():
-        if isinstance(value, Rows):
-            made[name] = replace(value, index=_filled(value.index, source, new, values.get(name, NEW)))
-        else:
-            made[name] = _filled(value, source, new, values.get(name, _OF_NEW.get(name)))
+        linked = isinstance(value, Rows)
+        found = _at(value.index if linked else value, source)
+        if len(new):
+            filling = values.get(name, NEW if linked else _OF_NEW.get(name))
+            if filling is not None:
+                found[new] = filling
+        made[name] = Rows(value.stream, found, value.bound) if linked else found
     return made
 
 
@@ -134,9 +134,10 @@ def recount(sequence: Sequence, stream: str = "text") -> None:
 
 def _places(rows: np.ndarray, length: int) -> np.ndarray:
     """Where each of the `length` old rows stands now; -1 for those left out."""
-    where = np.flatnonzero(rows >= 0)
+    where = (rows >= 0).nonzero()[0]
     kept = rows[where]
-    place = np.full(length, -1, np.int64)
+    place = np.empty(length, np.int64)
+    place.fill(-1)
     try:
         place[kept] = where
     except IndexError:
@@ -155,37 +156,51 @@ def _alike(rows: np.ndarray, new: np.ndarray) -> np.ndarray:
     return rows[old[following]]
 
 
-def _filled(value: np.ndarray, source: np.ndarray, new: np.ndarray, filling: Any) -> np.ndarray:
-    """The entries at `source`, with `filling` (if any) in the new rows."""
-    if not len(value) and len(source):  # there is no row to be like: what `values` lacks is 0
-        found = np.zeros((len(source), *value.shape[1:]), value.dtype)
-    else:
-        found = value[source]
-    if filling is not None and len(new):
-        found[new] = filling
-    return found
+def _at(value: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """The entries of these rows; zeros where there is none that a row could be like."""
+    return value[source] if len(value) else np.zeros((len(source), *value.shape[1:]), value.dtype)
 
 
-class _Together:
-    """Which rows still stand together, in order, but for new ones between them."""
+def _arrange(
+    sequence: Sequence, stream: str, fields: Fields, place: np.ndarray, rows: np.ndarray | None = None
+) -> None:
+    """Give a stream these fields, and have what points into it follow.
 
-    def __init__(self, rows: np.ndarray, place: np.ndarray) -> None:
-        kept = rows[rows >= 0]
-        ordinal = np.full(len(place), -2, np.int64)
-        ordinal[kept] = np.arange(len(kept))
-        self.place: list[int] = place.tolist()
-        self.apart: list[int] = [0, *np.cumsum(ordinal[1:] != ordinal[:-1] + 1).tolist()]
+    Args:
+        place: [old rows] where each stands now, or -1.
+        rows: as for `take`; None where all are there in their order.
+    """
+    sequence.streams[stream] = fields
+    if sequence.spans or sequence.mask_spans or sequence.marks:
+        places = place.tolist()
+        parts = [0] * len(places) if rows is None else _parts(rows, place)
+        sequence.spans = _moved(sequence.spans, stream, places, parts)
+        sequence.mask_spans = _moved(sequence.mask_spans, stream, places, parts)
+        sequence.marks = _moved(sequence.marks, stream, places, parts)
+    for targets in sequence.targets.values():
+        for name, value in targets.items():
+            if isinstance(value, Rows) and value.stream == stream:
+                targets[name] = _followed(value, place)
+    _follow(sequence, stream, place)
 
-    def moved(self, stretches: Listing[Stretch], stream: str) -> list[Stretch]:
-        """The stretches in the new rows, without those whose rows are gone or apart; other streams' as they are."""
-        place, apart = self.place, self.apart
-        moved = []
-        for s in stretches:
-            if s.stream != stream:
-                moved.append(s)
-            elif place[s.end - 1] >= 0 and apart[s.end - 1] == apart[s.start]:
-                moved.append(s.at(place[s.start], place[s.end - 1] + 1))
-        return moved
+
+def _parts(rows: np.ndarray, place: np.ndarray) -> list[int]:
+    """A number for each old row, the same for those that stand together in order, but for new ones between them."""
+    kept = rows[rows >= 0]
+    ordinal = np.full(len(place), -2, np.int64)
+    ordinal[kept] = np.arange(len(kept))
+    return [0, *(ordinal[1:] != ordinal[:-1] + 1).cumsum().tolist()]
+
+
+def _moved(stretches: Listing[Stretch], stream: str, place: list[int], parts: list[int]) -> list[Stretch]:
+    """The stretches in the new rows, without those whose rows are gone or apart; other streams' as they are."""
+    moved = []
+    for s in stretches:
+        if s.stream != stream:
+            moved.append(s)
+        elif place[s.end - 1] >= 0 and parts[s.end - 1] == parts[s.start]:
+            moved.append(s.at(place[s.start], place[s.end - 1] + 1))
+    return moved
 
 
 def _followed(link: Rows, place: np.ndarray) -> Rows:
