@@ -12,7 +12,8 @@ from workbench.models.network import Network
 from workbench.options.values import check
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import CONTROLS, NetworkSpec, TaskSpec
-from workbench.tasks.root import Place, Root
+from workbench.tasks.forward import Sight
+from workbench.tasks.root import Root
 from workbench.tasks.task import Task
 from workbench.text.tokenizer import Tokenizer
 
@@ -102,7 +103,7 @@ def root_of(made: Task, vocab_size: int) -> Root:
     return Root(
         {"main": network},
         {name: objective.head(network) for name, objective in names.items()},
-        {name: Place("main", "main") for name in names},
+        {name: Sight("main", "main") for name in names},
     )
 
 
@@ -129,7 +130,7 @@ def test_losses_fall_on_a_repeated_batch(tokenizer: Tokenizer) -> None:
 
 def test_entities_hang_on_their_tokens_behind_branches(tokenizer: Tokenizer) -> None:
     batch = task(tokenizer).micro_batch(samples(), (0,)).views["main"]
-    sequences = task(tokenizer).builder(samples(), task(tokenizer)._draws("builder", "build", (0,)))
+    sequences = task(tokenizer).builder(samples(), task(tokenizer)._draws("builder", "build", (0,), 0.0))
     assert len(sequences) == batch.size
     entity, text = batch.streams["entity"].fields, batch.streams["text"].fields
     assert not text["branch"][entity["token"]].any()

@@ -83,7 +83,7 @@ END = Adapts(
 
 
 @dataclass(frozen=True)
-class Place:
+class Targets:
     """What a recipe says of an adapter beside its own options: the modules of the network that get one each, by
     patterns of their names (`layers.*.qkv`); by default `Adapts.targets`."""
 

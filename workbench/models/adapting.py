@@ -7,7 +7,7 @@ import fnmatch
 from torch import nn
 
 from workbench.errors import WorkbenchError, nearest
-from workbench.models.adapter import Adapter, Adapts, Place
+from workbench.models.adapter import Adapter, Adapts, Targets
 from workbench.models.network import Network, initialise
 from workbench.options.values import check
 from workbench.parts.building import build, named_by
@@ -33,7 +33,7 @@ def adapt(network: Network, specs: list[Spec], init_range: float, where: str) ->
         adapts: Adapts = named_by("adapter", options, place)[0].adapts
         stated = {"targets": list(adapts.targets)} if adapts.targets else {}
         stated |= {"targets": options.pop("targets")} if "targets" in options else {}
-        targets = check(Place, stated, place).targets
+        targets = check(Targets, stated, place).targets
         known = [name for name, module in modules.items() if isinstance(module, adapts.kind)]
         chosen = {name for pattern in targets for name in _matching(pattern, known, adapts.words, f"{place}.targets")}
         made: dict[str, nn.Module] = {}

@@ -41,7 +41,7 @@ def test_equals_the_release(shared: Path) -> None:
     weights, outputs = load_file(tuned / "weights.safetensors"), load_file(tuned / "outputs.safetensors")
     head = TypesHead(pooled.shape[1], labels.shape[1]).eval()
     head.load_state_dict({"typing.weight": weights["typing.weight"]})
-    network = SimpleNamespace(pool=lambda states, batch: pooled)
+    network = SimpleNamespace(pool=lambda states, batch, stream: pooled)
     objective, made = prepared(labels.int().tolist())
     batch = collate(made)
     out = head(Seen.of(network, batch, batch.targets["types"], {}))
@@ -63,7 +63,7 @@ def test_metrics_are_micro_parts() -> None:
     head.load_state_dict({"typing.weight": torch.eye(3)})
     states = torch.zeros(batch.streams["text"].rows, 3)
     states[0] = torch.tensor([2.0, 1.0, -1.0])  # [CLS] of the first
-    network = SimpleNamespace(summary_rows=lambda states, batch: states["text"][batch.streams["text"].offsets[:-1]])
+    network = SimpleNamespace(summary_rows=lambda states, batch, stream: states[stream][batch.streams[stream].offsets[:-1]])
     out = head(Seen.of(network, batch, batch.targets["types"], {"text": states}))
     assert [int(n) for n in out.metrics["precision"]] == [1, 2]
     assert [int(n) for n in out.metrics["recall"]] == [1, 3]
