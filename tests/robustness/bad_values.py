@@ -133,8 +133,7 @@ def of_commands() -> Iterator[Bad]:
             info = _info(option)
             if isinstance(info, ArgumentInfo):
                 continue
-            declared = [d for d in (getattr(info, "param_decls", None) or ()) if d.startswith("--")]
-            flag = declared[0] if declared else f"--{option.name.replace('_', '-')}"
+            flag = _flag(option)
             needed = " ".join(_needed(other) for other in options if other.name != option.name)
             for value in bad_values(option.annotation):
                 if value is True or isinstance(value, list | dict):
@@ -173,7 +172,14 @@ def _info(option: Parameter) -> ParameterInfo | None:
 def _needed(option: Parameter) -> str:
     if option.default is not Parameter.empty:
         return ""
-    return "x" if isinstance(_info(option), ArgumentInfo) else f"--{option.name.replace('_', '-')} x"
+    return "x" if isinstance(_info(option), ArgumentInfo) else f"{_flag(option)} x"
+
+
+def _flag(option: Parameter) -> str:
+    info = _info(option)
+    stated = [getattr(info, "default", None), *(getattr(info, "param_decls", None) or ())]
+    declared = [name for name in stated if isinstance(name, str) and name.startswith("--")]
+    return declared[0] if declared else f"--{option.name.replace('_', '-')}"
 
 
 def bad_values(hint: Any) -> list[Any]:

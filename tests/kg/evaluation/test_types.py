@@ -63,7 +63,8 @@ def test_metrics_are_micro_parts() -> None:
     head.load_state_dict({"typing.weight": torch.eye(3)})
     states = torch.zeros(batch.streams["text"].rows, 3)
     states[0] = torch.tensor([2.0, 1.0, -1.0])  # [CLS] of the first
-    network = SimpleNamespace(summary_rows=lambda states, batch, stream: states[stream][batch.streams[stream].offsets[:-1]])
+    first = batch.streams["text"].offsets[:-1]
+    network = SimpleNamespace(summary_rows=lambda states, batch, stream: states[stream][first])
     out = head(Seen.of(network, batch, batch.targets["types"], {"text": states}))
     assert [int(n) for n in out.metrics["precision"]] == [1, 2]
     assert [int(n) for n in out.metrics["recall"]] == [1, 3]
