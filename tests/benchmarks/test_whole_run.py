@@ -7,7 +7,8 @@ import random
 import pytest
 import torch
 
-from benchmarks.padded_loops import PEERS, Documents
+from benchmarks.padded_batches import Documents
+from benchmarks.padded_loops import PEERS
 from benchmarks.whole_run_inputs import RECIPES, prepare
 from workbench.corpora.corpus import Corpus
 from workbench.recipe.reading import load_recipe
