@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Le, Lt, MinLen
+from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import BeforeValidator, StringConstraints
 
 
@@ -57,6 +57,8 @@ LearningRate = Annotated[Number, Gt(0), Le(1000)]
 Figure = Annotated[Number, Ge(-1e9), Le(1e9)]
 Epsilon = Annotated[Number, Gt(0), Lt(1)]
 Momentum = Annotated[Number, Ge(0), Lt(1)]
+Betas = Annotated[list[Momentum], Len(2, 2)]
+"""The decay of the two moments of an optimiser like Adam."""
 
 # texts
 Device = Literal["auto", "cpu", "cuda"]

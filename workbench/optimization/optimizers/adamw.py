@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from annotated_types import Len
 
-from workbench.options.bounds import Epsilon, LearningRate, Momentum, NotNegative
+from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 
 
 class Adamw(torch.optim.AdamW):
@@ -29,7 +28,7 @@ class Adamw(torch.optim.AdamW):
         self,
         params: Iterable[dict[str, Any]],
         lr: LearningRate,
-        betas: Annotated[list[Momentum], Len(2, 2)] = [0.9, 0.999],  # noqa: B006  (read alone)
+        betas: Betas = [0.9, 0.999],  # noqa: B006  (read alone)
         eps: Epsilon = 1e-8,
         weight_decay: NotNegative = 0.01,
     ) -> None:

@@ -13,13 +13,12 @@ takes the plain step x - lr u; so does a tensor of zeros, or an update of zeros,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from annotated_types import Len
 from torch import Tensor
 
-from workbench.options.bounds import Epsilon, LearningRate, Momentum, NotNegative
+from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 
 
 class Lamb(torch.optim.Optimizer):
@@ -37,7 +36,7 @@ class Lamb(torch.optim.Optimizer):
         self,
         params: Iterable[dict[str, Any]],
         lr: LearningRate,
-        betas: Annotated[list[Momentum], Len(2, 2)] = [0.9, 0.999],  # noqa: B006  (read alone)
+        betas: Betas = [0.9, 0.999],  # noqa: B006  (read alone)
         eps: Epsilon = 1e-6,
         weight_decay: NotNegative = 0.01,
     ) -> None:
