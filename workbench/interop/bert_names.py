@@ -62,11 +62,13 @@ def embeddings(theirs: str, ours: str = "embeddings.text") -> list[Rule]:
     ]
 
 
-def word_head(words: str) -> list[Rule]:
-    """The head that predicts masked words; its decoder is the table of words."""
+def word_head(
+    words: str, theirs: str = "cls.predictions", dense: str = "transform.dense", norm: str = "transform.LayerNorm"
+) -> list[Rule]:
+    """The head that predicts masked words; its decoder is the table of `words`."""
     return [
-        Same("cls.predictions.bias", "mlm.bias"),
-        *both("cls.predictions.transform.dense", "mlm.dense"),
-        *both("cls.predictions.transform.LayerNorm", "mlm.norm"),
-        Copy("cls.predictions.decoder.weight", words, beside="cls.predictions.bias"),
+        Same(f"{theirs}.bias", "mlm.bias"),
+        *both(f"{theirs}.{dense}", "mlm.dense"),
+        *both(f"{theirs}.{norm}", "mlm.norm"),
+        Copy(f"{theirs}.decoder.weight", words, beside=f"{theirs}.bias"),
     ]

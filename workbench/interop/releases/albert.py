@@ -14,7 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
 from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
-from workbench.interop.rules import Buffer, Copy, Rule, Same
+from workbench.interop.rules import Buffer, Copy, Rule
 from workbench.recipe.spec import NetworkSpec, Spec
 
 
@@ -53,10 +53,7 @@ class Albert(Release):
             *bert_names.both("albert.encoder.embedding_hidden_mapping_in", "embeddings.text.project"),
             *(rule for group in range(groups) for rule in _layer(group, f"layers.{group * length}")),
             *bert_names.both("albert.pooler", "poolers.text.dense"),
-            Same("predictions.bias", "mlm.bias"),
-            *bert_names.both("predictions.dense", "mlm.dense"),
-            *bert_names.both("predictions.LayerNorm", "mlm.norm"),
-            Copy("predictions.decoder.weight", "albert.embeddings.word_embeddings.weight", "predictions.bias"),
+            *bert_names.word_head("albert.embeddings.word_embeddings.weight", "predictions", "dense", "LayerNorm"),
             Copy("predictions.decoder.bias", "predictions.bias"),
             *bert_names.both("sop_classifier.classifier", "sop.classifier"),
             Buffer("albert.embeddings.position_ids"),

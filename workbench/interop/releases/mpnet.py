@@ -53,10 +53,7 @@ class Mpnet(Release):
             Same("mpnet.encoder.relative_attention_bias.weight", "layers.0.attention.attention.relation.table.weight"),
             *(rule for i in range(count) for rule in _layer(f"mpnet.encoder.layer.{i}", f"layers.{i}")),
             *bert_names.both("mpnet.pooler.dense", "poolers.text.dense"),
-            Same("lm_head.bias", "mlm.bias"),
-            *bert_names.both("lm_head.dense", "mlm.dense"),
-            *bert_names.both("lm_head.layer_norm", "mlm.norm"),
-            Copy("lm_head.decoder.weight", words, "lm_head.bias"),
+            *bert_names.word_head(words, "lm_head", "dense", "layer_norm"),
             Copy("lm_head.decoder.bias", "lm_head.bias"),
             Buffer("mpnet.embeddings.position_ids"),
         ]

@@ -44,10 +44,7 @@ class Roberta(Release):
             *(rule for rule in bert_names.embeddings("roberta.embeddings") if positions not in _sources(rule)),
             *bert_names.layers("roberta.encoder.layer", config["num_hidden_layers"]),
             *bert_names.both("roberta.pooler.dense", "poolers.text.dense"),
-            Same("lm_head.bias", "mlm.bias"),
-            *bert_names.both("lm_head.dense", "mlm.dense"),
-            *bert_names.both("lm_head.layer_norm", "mlm.norm"),
-            Copy("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight", "lm_head.bias"),
+            *bert_names.word_head("roberta.embeddings.word_embeddings.weight", "lm_head", "dense", "layer_norm"),
             Copy("lm_head.decoder.bias", "lm_head.bias"),
             Buffer("roberta.embeddings.position_ids"),
         ]
