@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from workbench.models.adapting import merge
-from workbench.options.bounds import PartName
+from workbench.options.bounds import PartName, Word
 from workbench.options.command import Trust, WhichNetwork
 from workbench.terminal import Terminal
 
@@ -19,6 +19,7 @@ def export(
     output: Annotated[Path, typer.Option(help="The folder to write.")],
     family: Annotated[PartName, typer.Option("--as", help="The family of releases (workbench parts release).")],
     network: WhichNetwork = None,
+    stream: Annotated[Word | None, typer.Option(help="Only this stream, where no layer lets others into it.")] = None,
     trust: Trust = False,
 ) -> None:
     """Write a run's network as other people's code reads it (config.json, model.safetensors, tokenizer.json).
@@ -28,6 +29,8 @@ def export(
       workbench export runs/bert --as bert --output exported/bert
 
       workbench export runs/uniter --as vision.uniter --output exported/uniter
+
+      workbench export runs/two-encoders --stream text --as bert --output exported/text
     """
     from workbench.interop.exporting import exported, write_release
     from workbench.parts.trust import allow
@@ -42,7 +45,8 @@ def export(
     objectives = objectives_of(recipe, chosen)
     given = {"vocab_size": loaded.tokenizer.vocab_size} if loaded.tokenizer is not None else {}
     heads = loaded.model.heads_of(chosen)
-    made = exported(family, loaded.model.network(chosen), recipe.all_networks[chosen], heads, objectives, **given)
+    spec = recipe.all_networks[chosen]
+    made = exported(family, loaded.model.network(chosen), spec, heads, objectives, stream, **given)
     write_release(output, made)
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / "tokenizer.json")

@@ -18,6 +18,7 @@ from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
 from workbench.interop.described import described, differences
 from workbench.interop.files import CONFIG, WEIGHTS
+from workbench.interop.one_stream import alone
 from workbench.interop.reading import make_release
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Rule, to_ours, to_theirs
@@ -46,6 +47,7 @@ def exported(
     spec: NetworkSpec,
     heads: torch.nn.ModuleDict,
     objectives: Mapping[str, Spec],
+    stream: str | None = None,
     **given: Any,
 ) -> Exported:
     """A network as a release of a family.
@@ -54,14 +56,17 @@ def exported(
         spec: what the recipe says of the network.
         heads: of the objectives that read it, by their names.
         objectives: what the recipe says of these.
+        stream: only this one, by itself.
         given: what parts were given (vocab_size, ...).
 
     Raises:
-        WorkbenchError: the family cannot say the network; lists all that differs.
+        WorkbenchError: the family cannot say the network; lists all that differs. Or the stream reads others.
     """
     release = make_release(family)
     state = _state(network)
     ours = described(spec, objectives, **given)
+    if stream is not None:
+        ours, state = alone(network, ours, state, stream)
     try:
         ours, state = release.adapted(ours, state)
         config = release.config(ours)
@@ -75,7 +80,7 @@ def exported(
     if different:
         raise _inexpressible(family, release, different)
     rules = release.rules(Config(config))
-    kept = {name: head for name, head in heads.items() if name in theirs.heads}
+    kept = {name: head for name, head in heads.items() if name in theirs.heads and name in ours.heads}
     state |= {f"{name}.{n}": t for name, head in kept.items() for n, t in _state(head).items()}
     tensors, unused = to_theirs(state, rules)
     written = {id(tensor) for name, tensor in state.items() if name not in {*unused}}

@@ -1,0 +1,80 @@
+"""The text encoder of a model with two encoders goes out by itself, as a BERT or an ALBERT with the same states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM
+
+from tests.interop.worlds import pictures, recipe_file, tokenizer
+from workbench.cli.export import export
+from workbench.errors import WorkbenchError
+from workbench.interop.exporting import exported
+from workbench.models.network import Network
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import NetworkSpec
+from workbench.runs.loading import load
+from workbench.sequences.batch import Batch, Stream
+from workbench.training.pretrain import pretrain
+
+TEXT = {"embedding": "token", "hidden_size": 32, "max_positions": 32, "dropout": 0.0}
+IMAGE = {"embedding": "vision.regions", "hidden_size": 16, "feature_size": 12}
+BLOCK = {"layer": "self", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
+
+
+def self_layer(stream: str, **more: Any) -> dict[str, Any]:
+    return {**BLOCK, "stream": stream, **more}
+
+
+def recipe(folder: Path, family: str, picture: bytes) -> Path:
+    """Image layers before, between and behind the text's, which are one layer twice in an ALBERT."""
+    both: dict[str, Any] = {"group": [self_layer("image"), self_layer("text")], "repeat": 2}
+    text, more = (TEXT, [self_layer("text")]) if family == "bert" else ({**TEXT, "embedding_size": 8}, [])
+    both |= {} if family == "bert" else {"share": "all"}
+    layers = [self_layer("image"), both, {"layer": "tap", "name": "apart"}, *more, self_layer("image")]
+    model = {"streams": {"image": IMAGE, "text": text}, "layers": layers, "poolers": ["image", "text"]}
+    task = {
+        "corpora": [str(pictures(folder / "pictures", 12, picture))],
+        "sequence": {
+            "builder": "image_caption",
+            "max_length": 16,
+            "image": {"image": "vision.regions", "backbone": "made-up"},
+        },
+        "objectives": [{"objective": "mlm"}, {"objective": "vision.mrfr"}],
+    }
+    return recipe_file(folder / "recipe.yaml", model, task, tokenizer=str(tokenizer(folder / "tokenizer.json")))
+
+
+@pytest.mark.parametrize("family", ["bert", "albert"])
+def test_the_text_of_two_encoders_is_a_network_by_itself(
+    family: str, tmp_path: Path, photo: Callable[[int], bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = pretrain(load_recipe(str(recipe(tmp_path, family, photo(0)))), tmp_path / "run")
+    with pytest.raises(WorkbenchError, match=f"the family {family}"):
+        export(run, tmp_path / "out", family)
+    export(run, tmp_path / "out", family, stream="text")
+    assert f"left out, as {family} has no such heads: mrfr" in " ".join(capsys.readouterr().out.split())
+    loaded = load(run)
+    network, head = loaded.model.network(), loaded.model.heads["mlm"]
+    theirs = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
+    ids = torch.arange(5, 16)
+    fields = {"input_ids": ids, "token_type_ids": torch.zeros_like(ids), "position_ids": torch.arange(11)}
+    with torch.inference_mode():
+        rows = network(Batch({"text": Stream(fields, torch.tensor([0, 11]), [11])}))["text"]
+        wanted = theirs(ids[None], output_hidden_states=True)
+        torch.testing.assert_close(rows, wanted.hidden_states[-1][0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(head.logits(network, rows), wanted.logits[0], atol=1e-5, rtol=1e-5)
+
+
+def test_a_stream_that_reads_another_one_is_no_network_by_itself() -> None:
+    cross = {**BLOCK, "layer": "cross", "stream": "text", "to": "image"}
+    spec = NetworkSpec({"text": TEXT, "image": IMAGE}, [self_layer("text"), self_layer("image"), cross])
+    network = Network(spec, vocab_size=30)
+    with pytest.raises(WorkbenchError, match=r"'text' is no network by itself: layer 2 \(Cross\) reads image"):
+        exported("bert", network, spec, torch.nn.ModuleDict(), {}, "text", vocab_size=30)
+    with pytest.raises(WorkbenchError, match="video"):
+        exported("bert", network, spec, torch.nn.ModuleDict(), {}, "video", vocab_size=30)
