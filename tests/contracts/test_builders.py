@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
+import pytest
 
-from tests.contracts.finding import case_of, make, over
+from tests.contracts.finding import case_of, cases_of, make, over, parts_of
 from tests.contracts.material import TRIPLE, draws, make_samples, plain, small_samples, tokenizer, travelled
+from workbench.errors import BadValueError
+from workbench.parts.building import build as built
 from workbench.sequences.batch import collate
+from workbench.sequences.missing import how_to_prepare
 from workbench.sequences.sequence import Sample
 
+EVERY = {"second": "where", "choices": ["a", "b"], "answers": ["old"], "answer_spans": [[0, 3]]}
 UNITS = (None, "text", "captions", "questions", "triples")
 
 
@@ -84,3 +90,16 @@ def test_builders_on_empty_and_one_token(name: str) -> None:
     sequences = build(name)([{**sample, "labels": {}} for sample in small_samples()], draws())
     ids = [i for s in sequences for i in s.streams["text"]["input_ids"].tolist()]
     assert [i for i in ids if i not in tokenizer().special_ids] == tokenizer().encode("river").ids.tolist()
+
+
+@pytest.mark.parametrize("name", sorted(parts_of("builder")))
+def test_a_field_that_is_not_there_is_named_and_how_to_prepare_it(name: str) -> None:
+    options = cases_of("builder")[name].case.options if name in cases_of("builder") else {}
+    builder = built("builder", {"builder": name, **options}, "", tokenizer=tokenizer(), max_length=64)
+    whole = {**samples()[0], **EVERY}
+    assert builder([whole], draws())
+    needed = {builder.unit, *builder.reads} - {None}
+    for field in needed or {"text"}:
+        lacking = {key: value for key, value in whole.items() if key != field}
+        with pytest.raises(BadValueError, match=f"it has no '{field}'.*{re.escape(how_to_prepare(field))}"):
+            builder([lacking], draws())

@@ -57,6 +57,7 @@ def test_image_rows_are_finite_and_have_boxes(name: str) -> None:
 @over("image")
 def test_a_sample_without_its_image_is_named(name: str) -> None:
     sample = make_samples(1)[0]
-    del sample[case_of("image", name).needs]
-    with pytest.raises(WorkbenchError, match="corpus 'c', key 'k0'"):
+    needs = case_of("image", name).needs
+    del sample[needs]
+    with pytest.raises(WorkbenchError, match=f"'k0' of corpus 'c': it has no .{needs}.*`workbench prepare"):
         make("image", name)(sample, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pipelines.readers.row_fields import fillable
 from workbench.corpora.schema import KINDS, fields_of
 from workbench.errors import WorkbenchError
+from workbench.sequences.missing import LINES, how_to_prepare
 
 
 def test_fields_of_the_same_name_are_taken_over(json_lines: Any, read: Any) -> None:
@@ -110,3 +112,14 @@ def test_questions_on_texts_are_found(json_lines: Any, read: Any) -> None:
     row = {"text": "Ann met Bob.", "question": "Whom did Ann meet?", "answers": ["Bob"], "answer_spans": [[8, 11]]}
     (sample,) = read("text", json_lines("qa.jsonl", [row]), fields={"second": "question"})
     assert (sample["second"], sample["answer_spans"]) == ("Whom did Ann meet?", [[8, 11]])
+
+
+@pytest.mark.parametrize("field", sorted(LINES))
+def test_lines_that_messages_show_bring_the_field(field: str, json_lines: Any, picture: Any, read: Any) -> None:
+    command, _, line = how_to_prepare(field).partition(" with lines such as ")
+    path = json_lines("shown.jsonl", [json.loads(line)])
+    (path.parent / "oslo.jpg").write_bytes(picture())
+    kind = command.split()[2]
+    images = {"images": [str(path.parent)]} if kind == "image-text" else {}
+    (sample,) = read(kind, path, **images)
+    assert sample[field] or sample[field] == 0

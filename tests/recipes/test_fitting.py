@@ -15,7 +15,7 @@ from workbench.errors import WorkbenchError
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.tasks.building import make_root
-from workbench.tasks.fitting import check_links
+from workbench.tasks.fitting import check_fields, check_links
 from workbench.tasks.task import build_tasks
 from workbench.text.tokenizer import Tokenizer
 
@@ -90,3 +90,16 @@ def test_knowledge_needs_linked_entities(
     with pytest.raises(WorkbenchError, match=r"reads linked entities, and .*plain has none; link it first"):
         check_links(tasks, None)
     check_links(tasks, "no-kg")
+
+
+def test_fields_that_no_record_has_are_told_before_the_first_step(world: Any, tmp_path: Path) -> None:
+    recipe, plain = small_recipe("tiny-knowledge", world), corpus_without_links(tmp_path / "plain")
+    (task, *_) = tasks_of(recipe, world).values()
+    task.spec.corpora = {plain: 1.0}
+    check_fields([task])
+    for part, where in ((task.builder, "sequence.builder"), (task.objectives[0].objective, "the objective")):
+        part.reads = ("tags",)
+        told = rf"{where}.* reads 'tags', which no record has in .*plain \(it has text.*: `workbench prepare"
+        with pytest.raises(WorkbenchError, match=told):
+            check_fields([task])
+        part.reads = ()

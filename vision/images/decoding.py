@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from PIL import Image
 
-from workbench.errors import BadValueError, WorkbenchError
+from workbench.errors import BadValueError
 from workbench.images import (
     FAILURES,
     FORMATS,
@@ -18,6 +18,7 @@ from workbench.images import (
     open_image,
     upright,
 )
+from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample
 
 
@@ -51,12 +52,11 @@ def sample_image(sample: Sample, *, at_least: int | None = None) -> Image.Image:
     """The decoded image of a sample.
 
     Raises:
-        WorkbenchError: the sample has no image.
-        BadValueError: its image cannot be decoded.
+        BadValueError: the sample has no image, or one that cannot be decoded.
     """
     where = place(sample)
     if "image" not in sample:
-        raise WorkbenchError(f"{where}: the sample has no image; found {', '.join(sorted(sample))}")
+        raise missing(sample, "image")
     return decode(sample["image"], where, at_least=at_least)
 
 

@@ -16,6 +16,7 @@ from workbench.corpora.schema import units_of
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import atomic
 from workbench.keyed import digest
+from workbench.sequences.missing import how_to_prepare
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ class Items:
         if unit is not None and unit not in units_of(corpus.kind):
             raise WorkbenchError(
                 f"corpus {corpus.name!r} is of kind {corpus.kind}, which is not cut by {unit!r}; "
-                f"allowed: {', '.join(units_of(corpus.kind))}. Does the task's builder fit this corpus?"
+                f"allowed: {', '.join(units_of(corpus.kind))}. Does the task's builder fit this corpus? "
+                f"One with {unit}: {how_to_prepare(unit)}"
             )
         if window is not None and window < 1:
             raise WorkbenchError(f"a window has at least 1 character; found {window}")
@@ -61,7 +63,8 @@ class Items:
         self.counts = self._window_counts() if self.unit == "text" else np.array(self._listed_counts(), np.int64)
         if not self.counts.sum():
             what = f"no {unit} in its {corpus.records} records" if unit else "no records"
-            raise WorkbenchError(f"corpus {corpus.name!r} ({corpus.place}) is empty: {what}")
+            how = f". Prepare it: {how_to_prepare(unit)}" if unit else ""
+            raise WorkbenchError(f"corpus {corpus.name!r} ({corpus.place}) is empty: {what}{how}")
 
     @property
     def total(self) -> int:

@@ -39,6 +39,7 @@ class Choose(Objective):
         dropout: of what is read.
     """
 
+    reads = ("answer",)
     measured = ("scores", "choices", "labels")
 
     def __init__(self, stream: Word = "text", dropout: Dropout = 0.1) -> None:

@@ -38,6 +38,7 @@ class Classify(Objective):
         dropout: of what is read.
     """
 
+    reads = ("labels",)
     measured = ("predicted", "gold")
 
     def __init__(

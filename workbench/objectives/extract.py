@@ -49,6 +49,7 @@ class Extract(Objective):
         dropout: of what is read.
     """
 
+    reads = ("answers",)
     measured = ("predicted", "predicted_length", "answers", "answer_length", "answer_count")
 
     def __init__(

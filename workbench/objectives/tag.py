@@ -43,6 +43,7 @@ class Tag(Objective):
         dropout: of what is read.
     """
 
+    reads = ("tags",)
     measured = ("predicted", "gold", "words", "places")
 
     def __init__(self, tags: Annotated[list[Name], MinLen(2)], stream: Word = "text", dropout: Dropout = 0.1) -> None:

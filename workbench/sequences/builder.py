@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Sequence as Listing
 from typing import Any, Self
 
-from workbench.errors import BadValueError, WorkbenchError
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Role
 from workbench.sequences.alignment import UNALIGNED, Partial, align
 from workbench.sequences.layout import Frame, Visibility, shifted
+from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -27,7 +28,8 @@ class Builder:
     """Base of the sequence builders.
 
     `unit` is the field that the reader cuts items from: None (a record is an item), `text`, `captions`, `questions` or
-    `triples`. `window` is the greatest length of a text item in characters (None: not cut); with `window_tokens` it is
+    `triples`. `reads` names other fields that every sample must have: a corpus without one is refused before the first
+    step. `window` is the greatest length of a text item in characters (None: not cut); with `window_tokens` it is
     as many characters as so many tokens have in the corpora, which the reader measures. `reads_spans` says that the
     builder itself brings knowledge from the entities linked to the text, as a step may (`Step`).
 
@@ -41,6 +43,7 @@ class Builder:
     """
 
     unit: str | None = None
+    reads: tuple[str, ...] = ()
     window: int | None = None
     window_tokens: int | None = None
     reads_spans: bool = False
@@ -125,18 +128,8 @@ def sample_text(sample: Sample) -> str:
     """
     text = sample.get("text")
     if not isinstance(text, str):
-        raise missing(sample, "text", "a text corpus")
+        raise missing(sample, "text")
     return text
-
-
-def missing(sample: Sample, field: str, wanted: str) -> BadValueError:
-    """The error for a sample without the field that a builder needs; a run that skips bad samples leaves it out."""
-    where = f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r}"
-    detail = (
-        f"it has no {field!r} (it has {', '.join(sorted(sample))}); this builder needs {wanted}: choose another corpus "
-        "or builder, or leave such samples out with train.on_error=skip"
-    )
-    return BadValueError(where, detail, sample.get("draw"), f"no {field}")  # each sample's draw is an object of its own
 
 
 def sequence_of(sample: Sample, streams: dict[str, Any], part: int, spans: list[Span], **more: Any) -> Sequence:

@@ -11,6 +11,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
+from workbench.sequences.missing import how_to_prepare
 from workbench.tasks.root import Root
 from workbench.tasks.task import DEFAULT_NETWORK, Task
 
@@ -91,6 +92,32 @@ def _embedding(network: Network, stream: str) -> nn.Module | None:
 
 def _listed(shape: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {size}" for name, size in shape.items())
+
+
+def check_fields(tasks: Iterable[Task]) -> None:
+    """What the parts of a task read of every sample must be in its corpora.
+
+    Raises:
+        WorkbenchError: a corpus has no record with a field that the builder reads (`Builder.reads`), or no corpus has
+            one that the labels of an objective are made of (`Objective.reads`).
+    """
+    for task in tasks:
+        corpora = [Corpus.open(place) for place in task.spec.corpora]
+        for field in getattr(task.builder, "reads", ()):
+            for corpus in corpora:
+                _check_field(f"tasks.{task.name}.sequence.builder", field, [corpus])
+        for placed in task.objectives:
+            for field in getattr(placed.objective, "reads", ()):
+                _check_field(f"tasks.{task.name}: the objective {placed.name}", field, corpora)
+
+
+def _check_field(reader: str, field: str, corpora: Sequence[Corpus]) -> None:
+    if any(corpus.manifest.fields.get(field) for corpus in corpora):
+        return
+    found = "; ".join(f"{corpus.place} (it has {', '.join(corpus.manifest.fields)})" for corpus in corpora)
+    raise WorkbenchError(
+        f"{reader} reads {field!r}, which no record has in {found}. Prepare it: {how_to_prepare(field)}"
+    )
 
 
 def check_links(tasks: Iterable[Task], control: str | None) -> None:

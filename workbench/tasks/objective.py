@@ -89,6 +89,7 @@ class Objective:
     """The worker half. A subclass overrides the hooks it needs; `name` is set from the recipe.
 
     `step_wide` says that `head` returns a `StepHead`; `after` names objectives of the task whose heads run first;
+    `reads` the fields of samples that its labels are made of: where no corpus has one, a run does not begin;
     `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`; `predicts` what its
     `labels` are, for whoever looks at them: `tokens` of the run's tokenizer, or `numbers` with a meaning of their own.
     """
@@ -96,6 +97,7 @@ class Objective:
     name: str = ""
     step_wide: bool = False
     after: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     predicts: Literal["tokens", "numbers"] = "numbers"
 

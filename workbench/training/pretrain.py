@@ -30,7 +30,7 @@ from workbench.runs.kept import Kept, base_of, keep, recorded_base
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
 from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.fitting import check_links, tell_unused_memory
+from workbench.tasks.fitting import check_fields, check_links, tell_unused_memory
 from workbench.tasks.root import Root
 from workbench.tasks.task import objectives_of
 from workbench.terminal import Terminal
@@ -109,6 +109,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
             note_sources(recipe)
             tasks = tasks_of(recipe, tokenizer)
             readers = {name: reader_of(recipe, task) for name, task in tasks.items()}
+            check_fields(tasks.values())
             check_links(tasks.values(), recipe.control)
             check_memory(lambda: make_root(recipe, tasks, tokenizer), recipe.train, world.device)
             root = make_root(recipe, tasks, tokenizer)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Name
 from workbench.sequences.alignment import Partial
-from workbench.sequences.builder import missing, sample_text
-from workbench.sequences.builders._marked import MarkedText, Named
+from workbench.sequences.builder import sample_text
 from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.marked_text import MarkedText, Named
+from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
 
@@ -28,6 +29,8 @@ class MarkedPair(MarkedText):
         WorkbenchError: the tokenizer does not know a marker.
     """
 
+    reads = ("marks",)
+
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -46,9 +49,7 @@ class MarkedPair(MarkedText):
             if name in self.markers and name not in found:
                 found[name] = (start, end, name)
         if len(found) < len(self.markers):
-            raise missing(
-                sample, "marks", "texts with a marked head and tail: [[start, end, head], [start, end, tail]]"
-            )
+            raise missing(sample, "marks", "of a head and a tail")
         first, second = sorted(found.values())
         if first[1] > second[0] or not 0 <= first[0] < first[1] or not second[0] < second[1] <= len(text):
             raise WorkbenchError(

@@ -96,5 +96,5 @@ def test_formats_beside_the_list_are_refused(encode: Encode) -> None:
 
 
 def test_a_sample_without_an_image() -> None:
-    with pytest.raises(WorkbenchError, match=r"no image; found captions, key"):
+    with pytest.raises(WorkbenchError, match=r"it has no .image. .it has captions, key.*workbench prepare image-text"):
         sample_image({"key": "a", "captions": []})

@@ -8,6 +8,7 @@ from vision.images.boxes import check_boxes
 from vision.images.decoding import place
 from workbench.errors import BadValueError, WorkbenchError
 from workbench.options.bounds import Count, Name
+from workbench.sequences.missing import missing
 from workbench.sequences.protocols import Image
 from workbench.sequences.sequence import Fields, Sample
 
@@ -26,10 +27,7 @@ class Regions(Image):
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
         where = place(sample)
         if "regions" not in sample:
-            raise WorkbenchError(
-                f"{where}: the sample has no region features; run `workbench prepare regions` on the corpus, or let "
-                "the recipe read the image itself (vision.patches or vision.pixels)"
-            )
+            raise missing(sample, "regions")
         found = sample.get("meta", {}).get("backbone")
         if found != self.backbone:
             raise WorkbenchError(

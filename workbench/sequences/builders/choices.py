@@ -8,9 +8,9 @@ from typing import Any
 from workbench.keyed import Draws
 from workbench.options.bounds import Count
 from workbench.sequences.alignment import Partial
-from workbench.sequences.builder import missing
 from workbench.sequences.builders.sentence_pair import SentencePair
 from workbench.sequences.layout import Visibility
+from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -30,6 +30,8 @@ class Choices(SentencePair):
         visibility: as for `sentence_pair`.
     """
 
+    reads = ("choices",)
+
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -42,7 +44,7 @@ class Choices(SentencePair):
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         for sample in samples:
             if not sample.get("choices"):
-                raise missing(sample, "choices", "texts with `choices`")
+                raise missing(sample, "choices")
         pairs = [pair for sample in samples for pair in _pairs(sample)]
         sequences = super().__call__(pairs, draws)
         for sequence, pair in zip(sequences, pairs, strict=True):

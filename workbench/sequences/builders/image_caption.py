@@ -12,9 +12,10 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Name, PartName, PartSpec
 from workbench.sequences.alignment import Partial
-from workbench.sequences.builder import Builder, missing, sequence_of
+from workbench.sequences.builder import Builder, sequence_of
 from workbench.sequences.image import NO_PARTNER, QUESTION_ONLY, SHUFFLED_CAPTIONS, ImageStream, shuffled_captions
 from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -73,7 +74,7 @@ class ImageCaption(Builder):
     def _choose(self, sample: Sample, rng: np.random.Generator) -> list[int]:
         captions = sample.get("captions")
         if not captions:
-            raise missing(sample, "captions", "an image-text corpus with captions")
+            raise missing(sample, "captions")
         return [int(rng.integers(len(captions)))] if self.captions == "one" else list(range(len(captions)))
 
     def _sequence(self, sample: Sample, part: int, number: int, rng: np.random.Generator, encoded: Encoded) -> Sequence:

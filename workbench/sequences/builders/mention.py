@@ -9,9 +9,10 @@ import numpy as np
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Name
 from workbench.sequences.alignment import Partial
-from workbench.sequences.builder import missing, sample_text
-from workbench.sequences.builders._marked import MarkedText, Named
+from workbench.sequences.builder import sample_text
 from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.marked_text import MarkedText, Named
+from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
 
@@ -37,6 +38,8 @@ class Mention(MarkedText):
         WorkbenchError: the tokenizer does not know the marker.
     """
 
+    reads = ("mention",)
+
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -52,7 +55,7 @@ class Mention(MarkedText):
     def stretches(self, sample: Sample) -> Named:
         text, mention = sample_text(sample), sample.get("mention")
         if mention is None:
-            raise missing(sample, "mention", "texts with a marked mention [start, end]")
+            raise missing(sample, "mention")
         start, end = int(mention[0]), int(mention[1])
         if not 0 <= start < end <= len(text):
             raise WorkbenchError(

@@ -7,8 +7,9 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count
 from workbench.sequences.alignment import Partial
-from workbench.sequences.builder import Builder, missing, sample_text, sequence_of
+from workbench.sequences.builder import Builder, sample_text, sequence_of
 from workbench.sequences.layout import VisibilityAlone, shifted
+from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -31,6 +32,8 @@ class Passage(Builder):
         WorkbenchError: the question leaves no room for the text.
     """
 
+    reads = ("second",)
+
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -52,7 +55,7 @@ class Passage(Builder):
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         for sample in samples:
             if "second" not in sample:
-                raise missing(sample, "second", "texts with a question in `second`")
+                raise missing(sample, "second")
         questions = self.tokenizer.encode_batch([sample["second"] for sample in samples])
         texts = self.tokenizer.encode_batch([sample_text(sample) for sample in samples])
         each = zip(samples, questions, texts, strict=True)

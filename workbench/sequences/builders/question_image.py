@@ -12,9 +12,10 @@ from typing import Any
 
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Name, PartName, PartSpec
-from workbench.sequences.builder import Builder, missing, sequence_of
+from workbench.sequences.builder import Builder, sequence_of
 from workbench.sequences.image import QUESTION_ONLY, ImageStream
 from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -63,5 +64,5 @@ class QuestionImage(Builder):
 def _questions(sample: Sample) -> list[dict[str, Any]]:
     questions = sample.get("questions")
     if not questions:
-        raise missing(sample, "questions", "an image-text corpus with questions")
+        raise missing(sample, "questions")
     return list(questions)

@@ -11,8 +11,9 @@ import numpy as np
 
 from workbench.keyed import Draws
 from workbench.options.bounds import Count
-from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, missing, sequence_of
+from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, sequence_of
 from workbench.sequences.layout import Visibility
+from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -89,5 +90,5 @@ def _joined(first: Encoded, second: Encoded) -> Encoded:
 def _triples(sample: Sample) -> list[dict[str, Any]]:
     triples = sample.get("triples")
     if not triples:
-        raise missing(sample, "triples", "a corpus of triples")
+        raise missing(sample, "triples")
     return list(triples)
