@@ -29,7 +29,7 @@ def classes_of(room: str) -> list[type]:
 def is_a(kind: str, part: type) -> bool:
     """Whether a class is a part of this kind, by its base or by what its method takes."""
     path = f"{part.__module__}:{part.__name__}"
-    if path == KINDS[kind].base or "._" in part.__module__:
+    if path == KINDS[kind].base or "._" in part.__module__ or inspect.isabstract(part):
         return False
     if kind == "objective":
         return issubclass(part, Objective) and part.head is not Objective.head

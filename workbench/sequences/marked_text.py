@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 Named = list[tuple[str, int, int]]  # the name of a stretch, [start, end) in characters
 
 
-class MarkedText(Builder):
+class MarkedText(Builder, ABC):
     """A text with markers around stretches, whose rows are `Sequence.marks`; the rows of the markers are special.
 
     A text that is too long keeps its beginning, or, where a stretch would be cut, what is around all of them; the
@@ -45,9 +46,9 @@ class MarkedText(Builder):
         check_markers(markers, tokenizer)
         self.markers = dict(markers)
 
+    @abstractmethod
     def stretches(self, sample: Sample) -> Named:
         """The stretches of a sample, in the order of its text and apart."""
-        raise NotImplementedError(f"{type(self).__name__} must define stretches")
 
     def about(self, sample: Sample) -> dict[str, Any]:
         """What `Sequence.meta` says of a sample."""

@@ -112,5 +112,5 @@ def test_a_corpus_without_marks_is_refused(make_run: Callable[..., Path], tmp_pa
     wanted = RelationTuning(
         run=make_run("none"), corpus=str(tmp_path / "plain"), output=tmp_path / "run", head="/", tail="."
     )
-    with pytest.raises(WorkbenchError, match=r"no .marks.*a marked head and tail"):
+    with pytest.raises(WorkbenchError, match=r"no .marks. of a head and a tail"):
         fine_tune(RelationClassification(), wanted)
