@@ -13,7 +13,7 @@ from workbench.interop.files import checksum_of, find_files, read_config, read_n
 from workbench.interop.reading import names_of, read_release, recognised
 from workbench.packages import WEIGHTS, located
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec
-from workbench.runs.checkpoint import files_of, read_checkpoint
+from workbench.runs.checkpoint import DamagedError, files_of, read_checkpoint
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import START
 from workbench.runs.folder import read_recipe
@@ -91,7 +91,10 @@ def _identity(entry: InitFrom) -> str | None:
         return None
     if is_run(folder):
         checkpoint = Checkpoints(folder).best_or_last()
-        weights = [] if checkpoint is None else files_of(checkpoint)
+        try:
+            weights = [] if checkpoint is None else files_of(checkpoint)
+        except DamagedError:
+            return None  # is told by whoever reads it
         return f"{RUN} {checksum_of(weights)}" if weights and all(file.is_file() for file in weights) else None
     files = find_files(folder)
     if files is None:
