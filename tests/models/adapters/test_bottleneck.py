@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.contracts.cases import AdapterCase
-from tests.models.adapters.test_lora import batch, network, trained
+from tests.models.adapters.adapted import batch, network, trained
 from workbench.errors import WorkbenchError
 from workbench.models.adapters.bottleneck import Bottleneck
 from workbench.models.adapting import merge

@@ -14,52 +14,23 @@ from torch import nn
 
 import workbench
 from tests.contracts.cases import AdapterCase
+from tests.models.adapters.adapted import adapting, batch, last, network, trained
 from tests.training.conftest import make_recipe, world_folder  # noqa: F401 - fixtures
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
 from workbench.interop.files import find_files
 from workbench.interop.reading import read_release
 from workbench.models.adapters.lora import Lora
-from workbench.models.adapting import adapt, merge
+from workbench.models.adapting import merge
 from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
-from workbench.recipe.spec import NetworkSpec
-from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.names import FROZEN, MODEL
 from workbench.runs.weights import read_weights
-from workbench.sequences.batch import Batch, Stream
 from workbench.training.pretrain import pretrain
 from workbench.training.verify import verify_resume
 
 CASES = {"": AdapterCase(), "wide": AdapterCase({"rank": 7, "alpha": 1.0, "dropout": 0.3})}
 LORA = {"adapter": "lora", "targets": ["layers.*.qkv", "layers.1.*.inner"], "rank": 2}
-
-
-def network(adapters: list[dict[str, Any]] | None = None) -> Network:
-    torch.manual_seed(0)
-    text = {"embedding": "token", "hidden_size": 8, "vocab_size": 20, "dropout": 0.0}
-    layer = {"layer": "self", "stream": "text", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0, "repeat": 2}
-    made = Network(NetworkSpec({"text": text}, [layer], init_range=0.3))
-    if adapters:
-        adapt(made, adapters, 0.3, "model.adapt")
-    return made
-
-
-def batch() -> Batch:
-    positions = torch.cat([torch.arange(4), torch.arange(2)])
-    fields = {
-        "input_ids": torch.arange(6) + 3,
-        "position_ids": positions,
-        "token_type_ids": torch.zeros_like(positions),
-    }
-    return Batch({"text": Stream(fields, torch.tensor([0, 4, 6]), [4, 2])})
-
-
-def trained(made: Network) -> None:
-    """As if the adapters had learnt something."""
-    with torch.no_grad():
-        for parameter in made.adapters.parameters():
-            parameter.normal_(std=0.5)
 
 
 def test_the_change_is_the_formula() -> None:
@@ -119,22 +90,11 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> N
         network([{**LORA, **change}])
 
 
-def last(run: Path) -> Path:
-    found = Checkpoints(run).latest()
-    assert found is not None
-    return found
-
-
 def test_a_run_on_a_run_saves_what_it_trains_alone(
     make_recipe: Callable[..., Path],  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    base = pretrain(load_recipe(str(make_recipe(name="base"))), tmp_path / "base", until=2)
-
-    def adapted(tree: dict[str, Any]) -> None:
-        tree["model"] |= {"init_from": str(base), "adapt": [LORA]}
-        tree["train"].update(max_steps=4, save_every=2)
-
+    base, adapted = adapting(make_recipe, tmp_path, LORA)
     recipe = load_recipe(str(make_recipe(adapted)))
     assert verify_resume(recipe, tmp_path, steps=4).equal
     run = tmp_path / "interrupted"

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-import workbench
 from tests.contracts.cases import AdapterCase
 from tests.models import test_past as pasts
+from tests.models.adapters.adapted import check_trained_alone
 from tests.training.conftest import make_recipe, world_folder  # noqa: F401 - fixtures
-from workbench.cli.export import export
 from workbench.errors import WorkbenchError
 from workbench.models.adapters.prefix import Prefix
 from workbench.models.adapting import adapt
@@ -21,13 +20,7 @@ from workbench.models.attention.call import use_kernel
 from workbench.models.context import Context
 from workbench.models.network import Network
 from workbench.models.past import Past
-from workbench.recipe.reading import load_recipe
-from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.names import MODEL
-from workbench.runs.weights import read_weights
 from workbench.sequences.batch import Batch
-from workbench.training.pretrain import pretrain
-from workbench.training.verify import verify_resume
 
 CASE = AdapterCase(
     {"size": 3},
@@ -125,18 +118,4 @@ def test_a_run_trains_it_alone(
     make_recipe: Callable[..., Path],  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    base = pretrain(load_recipe(str(make_recipe(name="base"))), tmp_path / "base", until=2)
-
-    def adapted(tree: dict[str, Any]) -> None:
-        tree["model"] |= {"init_from": str(base), "adapt": [PREFIX]}
-        tree["train"].update(max_steps=4, save_every=2)
-
-    assert verify_resume(load_recipe(str(make_recipe(adapted))), tmp_path, steps=4).equal
-    run = tmp_path / "interrupted"
-    last = Checkpoints(run).latest()
-    assert last is not None
-    saved = read_weights(last / MODEL)
-    assert all(name.startswith(("networks.main.adapters.0.layers:", "heads.mlm.")) for name in saved)
-    workbench.load(run)
-    with pytest.raises(WorkbenchError, match="it cannot be exported"):
-        export(run, tmp_path / "exported", "bert")
+    check_trained_alone(make_recipe, tmp_path, PREFIX, "layers:")

@@ -9,23 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-import workbench
 from tests.contracts.cases import AdapterCase
 from tests.models import test_past as pasts
 from tests.models import test_sharing as sharing
-from tests.models.adapters.test_lora import batch, last, network, trained
+from tests.models.adapters.adapted import batch, check_trained_alone, network, trained
 from tests.training.conftest import make_recipe, world_folder  # noqa: F401 - fixtures
-from workbench.cli.export import export
 from workbench.errors import WorkbenchError
 from workbench.models.adapting import adapt
 from workbench.models.context import Context
 from workbench.models.past import Past
-from workbench.recipe.reading import load_recipe
-from workbench.runs.names import MODEL
-from workbench.runs.weights import read_weights
 from workbench.tasks.forward import Forward, Sight
-from workbench.training.pretrain import pretrain
-from workbench.training.verify import verify_resume
 
 QUIET = {"dropout": 0.0, "attention_dropout": 0.0}
 SIDE = {"adapter": "side", "stream": "text", "after": [0, 2], "size": 4, "depth": 1, "num_heads": 2, **QUIET}
@@ -120,16 +113,4 @@ def test_a_run_trains_it_alone(
     make_recipe: Callable[..., Path],  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    base = pretrain(load_recipe(str(make_recipe(name="base"))), tmp_path / "base", until=2)
-
-    def adapted(tree: dict[str, Any]) -> None:
-        tree["model"] |= {"init_from": str(base), "adapt": [SIDE]}
-        tree["train"].update(max_steps=4, save_every=2)
-
-    assert verify_resume(load_recipe(str(make_recipe(adapted))), tmp_path, steps=4).equal
-    run = tmp_path / "interrupted"
-    saved = read_weights(last(run) / MODEL)
-    assert all(name.startswith(("networks.main.adapters.0.end.", "heads.mlm.")) for name in saved)
-    workbench.load(run)
-    with pytest.raises(WorkbenchError, match="it cannot be exported"):
-        export(run, tmp_path / "exported", "bert")
+    check_trained_alone(make_recipe, tmp_path, SIDE, "end.")
