@@ -151,16 +151,7 @@ def test_exchanged_or_incomplete_pairs_are_refused(pairs: list[Sequence], corrup
         corrupted(itc(), pairs)
 
 
-def test_it_can_be_learned(tiny: Callable, pairs: list[Sequence], corrupted: Callable, loss: Callable) -> None:
+def test_it_can_be_learned(tiny: Callable, pairs: list[Sequence], corrupted: Callable, learned: Callable) -> None:
     network, objective = tiny(), itc(norm=True, pool_text="last", pool_image="mean")
     _, batch = corrupted(objective, pairs)
-    head = objective.head(network)
-    optimizer = torch.optim.Adam([*network.parameters(), *head.parameters()], 3e-3)
-    losses = []
-    for _ in range(20):
-        output = loss(objective, network, batch, head)
-        optimizer.zero_grad()
-        output.loss.backward()
-        optimizer.step()
-        losses.append(float(output.loss))
-    assert losses[-1] < 0.5 * losses[0]
+    assert learned(objective, network, batch) < 0.5

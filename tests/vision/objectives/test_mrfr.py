@@ -210,16 +210,7 @@ def test_packed_equals_alone(tiny: Callable, sequences: list[Sequence], loss: Ca
     torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-5)
 
 
-def test_it_can_be_learned(tiny: Callable, sequences: list[Sequence], loss: Callable, corrupted: Callable) -> None:
+def test_it_can_be_learned(tiny: Callable, sequences: list[Sequence], learned: Callable, corrupted: Callable) -> None:
     network, objective = tiny(), mrfr()
     _, batch = corrupted(objective, sequences)
-    head = objective.head(network)
-    optimizer = torch.optim.Adam([*network.parameters(), *head.parameters()], 3e-3)
-    losses = []
-    for _ in range(20):
-        output = loss(objective, network, batch, head)
-        optimizer.zero_grad()
-        output.loss.backward()
-        optimizer.step()
-        losses.append(float(output.loss))
-    assert losses[-1] < 0.8 * losses[0]
+    assert learned(objective, network, batch) < 0.8
