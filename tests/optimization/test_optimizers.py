@@ -44,6 +44,10 @@ def test_any_optimizer_of_torch_can_be_named() -> None:
         (spec("adamw", params=[]), r"state it in train\.groups"),
         (spec("adam"), "'adamw'"),
         (spec("adamw", betas=[0.9]), r"train\.optimizer: optimizer 'adamw': betas = \[0\.9\]"),
+        (
+            spec("torch.optim:RMSprop", alpha=-1.0),
+            r"'torch\.optim:RMSprop' refuses what it is given: Invalid alpha value",
+        ),
         (spec("torch.nn:Linear"), r"derived from torch\.optim\.Optimizer"),
         (
             replace(spec("torch.optim:Rprop"), groups=[GroupSpec("map", weight_decay=0.1)]),

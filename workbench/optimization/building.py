@@ -35,7 +35,14 @@ def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.Optimizer:
     """
     _refuse_given("optimizer", spec.optimizer, {"lr": "train.lr", "params": "train.groups"})
     groups = parameter_groups(root, spec)
-    optimizer: torch.optim.Optimizer = build("optimizer", spec.optimizer, "train.optimizer", params=groups, lr=spec.lr)
+    try:
+        optimizer: torch.optim.Optimizer = build(
+            "optimizer", spec.optimizer, "train.optimizer", params=groups, lr=spec.lr
+        )
+    except ValueError as error:  # as torch's optimizers refuse options, or parameters that they are not made for
+        raise WorkbenchError(
+            f"train.optimizer: {spec.optimizer['optimizer']!r} refuses what it is given: {error}"
+        ) from error
     if "weight_decay" not in optimizer.defaults and any(group.weight_decay is not None for group in spec.groups):
         raise WorkbenchError(
             f"train.groups: the optimizer {spec.optimizer['optimizer']!r} knows no weight_decay; leave it out"

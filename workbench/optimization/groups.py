@@ -57,6 +57,10 @@ def _stated(groups: list[GroupSpec], trained: dict[str, nn.Parameter]) -> dict[s
     return found
 
 
+STATED = ("lr_factor", "decayed", "start_step")
+"""What a group has beside what optimizers know."""
+
+
 def _group(treatment: Treatment, parameters: list[nn.Parameter], lr: float) -> dict[str, Any]:
     group = {
         "params": parameters,

@@ -1,50 +1,74 @@
-"""The optimiser's state by parameter name."""
+"""The optimiser's state by parameter name.
+
+Beside that of each parameter an optimiser may keep numbers and tensors of a group (`group["step"]`), which then hold
+for every parameter of the group. Both are saved under the parameters' names, so that order and grouping do not matter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
+from workbench.optimization.groups import STATED
+
+OF_GROUP = "group."
+"""Begins the names of what is kept of a parameter's group."""
+State = dict[str, Any]
 
 
-def optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
-    """The optimiser's moments by parameter name: independent of the order and grouping of parameters."""
-    return {name: dict(optimizer.state[p]) for name, p in root.named_parameters() if p in optimizer.state}
+def optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, State]:
+    """What the optimiser keeps of each parameter, by its name, and of its group.
+
+    Raises:
+        WorkbenchError: something that is no number, text or tensor.
+    """
+    groups = {p: _kept(group, optimizer) for group in optimizer.param_groups for p in group["params"]}
+    states = {}
+    for name, parameter in root.named_parameters():
+        state = dict(optimizer.state.get(parameter, {})) | groups.get(parameter, {})
+        for key, value in state.items():
+            if not isinstance(value, Tensor | Real | str | None):
+                raise WorkbenchError(
+                    f"the optimizer {type(optimizer).__name__} keeps {key} = {type(value).__name__} of {name!r}, which "
+                    "is in no checkpoint; allowed are numbers, texts and tensors, of a parameter or of a group"
+                )
+        if state:
+            states[name] = state
+    return states
 
 
-def load_optimizer_state(
-    root: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Mapping[str, Any]]
-) -> None:
+def load_optimizer_state(root: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, State]) -> None:
     """The inverse of `optimizer_state`; parameters that never had a gradient have no state.
 
     Raises:
-        WorkbenchError: state of a parameter that is not trained, or of another shape.
+        WorkbenchError: state of a parameter that is not trained.
     """
     groups = {p: group for group in optimizer.param_groups for p in group["params"]}
     parameters = {name: p for name, p in root.named_parameters() if p in groups}
-    for name, moments in state.items():
+    for name, kept in state.items():
         if name not in parameters:
             raise WorkbenchError(f"the checkpoint holds optimiser state of {name!r}, which this recipe does not train")
-        parameter = parameters[name]
-        for key, value in moments.items():
-            if not _fits(value, parameter):
-                raise WorkbenchError(
-                    f"optimiser state {key} of {name!r}: found {list(value.shape)}, expected {list(parameter.shape)}"
-                )
-        on_device = any(groups[parameter].get(key) for key in ("fused", "capturable"))  # else torch counts on the CPU
-        optimizer.state[parameter] = {
-            key: value.to(parameter.device if key != "step" or on_device else "cpu") for key, value in moments.items()
-        }
+        parameter, group = parameters[name], groups[parameters[name]]
+        on_device = any(group.get(key) for key in ("fused", "capturable"))  # else torch counts on the CPU
+        of_group = {key.removeprefix(OF_GROUP): value for key, value in kept.items() if key.startswith(OF_GROUP)}
+        group.update({key: _at(value, parameter, on_device or key != "step") for key, value in of_group.items()})
+        own = {key: value for key, value in kept.items() if not key.startswith(OF_GROUP)}
+        if own:
+            optimizer.state[parameter] = {
+                key: _at(value, parameter, on_device or key != "step") for key, value in own.items()
+            }
 
 
-def _fits(value: Tensor, parameter: Tensor) -> bool:
-    """A number, one per weight, or one per row or column (Adafactor's second moments)."""
-    if not value.ndim:
-        return True
-    return value.ndim == parameter.ndim and all(
-        size in (1, whole) for size, whole in zip(value.shape, parameter.shape, strict=True)
-    )
+def _kept(group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> State:
+    """What the optimiser itself has put into a group: all that neither its options nor the recipe's groups say."""
+    stated = {"params", "lr", "weight_decay", *optimizer.defaults, *STATED}
+    return {f"{OF_GROUP}{key}": value for key, value in group.items() if key not in stated}
+
+
+def _at(value: Any, parameter: nn.Parameter, on_device: bool) -> Any:
+    return value.to(parameter.device if on_device else "cpu") if isinstance(value, Tensor) else value
