@@ -19,11 +19,11 @@ from workbench.tasks.objective import LossOutput, StepHead
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
 from workbench.training.measured import Measured
-from workbench.training.metrics import Window
 from workbench.training.micro_pass import MicroPass
 from workbench.training.modes import evaluating
 from workbench.training.stepwide import Embedded, gather_embedded, loss_of
 from workbench.training.sums import Label, add_sums
+from workbench.training.window import Window
 
 PREFIX = "held_out/"
 HELD_OUT_SPLIT = 1

@@ -35,10 +35,11 @@ from workbench.training.display import Display
 from workbench.training.flops import flops_per_row, measured_peak
 from workbench.training.held_out import PREFIX, HeldOut, HeldOutPass, improves
 from workbench.training.meter import Meter
-from workbench.training.metrics import MetricsLog, Window
+from workbench.training.metrics import MetricsLog
 from workbench.training.modes import set_training
 from workbench.training.step import Updater, Work
 from workbench.training.watch import Built, FirstSteps
+from workbench.training.window import Window
 
 logger = logging.getLogger(__name__)
 
