@@ -14,7 +14,7 @@ import typer
 from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples, open_corpus
 from pipelines.preparing.kg_extra import needs_kg
-from pipelines.sources.files import read_text
+from pipelines.sources.files import decode, lines
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count
 from workbench.options.command import command
@@ -127,7 +127,7 @@ def read_counts(path: Path) -> dict[str, float]:
 def _lines(option: str, path: Path) -> list[str]:
     if not path.is_file():
         raise WorkbenchError(f"{option} {path}: there is no such file")
-    return read_text(path).splitlines()
+    return [decode(line, f"{path}:{number}") for number, line in lines(path)]
 
 
 if __name__ == "__main__":

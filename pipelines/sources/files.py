@@ -131,11 +131,6 @@ def decode(raw: bytes, where: str) -> str:
         ) from error
 
 
-def read_text(path: Path) -> str:
-    """The whole file as text."""
-    return "\n".join(decode(line, f"{path}:{number}") for number, line in lines(path))
-
-
 def identity(path: Path) -> dict[str, str | int]:
     """What tells two versions of an input apart: its name, its size in bytes and its SHA-256 checksum."""
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}

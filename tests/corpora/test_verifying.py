@@ -187,6 +187,9 @@ def test_the_graph_may_be_a_triples_corpus(write: Any, texts: Any, tmp_path: Pat
     triple = {"relation": "P1", "relation_text": "is", "tail": "Q2", "tail_text": "two"}
     graph = write([{"id": "Q1", "label": "one", "triples": [triple]}], kind="triples", name="graph")
     assert commands.graph_entities(Path(graph.place)) == {"Q1", "Q2"}
+    listed = tmp_path / "ids.txt"
+    listed.write_bytes("Q1\r\n\nQ\u20282\n".encode())
+    assert commands.graph_entities(listed) == {"Q1", "Q\u20282"}
     with pytest.raises(WorkbenchError, match="kind text; --graph needs one of kind triples"):
         commands.graph_entities(Path(write(texts(2)).place))
     with pytest.raises(WorkbenchError, match="neither"):

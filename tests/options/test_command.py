@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Positive
+from workbench.options.bounds import Count, Positive
 from workbench.options.command import command
 
 
@@ -64,6 +64,16 @@ def test_from_python_by_keyword_each_call_with_lists_of_its_own() -> None:
 def test_a_value_out_of_bounds_is_refused_by_the_name_that_the_user_typed() -> None:
     with pytest.raises(WorkbenchError, match=r"^--lr = nan; allowed: a number above 0, at most 1e\+06$"):
         example(corpus=Path("a"), lr=float("nan"))
+
+
+def test_an_option_that_may_be_left_out_is_not_offered_null() -> None:
+    def act(top_k: Annotated[Count | None, typer.Option()] = None) -> int | None:
+        return top_k
+
+    called = command(act)
+    assert (called(top_k=3), called(top_k=None)) == (3, None)
+    with pytest.raises(WorkbenchError, match=r"^--top-k = 0; allowed: a whole number from 1, at most [0-9,]+$"):
+        called(top_k=0)
 
 
 def test_help_keeps_what_stands_in_brackets() -> None:

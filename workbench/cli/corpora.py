@@ -18,6 +18,7 @@ from workbench.corpora.manifest import FILE_NAME
 from workbench.corpora.show import describe, previews
 from workbench.corpora.verify import verify as problems_of
 from workbench.errors import WorkbenchError
+from workbench.files.lines import read_lines
 from workbench.options.bounds import Count, Location, Seed
 from workbench.terminal import Terminal
 
@@ -108,7 +109,7 @@ def graph_entities(place: Path) -> frozenset[str]:
         WorkbenchError: neither of them.
     """
     if place.is_file():
-        return frozenset(line.strip() for line in place.read_text(encoding="utf-8").splitlines() if line.strip())
+        return frozenset(line.strip() for line in read_lines(place) if line.strip())
     if not (place / FILE_NAME).is_file():
         raise WorkbenchError(f"{place} is neither a triples corpus nor a file with one entity id a line")
     opened = Corpus.open(place)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
+from workbench.files.lines import read_lines
 from workbench.sequences.sequence import Sample
 
 
@@ -16,7 +17,7 @@ def text_lines(source: Path) -> list[tuple[int, str]]:
         WorkbenchError: it cannot be read, or is not UTF-8.
     """
     try:
-        lines = source.read_text(encoding="utf-8").splitlines()
+        lines = read_lines(source)
     except OSError as error:
         raise WorkbenchError(f"{source}: {error.strerror}; INPUT is a text file or a corpus folder") from error
     except UnicodeDecodeError as error:

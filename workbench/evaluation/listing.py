@@ -14,7 +14,7 @@ from workbench.evaluation.finding import find_task
 from workbench.evaluation.folders import task_folders
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.options.command import spelling, typer_info
-from workbench.options.values import described
+from workbench.options.values import described, without_null
 
 
 class Option(NamedTuple):
@@ -72,7 +72,7 @@ def _options(kind: Any, base: Any = None) -> Iterator[Option]:
     for field in fields(kind):
         hint = hints[field.name]
         default = "" if field.default is MISSING or field.default is None else str(field.default)
-        allowed = described(hint).removesuffix(", or null")  # which stands for an option that is not given
+        allowed = described(without_null(hint))  # null stands for an option that is not given
         info = typer_info(hint)
         option = Option(spelling(field.name, hint), allowed, default, str(info.help) if info else "")
         if option not in same:

@@ -16,7 +16,7 @@ from rich.markup import escape
 from typer.models import ArgumentInfo, ParameterInfo
 
 from workbench.options.bounds import Word
-from workbench.options.values import check
+from workbench.options.values import check, without_null
 
 Trust = Annotated[bool, typer.Option("--trust", help="Run the code that the recipe or run brings along.")]
 """Whether parts that are not installed may be imported: see `workbench.parts.trust`."""
@@ -52,7 +52,10 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
 
     @functools.wraps(function)
     def called(**values: Any) -> Returned:
-        values = {name: check(allowed[name], value, where[name]) for name, value in values.items()}
+        values = {
+            name: check(allowed[name] if value is None else without_null(allowed[name]), value, where[name])
+            for name, value in values.items()
+        }
         for name, group in groups.items():
             given = {field.name for field in dataclasses.fields(group)} & values.keys()
             values[name] = group(**{field: values.pop(field) for field in given})

@@ -81,6 +81,15 @@ def is_text(hint: Any) -> bool:
     return (typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint) is str
 
 
+def without_null(hint: Any) -> Any:
+    """The annotation for a value that is given: of `X | None` X, also inside of `Annotated`."""
+    if typing.get_origin(hint) is Annotated:
+        inner, *metadata = typing.get_args(hint)
+        return Annotated[(without_null(inner), *metadata)]
+    members = tuple(member for member in _members(hint) if member is not type(None))
+    return typing.Union[members] if 0 < len(members) < len(_members(hint)) else hint  # noqa: UP007  (made of values)
+
+
 def described(hint: Any) -> str:
     """What an annotation allows, in words."""
     if dataclasses.is_dataclass(hint):

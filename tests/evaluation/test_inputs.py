@@ -1,0 +1,30 @@
+"""Texts that a command is given in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.evaluation.inputs import text_lines
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    within = "a\x0cb\x1cc\x85d\u2028e\rf"
+    path = tmp_path / "texts.txt"
+    path.write_bytes(f"{within}\r\n \nlast".encode())
+    assert text_lines(path) == [(0, within), (2, "last")]
+    path.write_bytes(b"one\n\n")
+    assert text_lines(path) == [(0, "one")]
+    path.write_bytes(b"")
+    assert text_lines(path) == []
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes("grün".encode("latin1"))
+    with pytest.raises(WorkbenchError, match="is not UTF-8 at byte 2"):
+        text_lines(path)
+    with pytest.raises(WorkbenchError, match="INPUT is a text file"):
+        text_lines(tmp_path)
