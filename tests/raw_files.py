@@ -95,7 +95,7 @@ def write_pictures(folder: Path) -> None:
     """photos/ of coloured shapes; captions.jsonl and questions.jsonl about one, two-photos.jsonl about two of them."""
     (folder / "photos").mkdir()
     rng = random.Random(1)
-    captions, questions, twos = [], [], []
+    captions, questions, twos, drawn = [], [], [], []
     for n in range(40):
         colour, shape = rng.choice(list(COLOURS)), rng.choice(SHAPES)
         image = Image.new("RGB", (64, 64), (240, 240, 240))
@@ -104,8 +104,10 @@ def write_pictures(folder: Path) -> None:
         (draw.ellipse if shape == "circle" else draw.rectangle)((x, y, x + 28, y + 28), fill=COLOURS[colour])
         image.putpixel((0, 0), (n, n, n))
         image.save(folder / "photos" / f"{n:03d}.png")
-        media = {"left": f"{n:03d}.png", "right": f"{max(n - 1, 0):03d}.png"}
-        twos.append({"media": media, "sentence": f"there is a {colour} {shape}", "label": True})
+        sides = [f"{n:03d}.png", f"{max(n - 1, 0):03d}.png"][:: 1 if n % 2 else -1]
+        media, drawn = dict(zip(("left", "right"), sides, strict=True)), [*drawn, f"a {colour} {shape}"]
+        told = f"there is {drawn[-1]} on the left"
+        twos.append({"media": media, "sentence": told, "label": drawn[int(sides[0][:3])] == drawn[-1]})
         captions.append({"image": f"{n:03d}.png", "captions": [f"a {colour} {shape}", f"one {shape} in {colour}"]})
         for part, (question, answer) in enumerate((("what colour is it?", colour), ("what shape is it?", shape))):
             questions.append(

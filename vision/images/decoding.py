@@ -61,8 +61,9 @@ def sample_image(sample: Sample, *, at_least: int | None = None) -> Image.Image:
 
 
 def place(sample: Sample) -> str:
-    """What to call a sample in an error: its corpus and key."""
-    return f"corpus {sample.get('corpus', '?')!r}, key {sample.get('key', '?')!r}"
+    """What to call a sample in an error: its corpus and key, and which of its media it is (`ImageStream`)."""
+    medium = f", medium {sample['medium']!r}" if "medium" in sample else ""
+    return f"corpus {sample.get('corpus', '?')!r}, key {sample.get('key', '?')!r}{medium}"
 
 
 def _rgb(image: Image.Image) -> Image.Image:

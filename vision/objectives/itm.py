@@ -30,7 +30,7 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
-EXCHANGED = {"caption": ("captions", "caption_spans", "questions"), "image": ("image", "regions", "meta")}
+EXCHANGED = {"caption": ("captions", "caption_spans", "questions"), "image": ("image", "media", "regions", "meta")}
 
 
 class Itm(Objective):

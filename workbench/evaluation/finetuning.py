@@ -90,7 +90,17 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
     poolers = sorted({*spec.poolers, *setup.poolers})
     start = [InitFrom(str(tuning.run))]
-    return name, dataclasses.replace(spec, init_from=start, poolers=poolers, tie=own, frozen=False)
+    streams = _with_pictures(spec.streams, setup.pictures)
+    made = dataclasses.replace(spec, streams=streams, init_from=start, poolers=poolers, tie=own, frozen=False)
+    return name, made
+
+
+def _with_pictures(streams: dict[str, Any], pictures: int) -> dict[str, Any]:
+    """The streams, the embedding of `image` telling so many pictures apart, or more if it does already."""
+    image = streams.get("image")
+    if image is None or image.get("pictures", 1) >= pictures:
+        return streams
+    return {**streams, "image": {**image, "pictures": pictures}}
 
 
 def _schedule(base: Recipe, tuning: Tuning, items: int) -> TrainSpec:

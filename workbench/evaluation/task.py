@@ -34,6 +34,8 @@ class Setup:
         unit: the field that the builder cuts items from, to count an epoch; None: the records are counted.
         poolers: streams that get a pooler where the run has none.
         sees: pairs of streams (reader, seen): a network whose reader can't see the other is refused.
+        pictures: how many pictures the embedding of the stream `image` must tell apart; a run that tells fewer apart
+            gets as many, with new vectors.
     """
 
     sequence: SequenceSpec
@@ -41,6 +43,7 @@ class Setup:
     unit: str | None = None
     poolers: tuple[str, ...] = ()
     sees: tuple[tuple[str, str], ...] = ()
+    pictures: int = 1
 
 
 class DownstreamTask(Generic[TuningOptions, ScoringOptions]):

@@ -43,6 +43,7 @@ Heads = Annotated[int, Ge(1), Le(1024)]
 Repeats = Annotated[int, Ge(1), Le(1000)]
 Side = Annotated[int, Ge(1), Le(2**14)]
 Cells = Annotated[int, Ge(1), Le(1024)]
+Pictures = Annotated[int, Ge(1), Le(1024)]
 Processes = Annotated[int, Ge(0), Le(1024)]
 Seed = Annotated[int, Ge(0), Lt(2**32)]
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.parts.building import build
 from workbench.parts.calls import call
+from workbench.sequences.builder import missing
 from workbench.sequences.protocols import Image
 from workbench.sequences.returns import FIELDS
-from workbench.sequences.sequence import Fields, Sample
+from workbench.sequences.sequence import Fields, Sample, row_count
 
 QUESTION_ONLY, SHUFFLED_CAPTIONS = "question-only", "shuffled-captions"
 NO_PARTNER = "no other image to take captions from"
@@ -24,15 +27,24 @@ class ImageStream:
     Args:
         spec: the part, by import path with its options; None where the recipe wants no images.
         control: under `question-only` there is no image stream.
+        media: names of the sample's media, each a picture: the rows of all of them are the stream, one picture behind
+            the other, with the number of the picture, from 0, in the field `picture` (UNITER's pairs and triplets,
+            arXiv:1909.11740, section 4). None: the sample's one image, without the field.
 
     `evaluating` gives one without augmentation: the part gets no generator, and the samples that follow each other with
     the same image share its stream.
     """
 
-    def __init__(self, spec: str | dict[str, Any] | None, control: str | None = None) -> None:
+    def __init__(
+        self, spec: str | dict[str, Any] | None, control: str | None = None, media: Sequence[str] | None = None
+    ) -> None:
+        if media is not None and len(set(media)) != len(media):
+            raise WorkbenchError(f"media = {', '.join(media)}: a name stands there twice; name each medium once")
         wanted = spec is not None and control != QUESTION_ONLY
         self.part: Image | None = build("image", spec, "image") if wanted else None  # type: ignore[arg-type]
         self.augment = True
+        self.media = media
+        self.pictures = len(media or "1")
         self._last: tuple[Sample, Fields] | None = None
 
     def evaluating(self) -> ImageStream:
@@ -46,10 +58,28 @@ class ImageStream:
         if self.part is None:
             return {}
         if self.augment:
-            return {"image": call(self.part, "", FIELDS, sample, rng)}
+            return {"image": self._fields(self.part, sample, rng)}
         if self._last is None or self._last[0] is not sample:
-            self._last = (sample, call(self.part, "", FIELDS, sample, None))
+            self._last = (sample, self._fields(self.part, sample, None))
         return {"image": dict(self._last[1])}
+
+    def _fields(self, part: Image, sample: Sample, rng: np.random.Generator | None) -> Fields:
+        if self.media is None:
+            return call(part, "", FIELDS, sample, rng)
+        made = [call(part, "", FIELDS, picture, rng) for picture in _pictures(sample, self.media)]
+        joined: Fields = {name: np.concatenate([fields[name] for fields in made]) for name in made[0]}
+        return {**joined, "picture": np.repeat(np.arange(len(made)), [row_count(fields) for fields in made])}
+
+
+def _pictures(sample: Sample, media: Sequence[str]) -> list[Sample]:
+    """A sample for each of the media, which is its `image`; its name is its `medium`."""
+    found = sample.get("media", {})
+    for name in media:
+        if name not in found:
+            has = f"the media {', '.join(sorted(found))}" if found else "no media"
+            raise missing(sample, f"media.{name}", f"a record with the medium {name!r}; this one has {has}")
+    rest = {name: value for name, value in sample.items() if name not in ("media", "regions")}
+    return [{**rest, "image": found[name], "medium": name} for name in media]
 
 
 def shuffled_captions(samples: list[Sample], draws: Draws) -> tuple[list[Sample], int]:

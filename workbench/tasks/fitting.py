@@ -24,7 +24,7 @@ def check_fit(tasks: Iterable[Task], root: Root) -> None:
 
     Raises:
         WorkbenchError: a sequence may be longer than the network has positions, or the images' patches or grid are not
-            those of the embedding.
+            those of the embedding, or sequences have more pictures than it tells apart.
     """
     for task in tasks:
         for name in dict.fromkeys(placed.network for placed in task.objectives):
@@ -74,7 +74,8 @@ def tell_unused_memory(tasks: Iterable[Task], root: Root) -> None:
 
 
 def _check_images(task: Task, network: Network, place: str) -> None:
-    """What an image part says of its rows (`shape`: patch, grid, size), its embedding must say too."""
+    """What an image part says of its rows (`shape`: patch, grid, size), its embedding must say too; as many pictures
+    as a sequence has it must tell apart (`pictures`)."""
     image = getattr(getattr(task.builder, "image", None), "part", None)
     given: Mapping[str, int] = getattr(image, "shape", {})
     taken: Mapping[str, int] = getattr(_embedding(network, "image"), "shape", {})
@@ -84,6 +85,13 @@ def _check_images(task: Task, network: Network, place: str) -> None:
                 f"tasks.{task.name}.sequence.image: {name} = {given[name]}, but {place}.streams.image says "
                 f"{name} = {taken[name]} (found {_listed(given)}, expected {_listed(taken)}); let them agree"
             )
+    wanted = getattr(getattr(task.builder, "image", None), "pictures", 1)
+    apart = getattr(_embedding(network, "image"), "pictures", 1)
+    if image is not None and wanted > apart:
+        raise WorkbenchError(
+            f"tasks.{task.name}.sequence.media names {wanted} pictures, and the embedding {place}.streams.image tells "
+            f"{apart} apart; give it pictures: {wanted} (vision.patches and vision.grid take it)"
+        )
 
 
 def _embedding(network: Network, stream: str) -> nn.Module | None:

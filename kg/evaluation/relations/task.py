@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from kg.objectives.relations import Relations
-from workbench.evaluation.classify.task import LENGTH, Classification, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.task import LENGTH, Classification, ClassifyScoring, LabelTuning, class_objective
 from workbench.evaluation.inherited import knowledge_steps, text_length
 from workbench.evaluation.measured import Made
 from workbench.evaluation.task import Setup
@@ -20,7 +20,7 @@ from workbench.sequences.sequence import Sample
 
 
 @dataclass(frozen=True, kw_only=True)
-class RelationTuning(ClassifyTuning):
+class RelationTuning(LabelTuning):
     """Fine-tune a pretrained run to tell the relation between the head and the tail of a text.
 
     CORPUS holds texts with `marks` (head and tail) and the label `relation`, as `prepare text` makes of FewRel and
@@ -56,17 +56,17 @@ class RelationClassification(Classification):
     objective = Relations
     panels = ("kg.evaluation.relations.panel:related",)
 
-    def setup(self, tuning: ClassifyTuning) -> Setup:
+    def setup(self, tuning: LabelTuning) -> Setup:
         assert isinstance(tuning, RelationTuning)
-        base, setup = read_recipe(tuning.run), super().setup(tuning)
+        base = read_recipe(tuning.run)
         builder = {
             "builder": "kg.marked_pair",
             "max_length": tuning.max_length or text_length(base, LENGTH),
             "head": tuning.head,
             "tail": tuning.tail,
         }
-        objective = {**setup.objective, "objective": "kg.relations", "negative": tuning.negative}
-        return replace(setup, sequence=SequenceSpec(builder, steps=knowledge_steps(base)), objective=objective)
+        objective = {**class_objective(tuning), "objective": "kg.relations", "negative": tuning.negative}
+        return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), objective, poolers=("text",))
 
     def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
         assert isinstance(objective, Relations)

@@ -16,12 +16,12 @@ import typer
 
 from vision.evaluation.examples import keep_image
 from vision.evaluation.retrieval.scores import Scored, score
-from vision.evaluation.sequence import image_sequence
 from vision.metrics.retrieval import Ties, chance, retrieval_metrics
 from vision.objectives.itc import Itc
 from vision.objectives.itm import Itm
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
+from workbench.evaluation.images import image_sequence
 from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning
 from workbench.evaluation.result import Result

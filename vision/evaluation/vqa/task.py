@@ -16,11 +16,11 @@ import typer
 
 from vision.answers.metric import Variant, evaluate_vqa, majority_baseline, variant_of
 from vision.answers.vocabulary import AnswerVocabulary
-from vision.evaluation.sequence import image_sequence
 from vision.evaluation.vqa.pictures import draw_question
 from vision.evaluation.vqa.predictions import examples, predict, questions_of, vocabulary_of
 from vision.objectives.answers import Answers
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.images import image_sequence
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.result import Result

@@ -13,6 +13,23 @@ def vector(size: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(size) * 0.02)
 
 
+class PictureTypes(nn.Module):
+    """A learned vector for each picture of a sequence, added to its rows; nothing where there is one picture.
+
+    So UNITER tells the two of NLVR2 apart (arXiv:1909.11740, section 4): by types of their own.
+    """
+
+    def __init__(self, pictures: int, hidden_size: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(pictures, hidden_size) if pictures > 1 else None
+
+    def forward(self, hidden: Tensor, fields: dict[str, Tensor]) -> Tensor:
+        """Rows [rows, hidden_size] and `picture` [rows], from 0 (without it all are of the first) -> the same shape."""
+        if self.table is None:
+            return hidden
+        return hidden + (self.table(fields["picture"]) if "picture" in fields else self.table.weight[0])
+
+
 def hide(features: Tensor, masked: Tensor | None, mask: Tensor | None) -> Tensor:
     """Features [rows, n] with those of masked rows replaced by `mask` [n], or by zeros."""
     if masked is None:

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from vision.features.backbones import load
 from vision.models.embeddings._positions import GridPositions, Positions
-from vision.models.embeddings._rows import field, hide, vector
+from vision.models.embeddings._rows import PictureTypes, field, hide, vector
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Cells, Dropout, Epsilon, Location, Name, Side, Size
+from workbench.options.bounds import Cells, Dropout, Epsilon, Location, Name, Pictures, Side, Size
 
 
 class Grid(nn.Module):
@@ -22,6 +22,7 @@ class Grid(nn.Module):
         size: side of the images in pixels.
         grid: rows and columns of features.
         trainable: whether the backbone is trained; a frozen one also keeps its batch statistics.
+        pictures: how many pictures a sequence may have, told apart by a learned vector each (`media` of the builder).
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Grid(nn.Module):
         weights: Location | None = None,
         trainable: bool = False,
         positions: Positions = "2d",
+        pictures: Pictures = 1,
         norm_eps: Epsilon = 1e-12,
         dropout: Dropout = 0.1,
     ) -> None:
@@ -46,6 +48,8 @@ class Grid(nn.Module):
         self.type_vector = vector(hidden_size)
         self.mask = vector(self.backbone.width)
         self.norm = nn.LayerNorm(hidden_size, norm_eps)
+        self.pictures = pictures
+        self.picture = PictureTypes(pictures, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
@@ -58,4 +62,4 @@ class Grid(nn.Module):
                 f"{len(features)} in all, the batch has {len(boxes)}; give vision.pixels the same grid"
             )
         hidden = self.project(hide(features, fields.get("masked"), self.mask)) + self.positions(boxes)
-        return self.dropout(self.norm(hidden + self.type_vector))
+        return self.dropout(self.norm(self.picture(hidden + self.type_vector, fields)))

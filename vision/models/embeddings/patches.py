@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from vision.images.boxes import WHOLE
 from vision.images.transforms import NORMALISATIONS, Normalisation, standardise
 from vision.models.embeddings._positions import GridPositions, Positions
-from vision.models.embeddings._rows import field, hide, vector
-from workbench.options.bounds import Dropout, Epsilon, Side, Size
+from vision.models.embeddings._rows import PictureTypes, field, hide, vector
+from workbench.options.bounds import Dropout, Epsilon, Pictures, Side, Size
 
 PatchGrid = Annotated[int, Ge(2), Le(1024)]  # a single cell would be the whole image, whose box is the class token's
 
@@ -30,6 +30,7 @@ class Patches(nn.Module):
         normalisation: the mean and deviation of each channel that are taken off the pixels: those of a release whose
             weights the network starts from (`imagenet`, `clip`), or `half`.
         norm: a LayerNorm at the end (CLIP's `ln_pre`).
+        pictures: how many pictures a sequence may have, told apart by a learned vector each (`media` of the builder).
     """
 
     mean: Tensor
@@ -44,6 +45,7 @@ class Patches(nn.Module):
         positions: Positions = "1d",
         normalisation: Normalisation = "half",
         norm: bool = False,
+        pictures: Pictures = 1,
         norm_eps: Epsilon = 1e-5,
         dropout: Dropout = 0.0,
     ) -> None:
@@ -58,6 +60,8 @@ class Patches(nn.Module):
         self.type_vector = vector(hidden_size)
         self.mask = vector(3 * patch * patch)
         self.norm = nn.LayerNorm(hidden_size, norm_eps) if norm else nn.Identity()
+        self.pictures = pictures
+        self.picture = PictureTypes(pictures, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
@@ -67,7 +71,7 @@ class Patches(nn.Module):
         cells = self.project(patches) + self.positions(boxes)
         whole = (boxes == boxes.new_tensor(WHOLE)).all(1, keepdim=True)
         hidden = torch.where(whole, self.whole.to(cells.dtype), cells)
-        return self.dropout(self.norm(hidden + self.type_vector))
+        return self.dropout(self.norm(self.picture(hidden + self.type_vector, fields)))
 
     def normalise(self, patches: Tensor) -> Tensor:
         """uint8 [rows, 3 * patch * patch] -> float32, each channel with its mean and deviation taken off."""

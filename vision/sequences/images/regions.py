@@ -26,6 +26,11 @@ class Regions(Image):
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
         where = place(sample)
+        if "medium" in sample:
+            raise WorkbenchError(
+                f"{where}: stored features are those of a record's `image`, media have none; let the recipe read the "
+                "media themselves (vision.patches or vision.pixels)"
+            )
         if "regions" not in sample:
             raise missing(sample, "regions")
         found = sample.get("meta", {}).get("backbone")

@@ -1,1 +1,1 @@
-"""The class of a text or of a pair of texts: accuracy, macro F1, Matthews correlation."""
+"""The class of a text, a pair of texts, or a caption with its pictures: accuracy, macro F1, Matthews correlation."""

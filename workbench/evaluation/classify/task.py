@@ -1,4 +1,5 @@
-"""Classification of texts and of pairs of texts (sentiment, natural language inference, paraphrase, ...)."""
+"""Classification of texts, of pairs of texts (sentiment, natural language inference, paraphrase, ...), and of captions
+with their picture or pictures (SNLI-VE, NLVR2)."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
+from workbench.evaluation.images import image_sequence
 from workbench.evaluation.inherited import knowledge_steps, text_length
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
@@ -29,18 +31,8 @@ LENGTH = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyTuning(Tuning):
-    """Fine-tune a pretrained run to tell the class of a text, or of a text and its `second`.
-
-    CORPUS holds texts with `labels`: by name the number or the name of a class. The steps that bring in knowledge are
-    those of the run's pretraining.
-
-    Examples:
-
-      workbench finetune classify runs/bert corpora/sst2-train --output runs/bert-sst2
-
-      workbench finetune classify runs/bert corpora/reviews --label stars --held-out corpora/reviews-dev --seeds 3
-    """
+class LabelTuning(Tuning):
+    """What a task of classes is told."""
 
     label: Annotated[
         Name | None, typer.Option(help="Which of the samples' labels; default: the only one that CORPUS has.")
@@ -51,10 +43,35 @@ class ClassifyTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassifyTuning(LabelTuning):
+    """Fine-tune a pretrained run to tell the class of a text, or of a text and its `second`.
+
+    CORPUS holds texts with `labels`: by name the number or the name of a class. The steps that bring in knowledge are
+    those of the run's pretraining.
+
+    CORPUS may also hold images with a caption and `labels`, for a run that reads images: then they are read as in its
+    pretraining, a caption with its image, or with all the `media` that are named (NLVR2's two photographs).
+
+    Examples:
+
+      workbench finetune classify runs/bert corpora/sst2-train --output runs/bert-sst2
+
+      workbench finetune classify runs/bert corpora/reviews --label stars --held-out corpora/reviews-dev --seeds 3
+
+      workbench finetune classify runs/vilt corpora/nlvr2-train --media left --media right
+    """
+
+    media: Annotated[
+        list[Name] | None,
+        typer.Option(metavar="NAME", help="Of records with several pictures: those to read, in order."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassifyScoring(Scoring):
     """Accuracy, macro F1 and Matthews correlation, beside the most frequent class of the training set.
 
-    CORPUS holds texts with `labels`, those that RUN was fine-tuned on.
+    CORPUS holds texts, or captions with images, with `labels`, those that RUN was fine-tuned on.
 
     Example:
 
@@ -62,24 +79,32 @@ class ClassifyScoring(Scoring):
     """
 
 
-class Classification(MeasuredTask[ClassifyTuning, ClassifyScoring]):
-    """One class for a text, or for a pair."""
+class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
+    """One class for a text, for a pair, or for a caption with pictures."""
 
-    tuning = ClassifyTuning
+    tuning: type[LabelTuning] = ClassifyTuning
     scoring = ClassifyScoring
     objective: type[Objective] = Classify
     panels = ("workbench.evaluation.classify.panel:classified",)
 
-    def setup(self, tuning: ClassifyTuning) -> Setup:
-        base = read_recipe(tuning.run)
-        corpus = Corpus.open(tuning.corpus)
-        label, classes = _classes(corpus, tuning.label)
+    def setup(self, tuning: LabelTuning) -> Setup:
+        assert isinstance(tuning, ClassifyTuning)
+        objective = class_objective(tuning)
+        base, corpus = read_recipe(tuning.run), Corpus.open(tuning.corpus)
+        if corpus.kind == "image-text":
+            _check_media(corpus, tuning.media)
+            sequence = image_sequence(base, "image_caption", max_length=tuning.max_length, media=tuning.media)
+            sees, pictures = (("text", "image"),), len(tuning.media or "1")
+            return Setup(sequence, objective, unit="captions", poolers=("text",), sees=sees, pictures=pictures)
+        if tuning.media:
+            raise WorkbenchError(
+                f"--media: corpus {corpus.name!r} holds {corpus.kind}, which has no pictures; take an image-text corpus"
+            )
         builder = {
             "builder": "sentence_pair",
             "split": False,
             "max_length": tuning.max_length or text_length(base, LENGTH),
         }
-        objective = {"objective": "classify", "classes": classes, "label": label}
         return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), objective, poolers=("text",))
 
     def needs(self, objective: Classify) -> str:
@@ -104,15 +129,33 @@ class Classification(MeasuredTask[ClassifyTuning, ClassifyScoring]):
     def example(self, objective: Classify, sample: Sample, made: Made) -> dict[str, Any]:
         names = list(objective.classes)
         told = {"prediction": names[int(made["predicted"])], "label": names[int(made["gold"])]}
-        return {"text": sample["text"], "second": sample.get("second", ""), **told}
+        text = sample["text"] if "text" in sample else sample["captions"][0]
+        return {"text": text, "second": sample.get("second", ""), **told}
 
 
-def _classes(corpus: Corpus, label: str | None) -> tuple[str, list[str]]:
-    """The label, and its classes in CORPUS: numbers in their order, names sorted.
+def class_objective(tuning: LabelTuning) -> dict[str, Any]:
+    """The objective `classify` on the label that is told, with the classes that the training set has.
 
     Raises:
         WorkbenchError: the corpus has no labels, several and none was chosen, or one class only.
     """
+    label, classes = _classes(Corpus.open(tuning.corpus), tuning.label)
+    return {"objective": "classify", "classes": classes, "label": label}
+
+
+def _check_media(corpus: Corpus, media: list[str] | None) -> None:
+    """Records with several pictures and no `image` need to be told which are read."""
+    if media or corpus.manifest.fields.get("image") or not corpus.manifest.fields.get("media"):
+        return
+    names = next(sample["media"] for sample in all_records(corpus) if "media" in sample)
+    raise WorkbenchError(
+        f"corpus {corpus.name!r} has several media a record; name the pictures that are read, in their order: "
+        f"{' '.join(f'--media {name}' for name in names)}"
+    )
+
+
+def _classes(corpus: Corpus, label: str | None) -> tuple[str, list[str]]:
+    """The label, and its classes in CORPUS: numbers in their order, names sorted."""
     counts = _counts(all_records(corpus))
     if not counts:
         raise WorkbenchError(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import MinLen
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
@@ -26,6 +27,8 @@ class ImageCaption(Builder):
     Args:
         image: the part that makes the image stream, by import path with its options; null for captions alone.
         captions: `each` caption is an item of the epoch, or `one` drawn per record and epoch.
+        media: where records have several pictures, by name (`media: {left: ..., right: ...}`), the names of those that
+            are read, in this order; the embedding of the stream tells them apart (`pictures: 2`). null: their `image`.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
             of another one of the micro-batch.
@@ -40,12 +43,13 @@ class ImageCaption(Builder):
         max_length: Count,
         image: PartSpec | PartName | None,
         captions: Literal["each", "one"] = "each",
+        media: Annotated[list[Name], MinLen(1)] | None = None,
         partial: Partial = "cover",
         control: Name | None = None,
         visibility: VisibilityAlone = "bidirectional",
     ) -> None:
         super().__init__(tokenizer, max_length, partial=partial, visibility=visibility)
-        self.image = ImageStream(image, control)
+        self.image = ImageStream(image, control, media)
         self.shuffled = control == SHUFFLED_CAPTIONS
         self.unit = "captions" if captions == "each" else None
         self.captions: Literal["each", "one"] = captions

@@ -1,4 +1,4 @@
-"""The sequences that a vision-language run was pretrained on, for another task or pass of the same run."""
+"""The sequences that a run with images was pretrained on, for another task or pass of the same run."""
 
 from __future__ import annotations
 
