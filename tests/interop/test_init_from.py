@@ -107,6 +107,23 @@ def test_what_is_not_there_is_named(entry: dict[str, Any], message: str, source:
         started({"weights": str(source), **entry})
 
 
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [({}, "and this one none"), ({"adapt": [{"adapter": "lora", "targets": ["layers.0.*"], "rank": 2}]}, "others")],
+)
+def test_an_adapted_network_is_not_taken_without_its_adapters(
+    own: dict[str, Any], said: str, source: Path, tmp_path: Path, started: Started
+) -> None:
+    adapters = [{"adapter": "lora", "targets": ["layers.*.qkv"], "rank": 2}]
+    started(str(source), layers=4, adapt=adapters)
+    adapted = (tmp_path / "new").rename(tmp_path / "adapted")
+    with pytest.raises(
+        WorkbenchError, match=rf"adapted: that network has adapters, .*'lora'.*{said}.*workbench export"
+    ):
+        started(str(adapted), layers=4, **own)
+    assert any("adapters" in name for name in started(str(adapted), layers=4, adapt=adapters))
+
+
 def test_added_tokens_keep_fresh_rows_and_the_others_find_theirs(
     source: Path, tmp_path: Path, started: Started
 ) -> None:

@@ -61,6 +61,7 @@ def initialise(
     for entry in spec.init_from:
         source = read_source(entry, network)
         where = f"init_from {entry.weights}" + (f" to stream {entry.stream!r}" if entry.stream else "")
+        _check_adapters(source.spec, spec, where)
         target = _target(root, network, entry, where)
         own, theirs = _names(target, spec, source, entry)
         picked = _picked(entry, len(own.layers), len(theirs.layers), where)
@@ -79,6 +80,16 @@ def initialise(
         copy_weights(target, tensors)
         copied |= dict.fromkeys(tensors, entry.weights)
     return sorted(copied)
+
+
+def _check_adapters(theirs: NetworkSpec, own: NetworkSpec, where: str) -> None:
+    """Weights that adapters were trained beside do not do what they did without them, nor beside others."""
+    if theirs.adapt and theirs.adapt != own.adapt:
+        raise WorkbenchError(
+            f"{where}: that network has adapters, {theirs.adapt}, and this one "
+            f"{f'others, {own.adapt}' if own.adapt else 'none'}; state its own as `adapt` to go on with them, or merge "
+            "them into its weights (`workbench export RUN --as FAMILY --output FOLDER`, for LoRA) and start from these"
+        )
 
 
 class _Target(nn.Module):
