@@ -13,7 +13,14 @@ import workbench
 from tests.interop.worlds import recipe_file, text_task, texts, tokenizer
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
+from workbench.interop import exporting, reading
+from workbench.interop.exporting import exported, write_release
+from workbench.interop.files import find_files
+from workbench.interop.release import Config
+from workbench.interop.releases.bert import Bert
+from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.training.pretrain import pretrain
 
 FAMILY = '''
@@ -53,3 +60,26 @@ def test_a_family_beside_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     old, new = (workbench.load(r, trust=True).model.network().state_dict() for r in (first, run))
     for name, tensor in old.items():
         torch.testing.assert_close(new[name], tensor, atol=1e-20, rtol=0)
+
+
+class Nameless(Bert):
+    def heads(self, config: Config) -> dict[str, Spec]:
+        return {"mlm": {}}
+
+
+def test_heads_without_their_objective_are_the_familys_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the network's, that is to be written, nor the folder's, that is read."""
+    text = {"embedding": "token", "hidden_size": 8, "vocab_size": 10, "max_positions": 20}
+    spec = NetworkSpec({"text": text}, [{"layer": "self", "stream": "text", "num_heads": 2}])
+    network = Network(spec)
+    told = r"Nameless: heads returned \{\} for 'mlm'; allowed: .*\{\"objective\": NAME"
+    write_release(tmp_path, exported("bert", network, spec, torch.nn.ModuleDict(), {}))
+    for module in (exporting, reading):
+        monkeypatch.setattr(module, "make_release", lambda name: Nameless())
+    with pytest.raises(WorkbenchError, match=told) as refused:
+        exported("mine", network, spec, torch.nn.ModuleDict(), {})
+    assert "none of the family" not in str(refused.value)
+    files = find_files(tmp_path)
+    assert files is not None
+    with pytest.raises(WorkbenchError, match=told):
+        reading.read_release(files, "mine")

@@ -20,7 +20,7 @@ from workbench.interop.described import described, differences
 from workbench.interop.files import CONFIG, WEIGHTS
 from workbench.interop.one_stream import alone
 from workbench.interop.reading import make_release
-from workbench.interop.release import Config, Release
+from workbench.interop.release import Config, Release, checked_heads
 from workbench.interop.rules import Rule, to_ours, to_theirs
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -70,12 +70,13 @@ def exported(
     try:
         ours, state = release.adapted(ours, state)
         config = release.config(ours)
-        theirs = described(release.network(Config(config)), release.heads(Config(config)))
+        nearest, its_heads = release.network(Config(config)), release.heads(Config(config))
     except (LookupError, WorkbenchError) as error:
         raise WorkbenchError(
             f"this network is none of the family {family}: {_lack(error)}. {_line(release)}. Families: "
             "workbench parts release"
         ) from error
+    theirs = described(nearest, checked_heads(release, its_heads))
     different = differences(ours, theirs, release.free)
     if different:
         raise _inexpressible(family, release, different)

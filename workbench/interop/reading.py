@@ -11,7 +11,7 @@ from torch import Tensor
 
 from workbench.errors import WorkbenchError
 from workbench.interop.files import Files, read_config, read_tensors
-from workbench.interop.release import Config, Release
+from workbench.interop.release import Config, Release, checked_heads
 from workbench.interop.rules import Buffer, Copy, Rule, to_ours
 from workbench.models.network import Network
 from workbench.parts.building import find, short_names
@@ -60,7 +60,8 @@ def read_release(files: Files, family: str | None = None) -> Read:
         network, missing = _completed(spec, tensors)
     except WorkbenchError as error:
         raise WorkbenchError(f"{where}, as a release of the family {name}: {error}") from error
-    heads = {head: part for head, part in release.heads(config).items() if _has(tensors, head)}
+    heads = checked_heads(release, release.heads(config))
+    heads = {head: part for head, part in heads.items() if _has(tensors, head)}
     return Read(name, spec, heads, network, unused, missing)
 
 

@@ -61,7 +61,9 @@ class Release:
         raise NotImplementedError
 
     def heads(self, config: Config) -> dict[str, Spec]:
-        """The objectives, by name, whose heads the family has, with those options that decide what a head computes."""
+        """The heads that the family has: by the objective's name in a recipe, which is also in front of the names of
+        the head's tensors in `rules`, the objective as a recipe says it, with those options that decide what the head
+        computes: `{"mlm": {"objective": "mlm", "activation": config["hidden_act"]}}`."""
         return {}
 
     def config(self, described: Described) -> dict[str, Any]:
@@ -83,3 +85,18 @@ class Release:
     def adapted(self, described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:
         """A network of ours, and its weights, put so that the family can say it and that computes the same."""
         return described, state
+
+
+def checked_heads(release: Release, heads: dict[str, Spec]) -> dict[str, Spec]:
+    """What `Release.heads` returned.
+
+    Raises:
+        WorkbenchError: it doesn't say of what objective a head is.
+    """
+    for name, spec in heads.items():
+        if not isinstance(spec, Mapping) or not isinstance(spec.get("objective"), str):
+            raise WorkbenchError(
+                f"{type(release).__module__}:{type(release).__qualname__}: heads returned {spec!r} for {name!r}; "
+                'allowed: the objective that it is the head of, as a recipe says it: {"objective": NAME, ...}'
+            )
+    return heads
