@@ -130,3 +130,21 @@ class PartialHead(StepHead):
 
     def loss(self, embedded: Any, own: Any) -> Any:
         return LossOutput(embedded["score"][own].square().sum(), {})
+
+
+class Ranked(Partial):
+    """It measures what its step-wide head adds in `forward`, which a held-out pass doesn't call."""
+
+    measured = ("rank",)
+
+    def head(self, network: Any) -> Any:
+        return RankedHead(network.sizes["text"])
+
+
+class RankedHead(PartialHead):
+    def embed(self, seen: Any) -> Any:
+        return {"score": self.score(seen.network.first_rows(seen.states, seen.batch, "text"))}
+
+    def forward(self, seen: Any) -> LossOutput:
+        output = super().forward(seen)
+        return output._replace(made={**output.made, "rank": output.made["score"].argsort(0)})

@@ -133,6 +133,19 @@ def test_a_step_wide_head_embeds_every_sequence(make_recipe: Any, tmp_path: Path
         pretrain(load_recipe(str(path), trust=True), tmp_path / "run", until=1)
 
 
+def test_what_no_head_makes_to_be_measured_is_told_before_the_first_step(make_recipe: Any, tmp_path: Path) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["train"]["evaluate_every"] = 10
+        tree["tasks"]["text"]["held_out"] = [tree["tasks"]["text"]["corpora"][0].replace("train", "held-out")]
+        tree["tasks"]["text"]["objectives"].append({"objective": "hostile_parts:Ranked"})
+
+    path = make_recipe(change)
+    told = r"unknown tensor 'rank' in measured by \S+, embedded by its step-wide head.*score"
+    with pytest.raises(WorkbenchError, match=told):
+        pretrain(load_recipe(str(path), trust=True), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("how", "told"),
     [

@@ -69,7 +69,7 @@ class StepHead(Head):
     lane order, and calls `loss` for each micro-batch: with the tensors of the whole step, and where its own sequences
     are among them. The sum of what these calls give is the step's loss; it is divided by the global count. So no rank
     does the work of another, and no more than the terms of one micro-batch is in memory at once. What is embedded is
-    also what such a head has `made`, for the heads behind it and for `keeps`.
+    also what such a head has `made`, for the heads behind it, for `keeps` and for `measured`.
     """
 
     def embed(self, seen: Seen) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from workbench.tasks.memory import Memory
 from workbench.tasks.objective import LossOutput, StepHead
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
+from workbench.training.dry import dry
 from workbench.training.measured import Measured
 from workbench.training.micro_pass import MicroPass
 from workbench.training.modes import evaluating
@@ -71,6 +72,32 @@ class HeldOut:
         values = total.means() | self.measured.metrics(self.world)
         return {f"{PREFIX}{name}": value for name, value in values.items()}
 
+    def check(self) -> None:
+        """Run a micro-batch of each pass whose objectives measure something, which leaves no trace: what their heads
+        don't make is told before a run has trained for a pass that cannot be.
+
+        Raises:
+            WorkbenchError: a head doesn't make what its objective measures.
+        """
+        batches = MicroBatches(self.tasks, self.passes, split=HELD_OUT_SPLIT)
+        with torch.no_grad(), dry(self.root), evaluating(self.root), self.root.at_its_end():
+            for task in self.passes:
+                if not any(placed.objective.measured for placed in self.tasks[task].objectives):
+                    continue
+                micro = batches.micro_batch(MicroBatchId(task, 0, 0))
+                if micro is None:
+                    continue
+                measured = Measured(self.tasks)
+                with self.root.remembering(Memory()):
+                    outputs = self._outputs(micro.to(self.world.device), task, 0, 0)
+                for name, output in outputs.items():
+                    measured.add((task, name), (0, 0), output if isinstance(output, dict) else output.made)
+
+    def _outputs(self, micro: MicroBatch, task: str, number: int, lane: int) -> dict[str, LossOutput | Embedded]:
+        """What the heads make of a micro-batch, by objective."""
+        forward = partial(self.root, objectives=list(micro.counts), embed=self.tasks[task].step_wide)
+        return self.micro_pass(forward, micro, step=number, task=f"{PREFIX}{task}", lane=lane)
+
     def _pass(self, task: str, window: Window) -> None:
         steps = self.passes[task].steps
         lanes = list(self.world.lanes(self.spec.lanes))
@@ -91,9 +118,7 @@ class HeldOut:
                 micro = next(micros)
                 if micro is None:
                     continue
-                forward = partial(self.root, objectives=list(micro.counts), embed=wide)
-                outputs = self.micro_pass(forward, micro, step=number, task=f"{PREFIX}{task}", lane=lane)
-                for name, output in outputs.items():
+                for name, output in self._outputs(micro, task, number, lane).items():
                     if isinstance(output, dict):
                         embedded[name][lane] = output
                         counts[name][lane] = micro.counts[name]

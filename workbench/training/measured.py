@@ -33,7 +33,8 @@ class Measured:
         wanted = self.objectives[label].measured
         missing = [name for name in wanted if name not in made]
         if missing:
-            raise unknown("tensor", missing[0], made, f"measured by {self.names[label]}, made by its head")
+            by = "embedded by its step-wide head" if self.objectives[label].step_wide else "made by its head"
+            raise unknown("tensor", missing[0], made, f"measured by {self.names[label]}, {by}")
         if wanted:
             self.kept.setdefault(label, {})[place] = {name: made[name].detach().cpu() for name in wanted}
 

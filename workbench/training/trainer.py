@@ -132,6 +132,8 @@ class Trainer:
         if self.step >= end:
             logger.info("the run is at step %d of %d: nothing to do", self.step, end)
             return 0
+        if self.spec.evaluate_every:
+            self.held_out.check()
         meter = self._meter()  # before layers are compiled or recompute: it counts the model's own operations
         _prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes, self.spec.max_steps)
