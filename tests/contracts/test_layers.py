@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tests.contracts.finding import cases_of, make, over
 from workbench.models.context import Context
+from workbench.models.past import Past
 from workbench.parts.building import find, options_of
 from workbench.sequences.batch import Batch, Stream
 
@@ -85,6 +86,51 @@ def test_a_layer_reads_and_changes_the_streams_that_it_says(name: str) -> None:
     for after in (layer(others, Context(batch)), layer({s: hidden[s] for s in reads}, Context(batch))):
         for stream in changes:
             assert torch.equal(after[stream], before[stream]), stream
+
+
+FIRST = [3, 1, 2]  # rows of each text in the first of two pieces, which has all images and entities
+
+
+def read_on() -> tuple[Batch, dict[str, Tensor]]:
+    """The three sequences, with a text that is read from left to right and sees all else, and nothing else sees it."""
+    batch, hidden = batch_of([0, 1, 2])
+    places = torch.cat([torch.arange(length) for length in LENGTHS["text"]])
+    batch.streams["text"].fields = {"position_ids": places, "rank": places + 1}
+    for name in ("image", "entity"):
+        batch.streams[name].fields["position_ids"] = torch.zeros(sum(LENGTHS[name]), dtype=torch.long)
+    return batch, hidden
+
+
+def piece_of(batch: Batch, lengths: list[int], rows: Tensor) -> Stream:
+    fields = {name: values[rows] for name, values in batch.streams["text"].fields.items()}
+    return Stream(fields, torch.tensor([0, *lengths]).cumsum(0), lengths)
+
+
+@pytest.mark.parametrize("keeps", ["keys", "rows"])
+@over("layer")
+@torch.no_grad()
+def test_pieces_with_a_past_are_the_whole(name: str, keeps: Any) -> None:
+    """What generation and the memory of long texts take for granted."""
+    layer = build(name)
+    batch, hidden = read_on()
+    whole = layer(hidden, Context(batch))
+    offsets = batch.streams["text"].offsets
+    early = torch.cat([torch.arange(start, start + n) for start, n in zip(offsets, FIRST, strict=False)])
+    late = torch.tensor([row for row in range(int(offsets[-1])) if row not in early])
+    others = {stream: batch.streams[stream] for stream in ("image", "entity")}
+    entity = dict(others["entity"].fields)
+    entity["token"] = torch.searchsorted(early, entity["token"])
+    others["entity"] = Stream(entity, others["entity"].offsets, others["entity"].lengths)
+    context = Context(Batch({"text": piece_of(batch, FIRST, early), **others}), past=Past(keeps))
+    first = layer({**hidden, "text": hidden["text"][early]}, context)
+    for stream, states in first.items():
+        expected = whole["text"][early] if stream == "text" else whole[stream]
+        torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-5)
+    left = [length - n for length, n in zip(LENGTHS["text"], FIRST, strict=True)]
+    context = Context(Batch({"text": piece_of(batch, left, late)}), past=context.past_now)
+    nothing = {stream: hidden[stream][:0] for stream in others if stream in context.batch.streams}
+    second = layer({"text": hidden["text"][late], **nothing}, context)
+    torch.testing.assert_close(second["text"], whole["text"][late], atol=1e-5, rtol=1e-5)
 
 
 @over("layer", "attention")

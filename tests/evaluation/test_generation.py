@@ -92,6 +92,20 @@ def test_texts_in_python_do_not_depend_on_the_batch(causal: Path) -> None:
     assert len(together) == 3
 
 
+class Shift(torch.nn.Module):
+    """h + h[-1], of the rows that are read now alone."""
+
+    def forward(self, hidden: dict[str, torch.Tensor], context: Any) -> dict[str, torch.Tensor]:
+        return {**hidden, "text": hidden["text"] + torch.roll(hidden["text"], 1, 0)}
+
+
+def test_a_layer_that_mixes_rows_without_a_past_is_refused(causal: Path) -> None:
+    loaded = load(causal)
+    loaded.model.network("gpt").layers.append(Shift())
+    with pytest.raises(WorkbenchError, match="mixes rows by other means than attention and has no past"):
+        generate_texts(loaded, ["the red house"], SHORT)
+
+
 def test_a_run_that_predicts_no_next_token_is_refused(pretrained: Path, causal: Path) -> None:
     with pytest.raises(WorkbenchError, match=r"none of its objectives \(mlm\).*clm.*visibility: causal"):
         Generator(load(pretrained))

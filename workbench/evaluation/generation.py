@@ -20,6 +20,7 @@ from workbench.evaluation.opening import checkpoint_of
 from workbench.evaluation.passes import sample_pass
 from workbench.files.drafts import atomic
 from workbench.generation.beams import beam_search
+from workbench.generation.check import check_past
 from workbench.generation.decoder import Decoder
 from workbench.generation.decoding import Decoding, Generated
 from workbench.generation.draws import draw
@@ -63,6 +64,7 @@ class Generator:
     def __post_init__(self) -> None:
         self.task, self.placed, self.continuation = self._find()
         self.network: Network = self.loaded.model.network(self.placed.network)
+        self._checked = False
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -74,13 +76,18 @@ class Generator:
         """What each sample is continued with.
 
         Raises:
-            WorkbenchError: a sample gives no sequence or several, or one too long to go on with.
+            WorkbenchError: a sample gives no sequence or several, or one too long to go on with; at the first call: a
+                layer of the network has no past (`check_past`).
         """
         prompts = [self._prompt(sample) for sample in samples]
         if not prompts:
             return []
         device = next(self.network.parameters()).device
         head: Any = self.loaded.model.heads[self.placed.name]
+        if not self._checked:
+            longest = max(prompts, key=lambda prompt: prompt.length(self.continuation.stream))
+            check_past(self.network, head, self.continuation, collate([longest]).to(device))
+            self._checked = True
         decoder = Decoder(self.network, head, self.continuation, collate(prompts).to(device))
         if self.decoding.beams > 1:
             return beam_search(decoder, self.decoding, len(prompts))
