@@ -22,6 +22,7 @@ from workbench.training.pretrain import pretrain
 from workbench.training.verify import verify_resume
 
 MakeRecipe = Callable[..., Path]
+AS_IF_NOT = "as if they had not"
 
 
 def with_a_teacher(tree: dict[str, Any], start: Path | None = None) -> None:
@@ -57,7 +58,9 @@ def test_a_frozen_network_is_saved_once(make_recipe: MakeRecipe, tmp_path: Path)
     assert teacher_of(tmp_path / "moved").keys() == {name.removeprefix("networks.teacher.") for name in frozen}
 
 
-def test_a_network_from_a_run_stays_there(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_network_from_a_run_stays_there(
+    make_recipe: MakeRecipe, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     base = pretrain(load_recipe(str(make_recipe(name="base"))), tmp_path / "base", until=2)
     recipe = load_recipe(str(make_recipe(lambda tree: with_a_teacher(tree, base))))
     run = pretrain(recipe, tmp_path / "run", until=2)
@@ -73,6 +76,7 @@ def test_a_network_from_a_run_stays_there(make_recipe: MakeRecipe, tmp_path: Pat
         WorkbenchError, match=r"trained on other data:\n  base .*: other content\nRestore it.*--accept-cha"
     ):
         pretrain(recipe, run)
+    assert AS_IF_NOT not in capfd.readouterr().err
     with pytest.raises(
         WorkbenchError, match=r"the base at .* is not the one that .* was trained with.*--accept-changes"
     ):
@@ -85,13 +89,31 @@ def test_a_network_from_a_run_stays_there(make_recipe: MakeRecipe, tmp_path: Pat
             use()
 
 
-def test_other_weights_are_taken_knowingly(make_recipe: MakeRecipe, tmp_path: Path) -> None:
+def test_a_network_that_was_trained_on_where_it_came_from_is_told(
+    make_recipe: MakeRecipe, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The run then reads the checkpoint that it started from, which is the same: nothing changed for it."""
+    start = load_recipe(str(make_recipe(lambda tree: tree["train"].update(max_steps=4, save_every=2), name="base")))
+    base = pretrain(start, tmp_path / "base", until=2)
+    recipe = load_recipe(str(make_recipe(lambda tree: with_a_teacher(tree, base))))
+    run = pretrain(recipe, tmp_path / "run", until=2)
+    pretrain(start, base)
+    pretrain(recipe, run, until=3)
+    said = capfd.readouterr().err
+    assert f"the weights at {base} have changed" in said
+    assert AS_IF_NOT in said
+
+
+def test_other_weights_are_taken_knowingly(
+    make_recipe: MakeRecipe, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     base = pretrain(load_recipe(str(make_recipe(name="base"))), tmp_path / "base", until=2)
     recipe = load_recipe(str(make_recipe(lambda tree: with_a_teacher(tree, base))))
     run = pretrain(recipe, tmp_path / "run", until=2)
     changed = {name: tensor + 1 for name, tensor in read_weights(last(base) / MODEL).items()}
     save_weights(last(base) / MODEL, changed)
     pretrain(recipe, run, until=3, accept_changes=True)
+    assert AS_IF_NOT not in capfd.readouterr().err
     for name, tensor in teacher_of(run).items():
         assert torch.equal(tensor, changed[f"networks.main.{name}"])
     record = read_data(run)

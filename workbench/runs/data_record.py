@@ -53,9 +53,9 @@ def keep_data(
         if theirs != read:
             changed = _listed(_differences(read, theirs))
             raise WorkbenchError(f"rank {rank} reads other data than rank {world.rank}:\n{changed}\nBring them in line")
-    before = read_data(run) if step else None
+    before, changed_start = read_data(run) if step else None, list[str]()
     if before is not None:
-        _check_start(run, before["read"].get(START, {}), read.get(START, {}))
+        changed_start = _changed_start(run, before["read"], read)
         started, read = before["read"].get(START), _without_start(read)
         read |= {START: started} if started else {}
     if before is not None and _known(before["read"]) != _known(read):
@@ -66,6 +66,12 @@ def keep_data(
         earlier = {"step": step, "changes": changes, "before": before["read"]}
         before = {**before, "read": read, "accepted": [*before.get("accepted", []), earlier]}
     if before is not None:
+        for place in changed_start:
+            logger.warning(
+                "the weights at %s have changed since this run started from them; it goes on from its own checkpoint, "
+                "as if they had not (%s has their checksum)",
+                *(place, run / DATA),
+            )
         _tell_mixed(before["held_out"], held_out, step)
     if step and before is None:
         logger.warning("%s has no record of its data (%s); it is written now, at step %d", run, DATA, step)
@@ -114,24 +120,28 @@ def _without_start(read: Identities) -> Identities:
     return {kind: places for kind, places in read.items() if kind != START}
 
 
-def _check_start(run: Path, before: dict[str, str], now: dict[str, str]) -> None:
-    """
+def _changed_start(run: Path, before: Identities, now: Identities) -> list[str]:
+    """Where the weights lie that a run started from and that have changed since, which decides nothing any more.
+
+    Weights that it reads again, as it does not change them, are left out: those are compared as data is.
+
     Raises:
         WorkbenchError: the recipe names other weights to start from than those that the run started from.
     """
-    for place, identity in now.items():
-        if place in before and before[place] != identity:
-            logger.warning(
-                "the weights at %s have changed since this run started from them; it goes on from its own checkpoint, "
-                "as if they had not (%s has their checksum)",
-                *(place, run / DATA),
-            )
-        elif identity not in before.values():
-            started = ", ".join(before) or "fresh weights"
+    first = before.get(START, {})
+    bases = [Path(file) for file, identity in now.get(BASE, {}).items() if before.get(BASE, {}).get(file) != identity]
+    changed = []
+    for place, identity in now.get(START, {}).items():
+        if place in first and first[place] != identity:
+            if not any(file.is_relative_to(real_path(place)) for file in bases):
+                changed.append(place)
+        elif identity not in first.values():
+            started = ", ".join(first) or "fresh weights"
             raise WorkbenchError(
                 f"{run} started from {started}, but init_from names {place}, which are others. Go on with the old "
                 "value, or choose another run folder"
             )
+    return changed
 
 
 def _tell_mixed(before: Identities, after: Identities, step: int) -> None:
