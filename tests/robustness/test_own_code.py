@@ -151,6 +151,75 @@ def test_new_weights_may_go_on_with_other_code(beside: Path, workbench: Any) -> 
     assert done.code == 0, done.err
 
 
+def test_a_part_of_the_current_folder_can_be_named_for_a_recipe_elsewhere(
+    beside: Path, workbench: Any, refused: Any
+) -> None:
+    (beside / "recipes").mkdir()
+    (beside / "recipe.yaml").rename(beside / "recipes" / "recipe.yaml")
+    command = ("pretrain", "recipes/recipe.yaml", LAYER, "--run", "run")
+    message = refused(*command)
+    assert "Nothing was run" in message
+    assert str(beside / "own_layer.py") in message
+    done = workbench(*command, "--trust")
+    assert done.code == 0, done.err
+    assert sorted(str(path.relative_to("run/code")) for path in Path("run").rglob("*.py")) == USED
+    assert sorted(json.loads(Path("run/data.json").read_text())["read"]["part"]) == USED
+    (beside / "own_helper.py").write_text("BIAS = 1.0\n")
+    forget()
+    assert "part own_helper.py: other content" in refused(*command, "--trust")
+
+
+def test_code_beside_the_recipe_comes_before_the_current_folder(
+    beside: Path, workbench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (beside / "recipes").mkdir()
+    for name in ("recipe.yaml", *USED):
+        (beside / "recipes" / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(beside / name, beside / "recipes" / name)
+    command = ("pretrain", "recipes/recipe.yaml", LAYER, "--trust", "--run")
+    same = workbench(*command, "run")
+    assert same.code == 0, same.err
+    assert "is not used" not in caplog.text
+    (beside / "own_layer.py").write_text("raise AssertionError\n")
+    forget()
+    other = workbench(*command, "other")
+    assert other.code == 0, other.err
+    used, passed_over = beside / "recipes" / "own_layer.py", beside / "own_layer.py"
+    reason = "as the folder of the other comes first, and they differ: move away the one that is used"
+    assert f"'own_layer' is {used}; {passed_over} is not used, {reason}" in caplog.text
+
+
+def test_a_run_is_used_where_its_code_came_from(beside: Path, workbench: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Be the current folder imported from for something else (the task of an evaluation) or not."""
+    assert start(workbench).code == 0
+    for named in ([], ["own_task:Own"]):
+        (beside / "own_task.py").write_text("")
+        for text in (FILES["own_layer.py"], "raise AssertionError"):
+            forget()
+            sys.path[:] = [place for place in sys.path if place not in (str(beside), str(beside / "run" / "code"))]
+            (beside / "own_layer.py").write_text(text)
+            allow(named, beside, "own_task:Own", trust=True)
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                product.load("run", trust=True)
+            used = f"'own_layer' is {beside / 'run' / 'code' / 'own_layer.py'}; {beside / 'own_layer.py'} is not used"
+            assert ("is not used" in caplog.text) == (used in caplog.text) == (text != FILES["own_layer.py"])
+
+
+def test_a_module_that_is_nowhere_is_told_with_all_places(world: Path, refused: Any) -> None:
+    message = refused("pretrain", "recipe.yaml", LAYER, "--run", "run", "--trust")
+    assert (
+        "beside the recipe's YAML, in a run's code or in the current folder can be named too, with --trust" in message
+    )
+
+
+def test_a_folder_of_data_with_an_installed_name_is_no_code(world: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (world / "kg").mkdir()
+    (world / "kg" / "triples.tsv").write_text("")
+    allow(["kg.objectives.dea:Dea"], world, "recipe.yaml", trust=True)
+    assert not caplog.text
+
+
 @pytest.mark.parametrize("installed", ["torch", "own_installed"])
 def test_a_file_with_an_installed_name_is_told(
     world: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, installed: str

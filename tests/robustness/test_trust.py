@@ -151,6 +151,19 @@ def test_code_in_a_run_is_fine_tuned_when_told(brought: Path) -> None:
     assert fine_tune(OnMlm(), tuning).name == "run-onmlm"
 
 
+def test_code_in_the_current_folder_is_named_for_a_run_when_told(planted: Path, workbench: Callable[..., Any]) -> None:
+    assert workbench("pretrain", "recipe.yaml", "--run", "run").code == 0
+    more = "model.layers=[{layer: self, stream: text, num_heads: 2, intermediate_size: 32}, {layer: planted:Planted}]"
+    options: dict[str, Any] = {"run": Path("run"), "corpus": "corpora/text", "epochs": 0.1, "overrides": [more]}
+    with pytest.raises(WorkbenchError, match=r"planted\.py"):
+        fine_tune(OnMlm(), Tuning(**options))
+    assert not executed(planted)
+    tuned = fine_tune(OnMlm(), Tuning(**options, trust=True))
+    assert executed(planted)
+    assert (tuned / "code" / "planted.py").read_text() == PLANTED
+    assert list(json.loads((tuned / "data.json").read_text())["read"]["part"]) == ["planted.py"]
+
+
 def test_loading_a_run_with_code_is_told_each_time(brought: Path) -> None:
     for _ in range(2):
         with pytest.raises(WorkbenchError, match="trust=True"):

@@ -46,12 +46,19 @@ def file_of(spec: ModuleSpec) -> Path | None:
     return Path(spec.origin) if spec.has_location and spec.origin else None
 
 
-def beside(name: str, folder: Path) -> Path | None:
-    """The file of a top-level module that lies in the folder; of a folder without `__init__.py` the folder itself."""
-    spec = PathFinder.find_spec(name.partition(".")[0], [str(folder)])
-    if spec is None:
-        return None
-    return file_of(spec) or Path(next(iter(spec.submodule_search_locations or []), folder))
+def files_in(name: str, folder: Path) -> list[Path]:
+    """The files that importing the module `name` would run if it were looked for in this folder alone, the packages
+    around it first, as far as they are there."""
+    found: list[Path] = []
+    words = name.split(".")
+    places: Iterable[str] | None = [str(folder)]
+    for depth in range(len(words)):
+        spec = None if places is None else _found_at(".".join(words[: depth + 1]), places)
+        if spec is None:
+            break
+        found += [file for file in [file_of(spec)] if file is not None]
+        places = spec.submodule_search_locations
+    return found
 
 
 def imports_of(spec: ModuleSpec) -> list[str]:
@@ -92,8 +99,11 @@ def _top_level(name: str, folders: Sequence[Path]) -> ModuleSpec | None:
 def _inside(name: str, places: Iterable[str]) -> ModuleSpec | None:
     """The module `name` of a package that lies at `places`; `importlib.util.find_spec` would import the package."""
     loaded = sys.modules.get(name)
-    if loaded is not None:
-        return loaded.__spec__
+    return _found_at(name, places) if loaded is None else loaded.__spec__
+
+
+def _found_at(name: str, places: Iterable[str]) -> ModuleSpec | None:
+    """The module `name` where it lies in one of the places, whatever is loaded under this name."""
     namespace = ModuleSpec(name, None, is_package=True)
     for place in places:
         finder = pkgutil.get_importer(place)

@@ -4,7 +4,8 @@ A recipe names parts by import path, `package.module:Class`, and an evaluation's
 import a module is to run it, so there is one rule:
 
     code that is installed (what the Python in use finds wherever it stands) is imported;
-    code that lies in the recipe's folder, in the run's or in the current one is imported when the user said `--trust`;
+    code that lies in the recipe's folder, in the run's or in the current one is imported when the user said `--trust`,
+    and looked for in this order;
     nothing of Python's own library is a part.
 
 Where a module would come from is found out without importing it or the packages around it. What is told is told for
@@ -28,7 +29,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note
 from workbench.files.paths import real_path
 from workbench.parts.kinds import KINDS
-from workbench.parts.modules import beside, file_of, imports_of, module_specs
+from workbench.parts.modules import file_of, files_in, imports_of, module_specs
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = "code"
@@ -36,7 +37,7 @@ CODE = "code"
 log = logging.getLogger(__name__)
 SHIPPED = tuple(ROOT / package for package in ("workbench", "kg", "vision", "pipelines"))
 _trusted: set[Path] = set()
-_passed_over: dict[str, str] = {}  # by top-level module, in words: a file that an installed one is preferred to
+_passed_over: dict[str, str] = {}  # by top-level module, in words: a file that another one is preferred to
 
 
 def import_paths(tree: Any) -> list[str]:
@@ -51,7 +52,7 @@ def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> Non
     Args:
         names: as `import_paths` gives them; those that mean no module here are left alone.
         folder: of the recipe or run. With `trust`, it can be imported from, after what is installed; of a run first
-            its `CODE`.
+            its `CODE`. After it comes the current folder.
         where: what names them, for the message.
         trust: whether the user said so.
 
@@ -59,23 +60,25 @@ def allow(names: Iterable[str], folder: Path, where: str, *, trust: bool) -> Non
         WorkbenchError: code of the folder, or of the current one, is named and is not trusted. Nothing was run.
     """
     names, folders = list(names), _code_folders(real_path(folder))
-    _look_for_passed_over(names, folders)
-    places = (*folders, Path.cwd())
-    own = list(dict.fromkeys(file for name in names for file in _files(name, folders) if _lies_in(file, places)))
-    if not own:
-        return
-    if not trust:
+    own = list(dict.fromkeys(file for name in names for file in _files(name, folders) if _lies_in(file, folders)))
+    if own and not trust:
         raise _untrusted(own, where)
-    _trusted.update(place for place in places if any(_lies_in(file, (place,)) for file in own))
+    _trusted.update(folder for folder in folders if any(_lies_in(file, (folder,)) for file in own))
+    modules = [name.partition(":")[0] for name in names]
     for folder in folders:
-        if folder in _trusted and str(folder) not in sys.path:
-            sys.path.append(str(folder))
+        needed = folder in _trusted and any(files_in(module, folder) for module in modules)
+        if needed and str(folder) not in sys.path:
+            last = sys.path[-1:] == [str(Path.cwd())]  # and stays so, as it was put there for an earlier recipe
+            sys.path.insert(len(sys.path) - last, str(folder))
+    _look_for_passed_over(modules, folders)
 
 
 def _code_folders(folder: Path) -> list[Path]:
-    """Where code is looked for that a recipe in this folder names. The folder of a run is the last of them: a package
-    may be called like something in it (`best`)."""
-    return [folder / CODE, folder] if (folder / CODE).is_dir() else [folder]
+    """Where code is looked for that a recipe in this folder names, in this order. The folder of a run comes after its
+    `CODE`: a package may be called like something in it (`best`). The current one is the last: parts can be named on
+    the command line too."""
+    own = [folder / CODE, folder] if (folder / CODE).is_dir() else [folder]
+    return list(dict.fromkeys([*own, Path.cwd()]))
 
 
 def own_code(names: Iterable[str]) -> dict[Path, Path]:
@@ -141,7 +144,8 @@ def import_named(what: str, name: str) -> Any:
             ) from error
         raise WorkbenchError(
             f"{what} {name!r}: there is no module {module_name!r}. Write 'package.module:Class'; "
-            f"a module beside the recipe's YAML can be named too{passed_over}"
+            "a module beside the recipe's YAML, in a run's code or in the current folder can be named too, "
+            f"with --trust{passed_over}"
         ) from error
     if not hasattr(module, attribute):
         public = [n for n, v in vars(module).items() if inspect.isclass(v) or inspect.isfunction(v)]
@@ -150,21 +154,37 @@ def import_named(what: str, name: str) -> Any:
     return getattr(module, attribute)
 
 
-def _look_for_passed_over(names: Iterable[str], folders: Iterable[Path]) -> None:
-    """Find files that nobody gets by these names, as installed modules come first, and say so once.
+def _look_for_passed_over(modules: Iterable[str], folders: Sequence[Path]) -> None:
+    """Find files that nobody gets by these names, as other code comes first, and say so once.
 
     Args:
         folders: looked into in this order.
     """
-    folders = list(folders)
-    for top in dict.fromkeys(name.partition(":")[0].partition(".")[0] for name in names):
-        used = next((file for file in map(file_of, module_specs(top)) if file is not None), None)
-        own = next((file for file in (beside(top, folder) for folder in folders) if file is not None), None)
-        other = used is not None and own is not None and os.path.realpath(own) != os.path.realpath(used)
-        told = f"{top!r} is {used}; {own} is not used, as what is installed comes first" if other else ""
+    found: dict[str, str] = {}
+    for module in modules:
+        top = module.partition(".")[0]
+        found[top] = found.get(top) or next(filter(None, (_passed_over_in(module, folder) for folder in folders)), "")
+    for top, told in found.items():
         if told and _passed_over.get(top) != told:
-            log.warning("%s: give it another name", told)
-        _passed_over[top] = told
+            log.warning("%s", told)
+    _passed_over.update(found)
+
+
+def _passed_over_in(module: str, folder: Path) -> str | None:
+    """In words: the first file of the module in this folder that is other code than what the module is."""
+    own = files_in(module, folder)
+    used = _files(module) if own else []
+    for number, file in enumerate(own if used else []):
+        taken = used[min(number, len(used) - 1)]
+        if os.path.realpath(file) != os.path.realpath(taken) and file.read_bytes() != taken.read_bytes():
+            told = f"{module.partition('.')[0]!r} is {taken}; {file} is not used, as"
+            if _lies_in(taken, _trusted):
+                return (
+                    f"{told} the folder of the other comes first, and they differ: move away the one that is used, "
+                    "or give one of them another name"
+                )
+            return f"{told} what is installed comes first: give it another name"
+    return None
 
 
 def _untrusted(files: Iterable[Path], where: str) -> WorkbenchError:
