@@ -55,14 +55,16 @@ def batches(
     captions: str = "each",
     exchange: str = "image",
     size: int = 2,
+    media: list[str] | None = None,
     **options: Any,
 ) -> tuple[MicroBatches, Reader]:
     """The pairs exchange their images, so that a damaged one is met under the other key."""
     tokenizer = Tokenizer(train_tokenizer(["caption number 0 1 2 3 4 5 6 7"] * 3, "wordpiece", 60))
     image = {"image": "vision.patches", "size": 16, "patch": 8}
+    builder = {"builder": "image_caption", "max_length": 16, "image": image, "captions": captions, "media": media}
     spec = TaskSpec(
         corpora={corpus.place: 1.0},
-        sequence=SequenceSpec({"builder": "image_caption", "max_length": 16, "image": image, "captions": captions}),
+        sequence=SequenceSpec(builder),
         objectives=[{"objective": "vision.itm", "rate": 1.0, "exchange": exchange}],
     )
     task = Task("pairs", spec, seed=0, resources={"tokenizer": tokenizer})
@@ -89,6 +91,37 @@ def test_skipping_leaves_it_out_counts_it_and_gives_the_same_again(corpus: Corpu
     assert len(view.streams["text"].offsets) - 1 == 1
     again = second.views["main"].streams["image"].fields["patches"]
     assert view.streams["image"].fields["patches"].equal(again)
+
+
+@pytest.mark.parametrize("exchange", ["image", "caption"])
+def test_a_damaged_one_of_several_media_is_found_in_its_record(
+    exchange: str, tmp_path: Path, photo: Callable[[int], bytes]
+) -> None:
+    """Media are exchanged as an image is: the record whose own is damaged is left out."""
+    media = [
+        {"left": photo(2 * i), "right": photo(2 * i + 1)[: 2000 if f"r{i}" == DAMAGED else None]} for i in range(3)
+    ]
+    records = [{"media": two, "captions": [f"caption number {i}"], "meta": {}} for i, two in enumerate(media)]
+    made, reader = batches(
+        written(tmp_path / "corpus", records), "skip", size=3, exchange=exchange, media=["left", "right"]
+    )
+    micro = made.micro_batch(PLACE)
+    assert micro is not None
+    assert reader.skipped["undecodable image"] >= 1
+    assert micro.views["main"].streams["image"].fields["picture"].tolist() == [0] * 4 + [1] * 4 + [0] * 4 + [1] * 4
+
+
+def test_mismatched_pairs_borrow_all_media(tmp_path: Path, photo: Callable[[int], bytes]) -> None:
+    records = [{"media": {"left": photo(i)}, "captions": [f"caption number {i}"], "meta": {}} for i in range(2)]
+    corpus = written(tmp_path / "corpus", records)
+    true, exchanged = (
+        batches(corpus, "stop", exchange=exchange, media=["left"])[0].micro_batch(PLACE)
+        for exchange in ("caption", "image")
+    )
+    assert true is not None
+    assert exchanged is not None
+    left, right = (made.views["main"].streams["image"].fields["patches"].chunk(2) for made in (true, exchanged))
+    assert [int((a != b).sum()) > 0 for a, b in zip(left, right, strict=True)] == [True, True]
 
 
 def test_too_many_stop_all_the_same(corpus: Corpus) -> None:

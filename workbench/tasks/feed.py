@@ -110,13 +110,18 @@ class MicroBatches(Dataset):
                 return task.micro_batch(samples, (self.split, place.number, place.lane), place.progress)
             except BadValueError as error:
                 task.take_dropped()
-                bad = next((s for s in samples if any(value is error.value for value in s.values())), None)
+                bad = next((sample for sample in samples if _holds(sample, error.value)), None)
                 if bad is None:
                     raise
                 where = f"corpus {bad.get('corpus', '?')!r}, key {bad.get('key', '?')!r}"
                 reader.skip(WorkbenchError(f"{where}: {error.detail}"), error.reason)
                 samples = [sample for sample in samples if sample is not bad]
         return None
+
+
+def _holds(sample: Sample, value: object) -> bool:
+    """Whether it is a value of the sample, or one of its media."""
+    return any(found is value for found in (*sample.values(), *sample.get("media", {}).values()))
 
 
 def training_places(
