@@ -107,6 +107,14 @@ def test_every_field_comes_back_exactly_and_is_shown(write: Any, kind: str) -> N
         ("text", {"second_spans": [[0, 99, "Q1", 1.0]]}, "second_spans: .* lies outside its text of 18"),
         ("text", {"second": None}, "'second' is of type NoneType"),
         ("text", {"answer_spans": [[3, 3]]}, "answer_spans: .* lies outside"),
+        ("text", {"answers": ["Bob", "he"]}, r"answer_spans: 1 reads 'He', but answers has 'he' in this place"),
+        ("text", {"answers": ["Bob "], "answer_spans": [[8, 11]]}, "answer_spans: 0 reads 'Bob', but .* 'Bob '"),
+        ("text", {"answer_spans": [[8, 11]]}, "answer_spans: 1 for 2 answers; give none, or one for each"),
+        ("text", {"answers": []}, "answer_spans: 2 for 0 answers"),
+        ("text", {"tags": [[3, 4, "O"]]}, r"tags: \[3, 4\) holds white space alone"),
+        ("text", {"tags": [[0, 3, ""]]}, r"tags: the name in \[0, 3, ''\] is empty"),
+        ("text", {"tags": [[0, 3, "B-\x00"]]}, r"tags: the name in \[0, 3, 'B-\\x00'\] has control characters"),
+        ("text", {"marks": [[0, 3, "\x1b[1m"]]}, r"marks: .* has control characters"),
         ("text", {"answer": 2}, "answer: 2 is no place in choices"),
         ("text", {"answer": -1}, "answer: -1 is not a number from 0"),
         ("text", {"choices": ["a", 3]}, "choices: '3' is of type int, not a string"),
@@ -127,6 +135,11 @@ def test_every_field_comes_back_exactly_and_is_shown(write: Any, kind: str) -> N
 def test_what_the_schema_does_not_allow_is_refused(kind: str, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(WorkbenchError, match=message):
         encode({**SAMPLES[kind], **changed}, kind)
+
+
+def test_places_of_answers_may_be_unknown_and_tags_be_nested() -> None:
+    encode({**TEXT, "answer_spans": []}, "text")
+    encode({**TEXT, "tags": [[0, 3, "person"], [0, 7, "event"]]}, "text")
 
 
 def test_one_required_field_may_stand_for_another() -> None:

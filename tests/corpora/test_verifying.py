@@ -108,6 +108,18 @@ def test_spans_and_entities(write: Any, lax: None) -> None:
     assert "lies outside" in found[1]
 
 
+def test_answers_and_tags_that_are_not_what_they_say(write: Any, lax: None) -> None:
+    samples = [
+        {"text": "in Oslo", "answers": ["Oslo"], "answer_spans": [[3, 7]]},
+        {"text": "in Oslo", "answers": ["Rome"], "answer_spans": [[3, 7]]},
+        {"text": "in Oslo", "tags": [[2, 3, "O"]]},
+    ]
+    found = problems(write(samples))
+    assert [p.split()[1] for p in found] == ["r1", "r2"]
+    assert "reads 'Oslo', but answers has 'Rome'" in found[0]
+    assert "white space alone" in found[1]
+
+
 def test_too_many_pixels(encoded: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "PIXEL_LIMIT", 40)
     assert "8 x 6 = 48 pixels; the limit is 40" in str(verify.check_image(encoded()))

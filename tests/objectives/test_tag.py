@@ -71,10 +71,18 @@ def test_tags_of_words_stay_as_they_are(tokenizer: Tokenizer) -> None:
     assert [name for _, name in found] == ["O", "B-x", "I-x", "O"]
 
 
-def test_of_stretches_that_overlap_the_first_counts(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("second", [[4, 13, "y"], [0, 7, "y"], [4, 7, "x"]])
+def test_stretches_that_overlap_are_refused(tokenizer: Tokenizer, second: list[Any]) -> None:
     text = "the old river flows"
-    made = sequences(tokenizer, text, [[0, 7, "x"], [4, 13, "y"]])
-    assert [name for _, name in tagged(tag("B-x", "I-x", "B-y", "I-y"), made, text)] == ["B-x", "I-x", "B-y", "O"]
+    made = sequences(tokenizer, text, [[0, 7, "x"], second])
+    with pytest.raises(WorkbenchError, match=r"sequence 'a': the tags \[0, 7, 'x'\] and .* overlap"):
+        tagged(tag("B-x", "I-x", "B-y", "I-y"), made, text)
+
+
+def test_stretches_side_by_side_are_two(tokenizer: Tokenizer) -> None:
+    text = "the old river flows"
+    made = sequences(tokenizer, text, [[0, 7, "x"], [8, 13, "x"]])
+    assert [name for _, name in tagged(tag("B-x", "I-x"), made, text)] == ["B-x", "I-x", "B-x", "O"]
 
 
 def test_a_long_text_loses_no_tag(tokenizer: Tokenizer) -> None:

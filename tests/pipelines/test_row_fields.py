@@ -65,6 +65,11 @@ def test_translations_need_no_text(json_lines: Any, read: Any) -> None:
         ({"tags": ["news", "uk"]}, r"d\.jsonl:1: there is not one tag for each word .*tags: null"),
         ({"answer": "Paris"}, r"d\.jsonl:1: field 'answer' has the wrong type.*answer: null"),
         ({"spans": [[0, 99, "Q1", 1.0]]}, r"d\.jsonl:1: the field 'spans' does not fit.*lies outside its text"),
+        (
+            {"answers": ["Rome"], "answer_spans": [[5, 9]]},
+            r"d\.jsonl:1: the field 'answer_spans' does not fit .*reads 'text', but answers has 'Rome'",
+        ),
+        ({"tags": [[4, 5, "x"]]}, r"d\.jsonl:1: the field 'tags' does not fit .*white space alone"),
         ({"choices": ["a"], "answer": 1}, r"d\.jsonl:1: the field 'answer' does not fit .*no place in choices"),
     ],
 )

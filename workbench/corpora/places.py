@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from workbench.corpora.schema import FIELDS, Field, marks_of
 from workbench.corpora.values import TEXT, TEXTS, TEXTS_BY_NAME, Stretches
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, shown
 from workbench.sequences.sequence import Sample
 
 
@@ -55,12 +55,17 @@ def texts_in(sample: Sample) -> Iterator[str]:
 
 
 def check_places(sample: Sample) -> None:
-    """Raises WorkbenchError where a stretch does not lie inside its text. The values are of the schema's types."""
+    """Raises WorkbenchError where a stretch does not lie inside its text, or does not read what it must.
+
+    The values are of the schema's types.
+    """
     for name in sample:
         field = FIELDS.get(name)
         if field is not None and field.spans_of:
             for text, stretches in marked_texts(sample, field):
                 _check(field, text, stretches)
+                if field.quotes and stretches:
+                    _check_quoted(field.name, [text[start:end] for start, end in stretches], sample, field.quotes)
 
 
 def stretches_in(sample: Sample, text: str) -> Iterator[Any]:
@@ -110,11 +115,27 @@ def _check(field: Field, text: str, stretches: Sequence[Any]) -> None:
                 f"{field.name}: [{start}, {end}){of} lies outside its text of {len(text)} characters; stretches are "
                 "half-open and count characters (not bytes) of the stored text"
             )
+        if value.visible and text[start:end].isspace():
+            raise WorkbenchError(f"{field.name}: [{start}, {end}) holds white space alone; mark words")
         if value.ordered and (start, end) < previous:
             raise WorkbenchError(
                 f"{field.name}: [{start}, {end}) comes after [{previous[0]}, {previous[1]}); sort them"
             )
         previous = (start, end)
+
+
+def _check_quoted(name: str, read: list[str], sample: Sample, quoted: str) -> None:
+    wanted = sample.get(quoted, [])
+    if len(read) != len(wanted):
+        raise WorkbenchError(
+            f"{name}: {len(read)} for {len(wanted)} {quoted}; give none, or one for each of them, in their order"
+        )
+    for number, (here, there) in enumerate(zip(read, wanted, strict=True)):
+        if here != there:
+            raise WorkbenchError(
+                f"{name}: {number} reads {shown(here)}, but {quoted} has {shown(there)} in this place; both must be "
+                "the same to the letter"
+            )
 
 
 def _stretches(field: Field) -> Stretches:

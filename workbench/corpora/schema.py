@@ -41,10 +41,11 @@ class Field:
     """A field of samples.
 
     `content` is for the reader of the docs. `spans_of` names the field of texts whose characters the values count; of
-    several texts there is a list of stretches for each. `index_of` names the list that its value is a place in. A
-    record of the field's kinds must have it where `required`, unless it has one that says `instead_of`. Items may be
-    cut from it where it is a `unit`: windows of a text, elements of a list. `foreign` are the members in which other
-    people's WebDatasets have it.
+    several texts there is a list of stretches for each. `quotes` names the list of texts that its stretches read, one
+    for each where there is any. `index_of` names the list that its value is a place in. A record of the field's kinds
+    must have it where `required`, unless it has one that says `instead_of`. Items may be cut from it where it is a
+    `unit`: windows of a text, elements of a list. `foreign` are the members in which other people's WebDatasets have
+    it.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Field:
     instead_of: str | None = None
     unit: bool = False
     spans_of: str | None = None
+    quotes: str | None = None
     index_of: str | None = None
     foreign: tuple[str, ...] = ()
 
@@ -88,7 +90,7 @@ SCHEMA = (
     Field("second_spans", _TEXT, LINKS, "linked mentions of entities in it, sorted", spans_of="second"),
     Field("second_mask_spans", _TEXT, MARKS, "as `mask_spans`", spans_of="second"),
     Field("answers", _TEXT, TEXTS, "right answers, each of them right; none where there is none"),
-    Field("answer_spans", _TEXT, PLACES, "where answers stand in the text", spans_of="text"),
+    Field("answer_spans", _TEXT, PLACES, "where the answers stand in the text", spans_of="text", quotes="answers"),
     Field("choices", _WRITTEN, TEXTS, "texts to choose from"),
     Field("choice_spans", _WRITTEN, LINKS, "linked mentions of entities in them", spans_of="choices"),
     Field("answer", _WRITTEN, NUMBER, "the right choice", index_of="choices"),

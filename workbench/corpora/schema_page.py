@@ -53,6 +53,7 @@ def _content(field: Field) -> str:
         *([f"may stand in place of `{field.instead_of}`"] if field.instead_of else []),
         *([f"its number in `{field.index_of}`, from 0"] if field.index_of else []),
         *(["items may be cut from it"] if field.unit else []),
+        *([f"none, or one for each of `{field.quotes}` that reads exactly so"] if field.quotes else []),
         *([f"in characters of `{field.spans_of}`"] if field.spans_of else []),
         *([f"in member {field.codec.where}"] if field.codec is not IN_JSON else []),
     ]

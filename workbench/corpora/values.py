@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _MEDIUM = re.compile(r"[a-z0-9_]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def _anything(value: Any) -> None:
@@ -32,12 +33,13 @@ class Stretches(Value):
     """Stretches of a text: lists that begin with [start, end), in characters.
 
     `wrong` is asked of one stretch. `single` means that the value is a stretch, not a list of them; `ordered` that they
-    are sorted; `entities` that the third element is an entity's id.
+    are sorted; `entities` that the third element is an entity's id; `visible` that none is of white space alone.
     """
 
     single: bool = False
     ordered: bool = False
     entities: bool = False
+    visible: bool = False
 
 
 def is_place(stretch: Any) -> bool:
@@ -57,9 +59,22 @@ def stretch(form: str, *more: type | tuple[type, ...]) -> Callable[[Any], str | 
     return wrong
 
 
+def named(found: Any) -> str | None:
+    """The check of a stretch with a name: a word that can be seen."""
+    wrong = _NAMED(found)
+    if wrong:
+        return wrong
+    if not found[2].strip():
+        return f"the name in {found!r} is empty"
+    return f"the name in {found!r} has control characters" if _CONTROL.search(found[2]) else None
+
+
 def marked(found: Any) -> str | None:
     """The check of a stretch with anything behind [start, end]."""
     return None if is_place(found) else f"{found!r} is not [start, end, ...]"
+
+
+_NAMED = stretch("[start, end, name]", str)
 
 
 def strings(values: Iterable[Any]) -> str | None:
@@ -149,7 +164,7 @@ LINKS = Stretches(
     ordered=True,
     entities=True,
 )
-NAMED = Stretches("[start, end, name]", list, stretch("[start, end, name]", str), ordered=True)
+NAMED = Stretches("[start, end, name]", list, named, ordered=True, visible=True)
 PLACES = Stretches("[start, end]", list, stretch("[start, end]"))
 MARKS = Stretches("[start, end, ...]", list, marked)
 MARK = Stretches("[start, end]", list, stretch("[start, end]"), single=True)

@@ -9,13 +9,15 @@ With h_w the state of a word's first token and y_w its tag,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Sequences
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import BadValueError, WorkbenchError, unknown
 from workbench.keyed import Draws
 from workbench.metrics.chunks import OUTSIDE, WORD_TAG, tag_scores
 from workbench.objectives._vocabulary import TokenLoss
@@ -35,7 +37,7 @@ class Tag(Objective):
 
     A name such as `B-person`, `I-person` or `O` is the tag of the one word that it stands for, however many pieces the
     tokenizer cuts it in: its first piece is read. Any other name, `person`, is that of a stretch, whose first word has
-    the tag `B-person` and whose other words have `I-person`. Of stretches that overlap the first counts.
+    the tag `B-person` and whose other words have `I-person`. Stretches must not overlap: a word has one tag.
 
     Args:
         tags: names of the words' tags; a tag's place is its row.
@@ -59,7 +61,7 @@ class Tag(Objective):
         characters, and `words` [1]. A sequence without `tags` has no words.
 
         Raises:
-            WorkbenchError: a tag that the objective does not know.
+            WorkbenchError: a tag that the objective does not know, or stretches that overlap.
         """
         for sequence in sequences:
             text = sequence.streams[self.stream]
@@ -77,6 +79,7 @@ class Tag(Objective):
         """The rows that have a tag, and it."""
         if tags is None:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        check_apart(tags, f"sequence {sequence.key!r}")
         rows = first_tokens(text)
         labels = np.full(len(rows), self.tags[OUTSIDE], np.int64)
         starts, ends, done = text["char_start"][rows], text["char_end"][rows], 0
@@ -122,6 +125,14 @@ class TagHead(Head):
         loss, metrics, _ = self.loss(logits, targets["labels"])
         told = {"gold": targets["labels"], "places": targets["places"], "words": targets["words"]}
         return LossOutput(loss, metrics, {"predicted": logits.argmax(-1), **told})
+
+
+def check_apart(tags: Sequences[Any], where: str) -> None:
+    """Raises BadValueError where two of the sorted stretches overlap: a word has one tag, so one would be lost."""
+    for first, second in pairwise(tags):
+        if second[0] < first[1]:
+            told = f"the tags {list(first)} and {list(second)} overlap, and a word has one tag; prepare one of them"
+            raise BadValueError(where, told, tags, "overlapping tags")
 
 
 def first_tokens(text: Fields) -> np.ndarray:

@@ -51,7 +51,6 @@ def missing(sample: Sample, field: str, of: str = "") -> BadValueError:
     lacking = f"{field!r} {of}".rstrip()
     detail = (
         f"it has no {lacking} (it has {', '.join(sorted(sample))}), which the recipe's parts read. Prepare it: "
-        f"{how_to_prepare(field)}; or choose another corpus or builder, or leave such samples out with "
-        "train.on_error=skip"
+        f"{how_to_prepare(field)}; or choose another corpus or builder"
     )
     return BadValueError(where, detail, sample.get("draw"), f"no {field}")  # each sample's draw is an object of its own

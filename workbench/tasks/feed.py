@@ -114,7 +114,8 @@ class MicroBatches(Dataset):
                 if bad is None:
                     raise
                 where = f"corpus {bad.get('corpus', '?')!r}, key {bad.get('key', '?')!r}"
-                reader.skip(WorkbenchError(f"{where}: {error.detail}"), error.reason)
+                told = f"{where}: {error.detail} (train.on_error=skip leaves such samples out)"
+                reader.skip(WorkbenchError(told), error.reason)
                 samples = [sample for sample in samples if sample is not bad]
         return None
 

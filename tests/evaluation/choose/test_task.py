@@ -72,6 +72,9 @@ def test_what_cannot_be_learnt_or_scored_is_refused(
     plain = prepared("no-choices", [{"text": "the house is old ."}])
     with pytest.raises(WorkbenchError, match="has no questions with choices"):
         recipe_of(Choosing(), tuning(pretrained, plain, output=tmp_path / "run"))
+    single = prepared("single", [{"text": "the house is", "choices": ["old"], "answer": 0}])
+    with pytest.raises(WorkbenchError, match="no record of corpus 'single' has an `answer` among two or more `choice"):
+        recipe_of(Choosing(), tuning(pretrained, single, output=tmp_path / "run"))
     unanswered = prepared("unanswered", [{"text": "the house is", "choices": ["old", "new"]}])
     with pytest.raises(WorkbenchError, match="no texts with `choices` and `answer`"):
         evaluate(Choosing(), ChooseScoring(run=tuned, corpus=unanswered))

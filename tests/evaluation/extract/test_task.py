@@ -88,5 +88,11 @@ def test_what_cannot_be_learnt_or_scored_is_refused(
     for corpus in (plain, unplaced):
         with pytest.raises(WorkbenchError, match="has no questions with an answer in the text"):
             recipe_of(Extraction(), tuning(pretrained, corpus, output=tmp_path / "run"))
+    apart = prepared("apart", [{"text": "is it old ?", "second": "is it ?", "answers": [], "answer_spans": []}])
+    with pytest.raises(WorkbenchError, match=r"no record of corpus 'apart' has a question .* nothing can be learnt"):
+        recipe_of(Extraction(), tuning(pretrained, apart, output=tmp_path / "run"))
+    with pytest.raises(WorkbenchError, match="it has no 'second'") as refused:
+        evaluate(Extraction(), ExtractScoring(run=tuned, corpus=plain))
+    assert "train." not in str(refused.value), "an option that evaluate lacks"
     with pytest.raises(WorkbenchError, match=r"has no questions .`second`. with `answers`"):
         evaluate(Extraction(), ExtractScoring(run=tuned, corpus=unplaced))

@@ -88,6 +88,14 @@ def test_what_cannot_be_learnt_or_scored_is_refused(
         recipe_of(Tagging(), tuning(pretrained, plain, output=tmp_path / "run"))
     with pytest.raises(WorkbenchError, match="no texts with `tags`"):
         evaluate(Tagging(), TagScoring(run=tuned, corpus=plain))
+    outside = prepared("outside", [{"text": "the house", "tags": [[0, 3, "O"], [4, 9, "O"]]}])
+    with pytest.raises(WorkbenchError, match="no word of corpus 'outside' has a tag but O; nothing can be learnt"):
+        recipe_of(Tagging(), tuning(pretrained, outside, output=tmp_path / "run"))
+    nested = prepared("nested", [{"text": "the house", "tags": [[0, 9, "thing"], [4, 9, "place"]]}])
+    with pytest.raises(WorkbenchError, match=r"corpus 'nested', key .* overlap, and a word has one tag"):
+        recipe_of(Tagging(), tuning(pretrained, nested, output=tmp_path / "run"))
+    with pytest.raises(WorkbenchError, match=r"sequence .* overlap, and a word has one tag"):
+        evaluate(Tagging(), TagScoring(run=tuned, corpus=nested))
     other = prepared("other-tags", [{"text": "the house", "tags": [[4, 9, "place"]]}])
     with pytest.raises(WorkbenchError, match="unknown tag 'B-place'"):
         evaluate(Tagging(), TagScoring(run=tuned, corpus=other))

@@ -68,12 +68,7 @@ class Choosing(MeasuredTask[ChooseTuning, ChooseScoring]):
 
     def setup(self, tuning: ChooseTuning) -> Setup:
         base, corpus = read_recipe(tuning.run), Corpus.open(tuning.corpus)
-        if not any("answer" in sample and len(sample.get("choices", ())) > 1 for sample in all_records(corpus)):
-            raise WorkbenchError(
-                f"corpus {corpus.name!r} has no questions with choices (it has {', '.join(corpus.manifest.fields)}); "
-                'prepare texts with `choices` and `answer`: {"text": "She sat down", "choices": ["to eat", "to fly"], '
-                '"answer": 0}'
-            )
+        _check_choices(corpus)
         builder = {"builder": "choices", "max_length": tuning.max_length or text_length(base, LENGTH)}
         return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), {"objective": "choose"}, poolers=("text",))
 
@@ -91,3 +86,18 @@ class Choosing(MeasuredTask[ChooseTuning, ChooseScoring]):
     def example(self, objective: Choose, sample: Sample, made: Made) -> dict[str, Any]:
         told = {"choices": list(sample["choices"]), "prediction": int(made["scores"].argmax())}
         return {"text": sample["text"], "question": sample.get("second", ""), **told, "answer": int(sample["answer"])}
+
+
+def _check_choices(corpus: Corpus) -> None:
+    """Raises WorkbenchError where no record leaves a choice, with the right one told."""
+    if any("answer" in sample and len(sample.get("choices", ())) > 1 for sample in all_records(corpus)):
+        return
+    fields = corpus.manifest.fields
+    if "choices" in fields and "answer" in fields:
+        raise WorkbenchError(
+            f"no record of corpus {corpus.name!r} has an `answer` among two or more `choices`; nothing can be learnt"
+        )
+    raise WorkbenchError(
+        f"corpus {corpus.name!r} has no questions with choices (it has {', '.join(fields)}); prepare texts with "
+        '`choices` and `answer`: {"text": "She sat down", "choices": ["to eat", "to fly"], "answer": 0}'
+    )

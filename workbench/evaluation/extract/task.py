@@ -30,8 +30,8 @@ LENGTH = 384
 class ExtractTuning(Tuning):
     """Fine-tune a pretrained run to find the answer to a question in a text. The defaults are BERT's for SQuAD.
 
-    CORPUS holds texts with a question in `second`, the right `answers`, and where they stand: `answer_spans`. The first
-    is trained. Where some question has no answer, the run learns to give none (SQuAD 2.0).
+    CORPUS holds texts with a question in `second`, the right `answers`, and where each stands: `answer_spans`. The
+    first is trained. Where some question has no answer, the run learns to give none (SQuAD 2.0).
 
     Example:
 
@@ -107,10 +107,16 @@ def has_questions_without_answer(corpus: Corpus) -> bool:
         WorkbenchError: no record is a question with an answer whose place is known.
     """
     asked = [sample for sample in all_records(corpus) if "second" in sample and "answers" in sample]
-    if not any(sample["answers"] and sample.get("answer_spans") for sample in asked):
+    if any(sample["answers"] and sample.get("answer_spans") for sample in asked):
+        return any(not sample["answers"] for sample in asked)
+    fields = corpus.manifest.fields
+    if {"second", "answers", "answer_spans"} <= set(fields):
         raise WorkbenchError(
-            f"corpus {corpus.name!r} has no questions with an answer in the text (it has "
-            f"{', '.join(corpus.manifest.fields)}); prepare texts with `second`, `answers` and `answer_spans`: "
-            '{"text": "Ann sang.", "second": "Who sang?", "answers": ["Ann"], "answer_spans": [[0, 3]]}'
+            f"no record of corpus {corpus.name!r} has a question (`second`) together with an answer (`answers`) and "
+            "its place (`answer_spans`); nothing can be learnt"
         )
-    return any(not sample["answers"] for sample in asked)
+    raise WorkbenchError(
+        f"corpus {corpus.name!r} has no questions with an answer in the text (it has {', '.join(fields)}); prepare "
+        'texts with `second`, `answers` and `answer_spans`: {"text": "Ann sang.", "second": "Who sang?", "answers": '
+        '["Ann"], "answer_spans": [[0, 3]]}'
+    )

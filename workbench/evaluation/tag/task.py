@@ -17,7 +17,7 @@ from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunks
-from workbench.objectives.tag import Tag
+from workbench.objectives.tag import Tag, check_apart
 from workbench.options.bounds import Count
 from workbench.recipe.spec import SequenceSpec
 from workbench.runs.folder import read_recipe
@@ -100,14 +100,26 @@ def tags_of(corpora: list[Corpus]) -> list[str]:
     """The tags of words of corpora: O, then the others sorted; of a stretch's name both B- and I-.
 
     Raises:
-        WorkbenchError: the first of them, the training set, has none.
+        WorkbenchError: the first of them, the training set, has none, or stretches of a text overlap.
     """
-    found = [{name for sample in all_records(c) for _, _, name in sample.get("tags", ())} for c in corpora]
-    names = set().union(*found) - {OUTSIDE}
-    if not found[0] - {OUTSIDE}:
+    found = [_names(corpus) for corpus in corpora]
+    names = set().union(*found)
+    if not found[0] and "tags" in corpora[0].manifest.fields:
+        raise WorkbenchError(f"no word of corpus {corpora[0].name!r} has a tag but {OUTSIDE}; nothing can be learnt")
+    if not found[0]:
         raise WorkbenchError(
             f"corpus {corpora[0].name!r} has no tags (it has {', '.join(corpora[0].manifest.fields)}); prepare texts "
             'with `tags`: {"text": "Ann sang", "tags": [[0, 3, "person"]]}, or with a tag for each word'
         )
     words = {name for name in names if WORD_TAG.fullmatch(name)}
     return [OUTSIDE, *sorted(words | {f"{prefix}-{name}" for name in names - words for prefix in "BI"})]
+
+
+def _names(corpus: Corpus) -> set[str]:
+    """What the tags of a corpus are called, without O."""
+    names: set[str] = set()
+    for sample in all_records(corpus):
+        tags = sample.get("tags", ())
+        check_apart(tags, f"corpus {corpus.name!r}, key {sample['key']!r}")
+        names.update(name for _, _, name in tags)
+    return names - {OUTSIDE}
