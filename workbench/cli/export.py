@@ -35,7 +35,7 @@ def export(
     from workbench.interop.exporting import exported, write_release
     from workbench.parts.trust import allow
     from workbench.runs.loading import load
-    from workbench.tasks.task import objectives_of
+    from workbench.tasks.task import objectives_of, visibilities_of
 
     allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
     loaded = load(run, trust=trust)
@@ -46,7 +46,8 @@ def export(
     given = {"vocab_size": loaded.tokenizer.vocab_size} if loaded.tokenizer is not None else {}
     heads = loaded.model.heads_of(chosen)
     spec = recipe.all_networks[chosen]
-    made = exported(family, loaded.model.network(chosen), spec, heads, objectives, stream, **given)
+    seen = visibilities_of(recipe, chosen)
+    made = exported(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, **given)
     write_release(output, made)
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / "tokenizer.json")

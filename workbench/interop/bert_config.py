@@ -12,6 +12,7 @@ from workbench.interop.described import Described
 from workbench.interop.release import Config
 from workbench.models.blocks import Activation
 from workbench.recipe.spec import Spec
+from workbench.sequences.layout import Visibility
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
@@ -86,6 +87,16 @@ def config_of(text: Spec, layer: Spec) -> dict[str, Any]:
         "initializer_range": 0.02,
         "pad_token_id": 0,
     }
+
+
+def visibility(config: Config) -> Visibility:
+    """Of the library's models that read `is_decoder`; others of BERT's kind do not look at it."""
+    return "causal" if config.get("is_decoder") else "bidirectional"
+
+
+def decoding(described: Described) -> dict[str, Any]:
+    """The key that says a network that has only read from left to right, for the same models."""
+    return {"is_decoder": True} if described.visibilities == {"causal"} else {}
 
 
 def with_segments(described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:

@@ -34,6 +34,8 @@ class Described(NamedTuple):
         poolers: the streams that have one.
         tie: modules of embeddings that are one.
         heads: by the objectives' names, their options.
+        visibilities: which rows of its texts each one sees, of all ways that it has learnt; none where that is not
+            known. It is the builders' option, and none of the network's.
     """
 
     streams: dict[str, Spec]
@@ -41,6 +43,7 @@ class Described(NamedTuple):
     poolers: list[str]
     tie: dict[str, str]
     heads: dict[str, Spec]
+    visibilities: frozenset[str] = frozenset()
 
 
 def described(spec: NetworkSpec, heads: Mapping[str, Spec] | None = None, **given: Any) -> Described:
@@ -108,7 +111,15 @@ def differences(ours: Described, theirs: Described, free: frozenset[str]) -> lis
     found += [f"pooler {name}: only here" for name in ours.poolers if name not in theirs.poolers]
     if ours.tie != theirs.tie:
         found.append(f"tie: {ours.tie or 'none'} here, {theirs.tie or 'none'} there")
+    if others(ours.visibilities, theirs.visibilities):
+        run, family = (", ".join(sorted(one.visibilities)) for one in (ours, theirs))
+        found.append(f"visibility (of the builder): {run} here, {family} there")
     return found
+
+
+def others(ours: frozenset[str], theirs: frozenset[str]) -> bool:
+    """Whether two networks have read texts in no common way, as far as that is known of both."""
+    return bool(ours and theirs) and not ours & theirs
 
 
 def differences_of_heads(ours: Mapping[str, Spec], theirs: Mapping[str, Spec]) -> list[str]:

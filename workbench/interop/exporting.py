@@ -48,6 +48,7 @@ def exported(
     heads: torch.nn.ModuleDict,
     objectives: Mapping[str, Spec],
     stream: str | None = None,
+    visibilities: frozenset[str] = frozenset(),
     **given: Any,
 ) -> Exported:
     """A network as a release of a family.
@@ -57,6 +58,7 @@ def exported(
         heads: of the objectives that read it, by their names.
         objectives: what the recipe says of these.
         stream: only this one, by itself.
+        visibilities: how the network has read its texts (`workbench.tasks.task.visibilities_of`).
         given: what parts were given (vocab_size, ...).
 
     Raises:
@@ -64,23 +66,24 @@ def exported(
     """
     release = make_release(family)
     state = _state(network)
-    ours = described(spec, objectives, **given)
+    ours = described(spec, objectives, **given)._replace(visibilities=visibilities)
     if stream is not None:
         ours, state = alone(network, ours, state, stream)
     try:
         ours, state = release.adapted(ours, state)
-        config = release.config(ours)
-        nearest, its_heads = release.network(Config(config)), release.heads(Config(config))
+        config = Config(release.config(ours))
+        nearest, its_heads = release.network(config), release.heads(config)
     except (LookupError, WorkbenchError) as error:
         raise WorkbenchError(
             f"this network is none of the family {family}: {_lack(error)}. {_line(release)}. Families: "
             "workbench parts release"
         ) from error
     theirs = described(nearest, checked_heads(release, its_heads))
+    theirs = theirs._replace(visibilities=frozenset({release.visibility(config)}))
     different = differences(ours, theirs, release.free)
     if different:
         raise _inexpressible(family, release, different)
-    rules = release.rules(Config(config))
+    rules = release.rules(config)
     kept = {name: head for name, head in heads.items() if name in theirs.heads and name in ours.heads}
     state |= {f"{name}.{n}": t for name, head in kept.items() for n, t in _state(head).items()}
     tensors, unused = to_theirs(state, rules)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from torch import nn
 
 from workbench.errors import WorkbenchError, unknown
-from workbench.interop.described import differences_of_heads
+from workbench.interop.described import differences_of_heads, others
 from workbench.interop.growing import Vocabularies, grown
 from workbench.interop.sources import Source, read_source
 from workbench.interop.stream_weights import differences, layer_specs, stream_layers, stream_names
@@ -42,6 +42,7 @@ def initialise(
     spec: NetworkSpec,
     tokenizer: Tokenizer | None = None,
     objectives: Mapping[str, Spec] | None = None,
+    visibilities: frozenset[str] = frozenset(),
 ) -> list[str]:
     """Copy into a network what its `init_from` names; returns the names of the tensors that were copied.
 
@@ -52,6 +53,7 @@ def initialise(
     Args:
         tokenizer: of the run, which says which row of a table is which token.
         objectives: what the recipe says of them, by name.
+        visibilities: how the network will read its texts (`workbench.tasks.task.visibilities_of`).
 
     Raises:
         WorkbenchError: nothing to start from there, no such stream, layer or head, nothing matched, a shape differs, or
@@ -73,6 +75,11 @@ def initialise(
                 "streams share can start from one source only (`layers: []` takes none)"
             )
         _tell_differences(where, source, own, theirs, picked, objectives or {}, matched)
+        if entry.stream in (None, "text") and others(visibilities, source.visibilities):
+            logger.warning(
+                "%s: its weights have read texts with visibility %s; here the builder's is %s",
+                *(where, ", ".join(sorted(source.visibilities)), ", ".join(sorted(visibilities))),
+            )
         vocabularies = Vocabularies(source.vocabulary, tokenizer.vocabulary if tokenizer is not None else None)
         tensors = {ours: source.tensors[name] for ours, name in matched.items()}
         tensors = grown(target, tensors, vocabularies, where)

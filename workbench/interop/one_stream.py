@@ -41,7 +41,8 @@ def alone(
             tensors[f"layers.{numbers[int(place)]}.{rest}"] = tensor
         elif part not in ("embeddings", "layers", "poolers") or (part != "layers" and place == stream):
             tensors[name] = tensor
-    return Described({stream: ours.streams[stream]}, layers, poolers, {}, heads), tensors
+    visibilities = ours.visibilities if stream == "text" else frozenset()
+    return Described({stream: ours.streams[stream]}, layers, poolers, {}, heads, visibilities), tensors
 
 
 def _layers(network: Network, stream: str) -> dict[int, int]:

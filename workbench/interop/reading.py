@@ -16,6 +16,7 @@ from workbench.interop.rules import Buffer, Copy, Rule, to_ours
 from workbench.models.network import Network
 from workbench.parts.building import find, short_names
 from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.sequences.layout import Visibility
 
 KIND = "release"
 
@@ -27,6 +28,7 @@ class Read(NamedTuple):
         family: its name.
         network: that the weights are of.
         heads: the objectives that they have heads of, with the options that count.
+        visibility: which rows of a text each one sees.
         tensors: ours; what is one tensor in the network is here under all its names.
         unused: their names that we have no place for.
         missing: what the network has and the files lack (under our names).
@@ -35,6 +37,7 @@ class Read(NamedTuple):
     family: str
     network: NetworkSpec
     heads: dict[str, Spec]
+    visibility: Visibility
     tensors: dict[str, Tensor]
     unused: list[str]
     missing: list[str]
@@ -62,7 +65,7 @@ def read_release(files: Files, family: str | None = None) -> Read:
         raise WorkbenchError(f"{where}, as a release of the family {name}: {error}") from error
     heads = checked_heads(release, release.heads(config))
     heads = {head: part for head, part in heads.items() if _has(tensors, head)}
-    return Read(name, spec, heads, network, unused, missing)
+    return Read(name, spec, heads, release.visibility(config), network, unused, missing)
 
 
 def recognised(config: Mapping[str, Any], tensors: Iterable[str], where: str) -> str:

@@ -9,6 +9,7 @@ state: it reads a configuration. `init_from` uses it one way, `workbench export 
         def rules(self, config): ...                 # the table of names (`workbench.interop.rules`)
         def heads(self, config): ...                 # which objectives' heads it has
         def config(self, described): ...             # the configuration of one of our networks
+        def visibility(self, config): ...            # which rows of a text each one sees: all, where it is not defined
 
 What cannot be exported needs no code: `network(config(ours))` must say what ours says (`workbench.interop.described`).
 """
@@ -24,6 +25,7 @@ from workbench.errors import WorkbenchError
 from workbench.interop.described import DROPOUT, Described
 from workbench.interop.rules import Rule
 from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.sequences.layout import Visibility
 
 
 class Config(dict[str, Any]):
@@ -65,6 +67,10 @@ class Release:
         the head's tensors in `rules`, the objective as a recipe says it, with those options that decide what the head
         computes: `{"mlm": {"objective": "mlm", "activation": config["hidden_act"]}}`."""
         return {}
+
+    def visibility(self, config: Config) -> Visibility:
+        """Which rows of a text (`text`) each one sees in the networks of a configuration, as a builder's option."""
+        return "bidirectional"
 
     def config(self, described: Described) -> dict[str, Any]:
         """The configuration of one of our networks. What it cannot say may be left out: it is found and told.

@@ -18,7 +18,7 @@ from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import START
 from workbench.runs.folder import read_recipe
 from workbench.runs.names import RECIPE, TOKENIZER, is_run
-from workbench.tasks.task import DEFAULT_NETWORK, objectives_of
+from workbench.tasks.task import DEFAULT_NETWORK, objectives_of, visibilities_of
 from workbench.text.tokenizer import Tokenizer
 
 RUN = "run"
@@ -31,6 +31,7 @@ class Source:
     Attributes:
         place: as the recipe names it.
         family: of the release; `run` for a run.
+        visibilities: which rows of a text each one sees, of all ways that it has learnt.
         vocabulary: token -> row of the tables, where a tokenizer lies with the weights.
         unused: tensors that we have no place for (their names).
         missing: what a network of that description has beside these (our names).
@@ -41,6 +42,7 @@ class Source:
     tensors: dict[str, Tensor]
     spec: NetworkSpec
     heads: dict[str, Spec]
+    visibilities: frozenset[str]
     vocabulary: dict[str, int] | None
     unused: list[str]
     missing: list[str]
@@ -72,7 +74,10 @@ def read_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Source:
         raise WorkbenchError(f"init_from {place} is a release, which has one network; leave out `network`")
     read = read_release(files, entry.release)
     vocabulary = _vocabulary(folder if folder.is_dir() else folder.parent)
-    return Source(place, read.family, read.tensors, read.network, read.heads, vocabulary, read.unused, read.missing)
+    seen: frozenset[str] = frozenset({read.visibility})
+    return Source(
+        place, read.family, read.tensors, read.network, read.heads, seen, vocabulary, read.unused, read.missing
+    )
 
 
 def note_sources(recipe: Recipe) -> None:
@@ -120,7 +125,8 @@ def _from_run(folder: Path, entry: InitFrom, network: str) -> Source:
     prefix = f"averages.{chosen}." if chosen in recipe.followers else "heads."
     heads = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
     heads = {name: t for name, t in heads.items() if name.partition(".")[0] in reading}
-    return Source(place, RUN, body | heads, specs[chosen], reading, _vocabulary(folder), [], [])
+    seen = visibilities_of(recipe, chosen)
+    return Source(place, RUN, body | heads, specs[chosen], reading, seen, _vocabulary(folder), [], [])
 
 
 def _vocabulary(folder: Path) -> dict[str, int] | None:

@@ -7,7 +7,7 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -195,9 +195,20 @@ def objective_name(spec: Spec) -> str:
 
 def objectives_of(recipe: Recipe, network: str) -> dict[str, Spec]:
     """What a recipe says of the objectives that read a network, by their names; a follower has those of the other."""
+    return {objective_name(spec): spec for _, spec in _placed(recipe, network)}
+
+
+def visibilities_of(recipe: Recipe, network: str) -> frozenset[str]:
+    """Which rows of a text each one sees in the tasks that a network learns from; none where it reads no text."""
+    if "text" not in recipe.all_networks[network].streams:
+        return frozenset()
+    return frozenset(task.sequence.visibility or "bidirectional" for task, _ in _placed(recipe, network))
+
+
+def _placed(recipe: Recipe, network: str) -> Iterator[tuple[TaskSpec, Spec]]:
     network = recipe.followers[network].follows if network in recipe.followers else network
-    placed = [spec for task in recipe.tasks.values() for spec in task.objectives]
-    return {objective_name(spec): spec for spec in placed if spec.get("network", DEFAULT_NETWORK) == network}
+    for task in recipe.tasks.values():
+        yield from ((task, spec) for spec in task.objectives if spec.get("network", DEFAULT_NETWORK) == network)
 
 
 def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:

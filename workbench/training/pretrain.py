@@ -32,7 +32,7 @@ from workbench.runs.names import TOKENIZER, is_run
 from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.fitting import check_fields, check_links, tell_unused_memory
 from workbench.tasks.root import Root
-from workbench.tasks.task import objectives_of
+from workbench.tasks.task import objectives_of, visibilities_of
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.capacity import check_memory
@@ -125,7 +125,8 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
         for network, spec in recipe.networks.items():
             for entry in spec.init_from:
                 refuse_changed(Path(entry.weights), read)
-            initialise(root, network, spec, tokenizer, objectives_of(recipe, network))
+            seen = visibilities_of(recipe, network)
+            initialise(root, network, spec, tokenizer, objectives_of(recipe, network), seen)
         root.start_followers()
         kept = world.from_main(lambda: _kept(run, root, recipe))
     return Trainer(recipe, tasks, readers, passes, root, world, run, console, kept)

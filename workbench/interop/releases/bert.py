@@ -15,6 +15,7 @@ from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Buffer, Copy, Rule
 from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.sequences.layout import Visibility
 
 WORDS = "bert.embeddings.word_embeddings.weight"
 QUERY = "bert.encoder.layer.0.attention.self.query.weight"
@@ -48,6 +49,9 @@ class Bert(Release):
             Buffer("bert.embeddings.position_ids"),
         ]
 
+    def visibility(self, config: Config) -> Visibility:
+        return bert_config.visibility(config)
+
     def config(self, described: Described) -> dict[str, Any]:
         trained = "BertForPreTraining" if "nsp" in described.heads else "BertForMaskedLM"
         return {
@@ -55,6 +59,7 @@ class Bert(Release):
             "model_type": "bert",
             "num_hidden_layers": len(described.layers),
             **bert_config.config_of(described.streams["text"], described.layers[0]),
+            **bert_config.decoding(described),
         }
 
     def spelt(self, name: str) -> str:

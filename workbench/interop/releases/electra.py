@@ -15,6 +15,7 @@ from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Buffer, Copy, Rule, Same
 from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.sequences.layout import Visibility
 
 
 class Electra(Release):
@@ -48,11 +49,15 @@ class Electra(Release):
             Buffer("electra.embeddings.position_ids"),
         ]
 
+    def visibility(self, config: Config) -> Visibility:
+        return bert_config.visibility(config)
+
     def config(self, described: Described) -> dict[str, Any]:
         text = described.streams["text"]
         kinds = {"rtd": "ElectraForPreTraining", "mlm": "ElectraForMaskedLM"}
         return {
             **bert_config.config_of(text, described.layers[0]),
+            **bert_config.decoding(described),
             "architectures": [next((kinds[name] for name in kinds if name in described.heads), "ElectraModel")],
             "model_type": "electra",
             "embedding_size": text["embedding_size"],

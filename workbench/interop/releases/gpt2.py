@@ -1,7 +1,8 @@
 """Hugging Face GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019).
 
 Norms in front of each sublayer and one behind the last layer; words are predicted by their table. Linear maps are kept
-as [in, out]. Who sees whom is none of the network's: the recipe's builder says `visibility: causal`.
+as [in, out]. Who sees whom is none of the network's: the recipe's builder says `visibility: causal`, and a run that
+has not read so is no GPT-2.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Buffer, Copy, Rule, Same, Transposed
 from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.sequences.layout import Visibility
 
 LINEAR = {
     "attn.c_attn": "attention.attention.qkv",
@@ -70,6 +72,9 @@ class Gpt2(Release):
                 rules += both(f"{theirs}.{one}", f"{ours}.{other}")
             rules += [Buffer(f"{theirs}.attn.bias"), Buffer(f"{theirs}.attn.masked_bias")]
         return [*rules, *both("transformer.ln_f", f"layers.{config['n_layer']}.norm")]
+
+    def visibility(self, config: Config) -> Visibility:
+        return "causal"
 
     def config(self, described: Described) -> dict[str, Any]:
         text, first = described.streams["text"], described.layers[0]

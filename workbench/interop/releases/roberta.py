@@ -16,6 +16,7 @@ from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Buffer, Copy, Rows, Rule, Same
 from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.sequences.layout import Visibility
 
 UNUSED = 2
 
@@ -49,10 +50,14 @@ class Roberta(Release):
             Buffer("roberta.embeddings.position_ids"),
         ]
 
+    def visibility(self, config: Config) -> Visibility:
+        return bert_config.visibility(config)
+
     def config(self, described: Described) -> dict[str, Any]:
         text = described.streams["text"]
         return {
             **bert_config.config_of(text, described.layers[0]),
+            **bert_config.decoding(described),
             "architectures": ["RobertaForMaskedLM" if "mlm" in described.heads else "RobertaModel"],
             "model_type": "roberta",
             "num_hidden_layers": len(described.layers),
