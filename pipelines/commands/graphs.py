@@ -15,6 +15,7 @@ from kg.vectors.options import VectorOptions
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Device, Name
 from workbench.options.command import command
+from workbench.options.outputs import OutputFile
 from workbench.terminal import Terminal
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ Graph = Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.
 @command
 def vectors(
     graph: Graph,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
+    output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     options: VectorOptions,
     held_out: Annotated[
         Path | None, typer.Option(help="Triples to rank afterwards: head, relation, tail in columns parted by tabs.")

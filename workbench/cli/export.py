@@ -32,11 +32,12 @@ def export(
 
       workbench export runs/two-encoders --stream text --as bert --output exported/text
     """
-    from workbench.interop.exporting import exported, write_release
+    from workbench.interop.exporting import check_release_folder, exported, write_release
     from workbench.parts.trust import allow
     from workbench.runs.loading import load
     from workbench.tasks.task import objectives_of, visibilities_of
 
+    check_release_folder(output)
     allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
     loaded = load(run, trust=trust)
     chosen = loaded.model.network_name(network)

@@ -10,18 +10,20 @@ from rich.markup import escape
 
 from workbench.options.bounds import Title
 from workbench.options.command import Trust
+from workbench.options.outputs import OutputFile
 from workbench.parts.trust import allow
 from workbench.report.opening import read_opening
 from workbench.report.page import write_report
 from workbench.report.panels import panel_names
 from workbench.report.run import load_run
 from workbench.runs.names import REPORT
+from workbench.runs.outputs import check_apart
 from workbench.terminal import Terminal
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="run folders; their results stand side by side")],
-    output: Annotated[Path | None, typer.Option(help="the page (default: report.html in the first run)")] = None,
+    output: Annotated[OutputFile | None, typer.Option(help="the page (default: report.html in the first run)")] = None,
     title: Annotated[Title, typer.Option(help="the page's title (default: the runs' names)")] = "",
     opening: Annotated[
         Path | None, typer.Option(help="JSON: what stands before the results, chapters of title, text, head and rows")
@@ -33,6 +35,7 @@ def report(
     Example: workbench report runs/bert runs/k-bert --output demo.html
     """
     path = output or runs[0] / REPORT
+    check_apart(path)
     loaded = [load_run(folder) for folder in runs]
     for run in loaded:
         allow(panel_names(run), run.folder, str(run.folder), trust=trust)

@@ -24,7 +24,9 @@ from workbench.files.drafts import atomic
 from workbench.models.network import Network
 from workbench.options.bounds import Count, Word
 from workbench.options.command import Trust, WhichNetwork
+from workbench.options.outputs import OutputFile
 from workbench.runs.loading import Loaded, load
+from workbench.runs.outputs import check_apart
 from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.task import Task
@@ -130,7 +132,7 @@ def encode_texts(loaded: Loaded, texts: list[str], *, pool: str = "mean", batch_
 def encode(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file (a line each) or a corpus.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File, .safetensors.")],
+    output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.")],
     stream: Annotated[Word, typer.Option(help="Whose vectors: text or image.")] = "text",
     pool: Annotated[
         Word, typer.Option(help="mean, summary ([CLS]), pooled, or an objective with vectors (itc).")
@@ -150,6 +152,7 @@ def encode(
 
       workbench encode runs/clip corpora/flickr-dev --stream image --pool itc --output images.safetensors
     """
+    check_apart(output)
     loaded = load(run, trust=trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     encoder = Encoder(loaded, stream, pool, network)

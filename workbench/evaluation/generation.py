@@ -28,8 +28,10 @@ from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.options.bounds import Count, Word
 from workbench.options.command import Trust, WhichNetwork
+from workbench.options.outputs import OutputFile
 from workbench.parts.calls import call
 from workbench.runs.loading import Loaded, load
+from workbench.runs.outputs import check_apart
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.continuation import Continuation
@@ -173,7 +175,9 @@ def generate(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="Prompts: a text file (a line each) or a corpus.")],
     decoding: Decoding,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File, .jsonl; default: the terminal.")] = None,
+    output: Annotated[
+        OutputFile | None, typer.Option("--output", "-o", help="File, .jsonl; default: the terminal.")
+    ] = None,
     network: WhichNetwork = None,
     stream: Annotated[Word | None, typer.Option(help="The stream that grows, where several do.")] = None,
     batch_size: Annotated[Count, typer.Option(help="Prompts at once.")] = 16,
@@ -192,6 +196,8 @@ def generate(
 
       workbench generate runs/t5 lines.txt --beams 4 --max-new-tokens 32
     """
+    if output is not None:
+        check_apart(output)
     loaded = load(run, trust=trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     generator = Generator(loaded, decoding, network, stream)

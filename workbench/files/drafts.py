@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
 import re
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,9 +31,10 @@ def draft(path: Path) -> Iterator[Path]:
 
     Raises:
         MachineError: the disk is full.
-        WorkbenchError: the folder cannot be written.
+        WorkbenchError: the folder cannot be written, or what stands at `path` must stay (`check_replaceable`).
     """
     with explained(path), _made(path.parent):
+        check_replaceable(path)
         handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=DRAFT_SUFFIX, dir=path.parent)
         os.close(handle)
         try:
@@ -125,14 +128,56 @@ def write_text(path: Path, text: str) -> None:
 def explained(path: Path) -> Iterator[None]:
     """Turns the operating system's refusals to write `path` into messages that say what to do.
 
-    An error that names a file of another folder (an input that is read meanwhile) keeps that name.
+    An error that names a file of another folder (an input that is read meanwhile) keeps that name; that of a draft is
+    never told.
     """
     try:
         yield
     except OSError as error:
         named = error.filename if isinstance(error.filename, str | bytes) else None
-        elsewhere = named is not None and Path(os.fsdecode(named)).parent != path.parent
+        elsewhere = named is not None and not _beside(Path(os.fsdecode(named)), path)
         raise system_error(error, None if elsewhere else path) from error
+
+
+def _beside(named: Path, path: Path) -> bool:
+    """Whether a file is of the folder of `path`, or a draft of it in another."""
+    return is_draft(named, path) or os.path.abspath(named.parent) == os.path.abspath(path.parent)
+
+
+def check_replaceable(path: Path) -> None:
+    """Taking a name by renaming removes what had it: of a device, a pipe or a link that is never what was meant.
+
+    Raises:
+        WorkbenchError: `path` names no file, or something else than a file stands there.
+    """
+    if not path.name:
+        raise WorkbenchError(f"{str(path)!r} names no file; say the file's name too")
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        found = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "a pipe or device"
+        raise WorkbenchError(f"{path} is {found}; only a file may be written over: choose another place")
+
+
+def check_writable(path: Path) -> None:
+    """Whether a draft of `path` could be made and take its place, told before there is anything to write.
+
+    Folders that are missing stay so: it is asked of the nearest one that exists.
+
+    Raises:
+        MachineError: the disk is full.
+        WorkbenchError: as `draft`.
+    """
+    with explained(path):
+        check_replaceable(path)
+        folder = next(place for place in Path(os.path.abspath(path)).parents if os.path.lexists(place))
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=DRAFT_SUFFIX, dir=folder)
+        os.close(handle)
+        os.unlink(name)
 
 
 def check_file(path: Path) -> None:

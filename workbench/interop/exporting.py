@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from workbench.errors import WorkbenchError
-from workbench.files.drafts import write_text
+from workbench.files.drafts import check_writable, write_text
 from workbench.interop.described import described, differences
 from workbench.interop.files import CONFIG, WEIGHTS
 from workbench.interop.one_stream import alone
@@ -24,6 +24,8 @@ from workbench.interop.release import Config, Release, checked_heads
 from workbench.interop.rules import Rule, to_ours, to_theirs
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec, Spec
+from workbench.runs.names import TOKENIZER
+from workbench.runs.outputs import check_apart
 from workbench.runs.weights import save_tensors
 
 SHOWN = 12
@@ -93,6 +95,20 @@ def exported(
         raise _inexpressible(family, release, [f"{name}: the family has no such tensor" for name in left])
     _check_back(tensors, rules, state)
     return Exported(tensors, config, [name for name in heads if name not in kept])
+
+
+def check_release_folder(folder: Path) -> None:
+    """What can be refused of the place of a release (config, weights, tokenizer) before it is made.
+
+    Raises:
+        WorkbenchError: --output is a run or within one's own files, or a file of a release cannot be written there.
+    """
+    check_apart(folder)
+    for name in (CONFIG, WEIGHTS, TOKENIZER):
+        try:
+            check_writable(folder / name)
+        except WorkbenchError as error:
+            raise type(error)(f"--output: {error}") from error
 
 
 def write_release(folder: Path, release: Exported) -> None:

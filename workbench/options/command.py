@@ -16,6 +16,7 @@ from rich.markup import escape
 from typer.models import ArgumentInfo, ParameterInfo
 
 from workbench.options.bounds import Word
+from workbench.options.outputs import check_outputs
 from workbench.options.values import check, without_null
 
 Trust = Annotated[bool, typer.Option("--trust", help="Run the code that the recipe or run brings along.")]
@@ -40,7 +41,8 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
     As a decorator it makes the function callable like that from Python too; a command again is the same command.
 
     Raises (when it is called):
-        WorkbenchError: a value that its annotation does not allow, by the option's name.
+        WorkbenchError: a value that its annotation does not allow, or an output that cannot be written
+            (`check_outputs`), by the option's name.
     """
     if hasattr(function, COMMAND):
         return function
@@ -56,6 +58,7 @@ def command(function: Callable[..., Returned]) -> Callable[..., Returned]:
             name: check(allowed[name] if value is None else without_null(allowed[name]), value, where[name])
             for name, value in values.items()
         }
+        check_outputs(allowed, values, where)
         for name, group in groups.items():
             given = {field.name for field in dataclasses.fields(group)} & values.keys()
             values[name] = group(**{field: values.pop(field) for field in given})

@@ -1,0 +1,76 @@
+"""What `--output` would destroy, or cannot make, is refused by its name before anything else is looked at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Refused = Callable[..., str]
+COMMANDS = ("generate nowhere in.txt", "encode nowhere in.txt", "report nowhere", "prepare vectors nowhere")
+
+
+@pytest.fixture
+def places(here: Path) -> Path:
+    (here / "in.txt").write_text("the red house\n")
+    os.mkfifo(here / "pipe")
+    (here / "link").symlink_to("pipe")
+    (here / "folder").mkdir()
+    (here / "run").mkdir()
+    for name in ("recipe.yaml", "data.json", "tokenizer.json"):
+        (here / "run" / name).write_text("{}")
+    return here
+
+
+def kept(folder: Path) -> list[tuple[str, int]]:
+    return sorted((str(path), path.lstat().st_ino) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_may_replace_a_file_alone(places: Path, refused: Refused, command: str) -> None:
+    before = kept(places)
+    for output, told in (
+        ("pipe", "pipe is a pipe or device"),
+        ("link", "link is a link"),
+        ("folder", "folder is a folder"),
+        ("", "names no file"),
+        ("in.txt/out", "in.txt/out: a file stands where a folder is needed"),
+        ("in.txt/new/out", "a file stands where a folder is needed"),
+    ):
+        message = refused(*command.split(), "--output", output)
+        assert message.startswith("error: --output: "), message
+        assert told in message
+    assert kept(places) == before
+
+
+@pytest.mark.parametrize(
+    "command", ["generate nowhere in.txt", "encode nowhere in.txt", "report nowhere --opening in.txt"]
+)
+def test_an_input_is_no_output(places: Path, refused: Refused, command: str) -> None:
+    (places / "same.txt").hardlink_to(places / "in.txt")
+    for output in ("in.txt", "./folder/../in.txt", "same.txt"):
+        assert "would be lost" in refused(*command.split(), "--output", output)
+    assert (places / "in.txt").read_text() == "the red house\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS[:3])
+def test_what_a_run_holds_is_its_own(places: Path, refused: Refused, command: str) -> None:
+    for output in ("run/recipe.yaml", "run/tokenizer.json", "run/checkpoints/new.txt", "run/evaluations/a.json"):
+        assert refused(*command.split(), "--output", output).startswith(f"error: --output: {output} belongs to the run")
+    assert "nowhere" in refused(*command.split(), "--output", "run/report.html")
+
+
+def test_a_release_replaces_files_alone_and_no_run(places: Path, refused: Refused) -> None:
+    os.mkfifo(places / "folder" / "model.safetensors")
+    for output, told in (
+        ("run", "run belongs to the run"),
+        ("run/best", "run/best belongs to the run"),
+        ("in.txt", "a file stands where a folder is needed"),
+        ("pipe", "a file stands where a folder is needed"),
+        ("folder", "model.safetensors is a pipe or device"),
+    ):
+        message = refused("export", "nowhere", "--as", "bert", "--output", output)
+        assert message.startswith("error: --output: "), message
+        assert told in message
