@@ -27,7 +27,14 @@ from workbench.tasks.task import Placement
 
 SPECS = (Recipe, Paper, Reported, NetworkSpec, SequenceSpec, TaskSpec, TrainSpec, Repetition, Group, Placement)
 STAGES = (check_image, link_entities, normalise_text, region_features, text_filters)
-GIVEN = ("sizes", "in_size", "out_size", "tokenizer", "params")  # what the caller has, and no recipe states
+GIVEN = (
+    "sizes",
+    "num_layers",
+    "in_size",
+    "out_size",
+    "tokenizer",
+    "params",
+)  # what the caller has, and no recipe states
 
 
 def _named(tree: Any) -> Iterator[tuple[str, str]]:

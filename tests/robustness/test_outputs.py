@@ -62,6 +62,23 @@ def test_what_a_run_holds_is_its_own(places: Path, refused: Refused, command: st
     assert "nowhere" in refused(*command.split(), "--output", "run/report.html")
 
 
+def test_what_a_corpus_holds_is_its_own(world: Path, refused: Refused) -> None:
+    corpus = world / "corpora" / "text"
+    before = {path.name: path.read_bytes() for path in corpus.iterdir()}
+    for name in before:
+        message = refused("encode", "nowhere", "corpora/text", "--output", f"corpora/text/{name}")
+        assert f"corpora/text/{name} belongs to the corpus" in message
+    assert "nowhere" in refused("encode", "nowhere", "corpora/text", "--output", "corpora/text/vectors.safetensors")
+    assert {path.name: path.read_bytes() for path in corpus.iterdir()} == before
+
+
+def test_an_evaluation_is_not_begun_whose_result_has_no_place(places: Path, refused: Refused) -> None:
+    (places / "nowhere").mkdir()
+    (places / "nowhere" / "evaluations").write_text("words")
+    message = refused("evaluate", "classify", "nowhere", "corpora/none")
+    assert "nowhere/evaluations/result.json: a file stands where a folder is needed" in message
+
+
 def test_a_release_replaces_files_alone_and_no_run(places: Path, refused: Refused) -> None:
     os.mkfifo(places / "folder" / "model.safetensors")
     for output, told in (

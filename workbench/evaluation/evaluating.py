@@ -10,6 +10,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
+from workbench.files.drafts import check_writable
 from workbench.files.identities import noted
 from workbench.processes.distributed import World, distributed
 from workbench.runs.folder import keep_panels
@@ -31,6 +32,8 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
 
 
 def _evaluated(task: DownstreamTask[Any, Any], scoring: Scoring, world: World) -> Result:
+    if world.is_main:
+        check_writable(scoring.run / EVALUATIONS / "result.json")  # a name like any: theirs follow from what is read
     corpus = Corpus.open(scoring.corpus)
     with noted() as opened:
         run = replace(task.open(scoring), world=world)

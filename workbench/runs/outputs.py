@@ -1,9 +1,10 @@
-"""What a run holds is written by the run alone: the outputs of commands go elsewhere."""
+"""What a run or a corpus holds is written by what made it alone: the outputs of other commands go elsewhere."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from workbench.corpora.manifest import FILE_NAME, parse_manifest
 from workbench.errors import WorkbenchError
 from workbench.files.lock import LOCK
 from workbench.files.paths import real_path
@@ -16,10 +17,21 @@ OWN = {*FILES, *FOLDERS, EVALUATIONS, PICTURES, LOCK}
 def check_apart(output: Path) -> None:
     """
     Raises:
-        WorkbenchError: --output is a run's folder, or a file or in a folder that the run itself writes.
+        WorkbenchError: --output is a run's folder, a file or in a folder that the run itself writes, or a file of a
+            corpus; or such a corpus is damaged.
     """
     place = real_path(output)
     for folder in (place, *place.parents):
         own = place.relative_to(folder).parts[:1]
         if is_run(folder) and (folder / DATA).is_file() and (not own or own[0] in OWN):
             raise WorkbenchError(f"--output: {output} belongs to the run {folder}; choose another place")
+    if _is_of_corpus(place):
+        raise WorkbenchError(f"--output: {output} belongs to the corpus {place.parent}; choose another place")
+
+
+def _is_of_corpus(place: Path) -> bool:
+    manifest = place.parent / FILE_NAME
+    if not (place.is_file() and manifest.is_file()):
+        return False
+    shards = parse_manifest(manifest.read_bytes(), str(manifest)).shards
+    return place == manifest or place in {manifest.with_name(n) for shard in shards for n in (shard.name, shard.index)}
