@@ -203,7 +203,7 @@ def test_candidates_anchors_and_priors_by_command(tmp_path, json_lines, stored):
     anchors = json_lines("a.jsonl", [{"text": "Bobby and Bob", "spans": [[0, 5, "e1", 1.0], [10, 13, "e1", 1.0]]}] * 9)
     for name, rows in (("a", anchors), ("c", json_lines("c.jsonl", [{"text": "Bob, Bobby"}]))):
         prepare("text", rows, "-o", tmp_path / name, "--workers", 1)
-    (tmp_path / "counts.tsv").write_text("e1\t50\n")
+    (tmp_path / "counts.tsv").write_text("e\u20283\t1\ne1\t50\n")
 
     def linked(name, *more):
         prepare("link", tmp_path / "c", "--graph", tmp_path / "g", "-o", tmp_path / name, "--workers", 1, *more)
