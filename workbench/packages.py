@@ -36,6 +36,8 @@ def located(place: str | Path, layouts: Sequence[Sequence[str]]) -> Path:
     if not text.startswith(PREFIX):
         return Path(place)
     name, _, inside = text.removeprefix(PREFIX).partition("/")
+    if not name.strip():
+        raise WorkbenchError(f"{text!r} names no package; write {PREFIX}NAME, with the name on the index")
     files = _files(name, text)
     folders: dict[PurePosixPath, set[str]] = {}
     for file in files:

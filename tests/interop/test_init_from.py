@@ -17,7 +17,10 @@ import workbench
 from tests.interop.worlds import recipe_file, text_task, texts, tokenizer
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
+from workbench.files.drafts import sha256_of
+from workbench.interop.sources import read_source
 from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import InitFrom
 from workbench.training.pretrain import pretrain
 
 LAYER = {"layer": "self", "stream": "text", "num_heads": 2, "intermediate_size": 12}
@@ -237,6 +240,68 @@ def test_files_that_are_not_whole_are_told(source: Path, tmp_path: Path, started
     (folder / "config.json").write_text('{"model_type": "gpt9"}')
     with pytest.raises(WorkbenchError, match=r"no family that is known: model_type = 'gpt9'.*Families: albert, ba"):
         started(str(folder))
+
+
+KEY = "bert.encoder.layer.1.intermediate.dense.weight"
+KINDS = [torch.int64, torch.bool, torch.complex64, torch.int8, torch.float8_e4m3fn]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("key", [KEY, "bert.encoder.layer.0.attention.self.key.weight"])
+def test_a_tensor_of_another_kind_is_refused(kind: torch.dtype, key: str, source: Path) -> None:
+    """Also one of several that make one of ours, which torch would put together with the others."""
+    file = source.parent / "bert" / "model.safetensors"
+    tensors = load_file(file)
+    save_file({**tensors, key: tensors[key].to(kind)}, file)
+    told = (
+        rf"model\.safetensors, .* the tensor {key} is {str(kind).removeprefix('torch.')}; weights are float64, float32"
+    )
+    with pytest.raises(WorkbenchError, match=told):
+        read_source(InitFrom(str(file.parent)))
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_floating_point_of_any_width_is_read(kind: torch.dtype, source: Path) -> None:
+    file = source.parent / "bert" / "model.safetensors"
+    save_file({name: tensor.to(kind) for name, tensor in load_file(file).items()}, file)
+    assert {tensor.dtype for tensor in read_source(InitFrom(str(file.parent))).tensors.values()} == {kind}
+
+
+def test_what_is_no_weight_may_be_anything(source: Path) -> None:
+    file = source.parent / "bert" / "model.safetensors"
+    more = {
+        "bert.embeddings.position_ids": torch.arange(20)[None],
+        "steps": torch.tensor(3),
+        "x": torch.tensor(torch.nan),
+    }
+    save_file({**load_file(file), **more}, file)
+    assert read_source(InitFrom(str(file.parent))).unused == ["steps", "x"]
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+@pytest.mark.parametrize("place", ["bert", "source"])
+def test_nan_and_infinity_are_refused(place: str, number: float, source: Path) -> None:
+    """In a release under its own name, in a run under ours."""
+    file, name = source.parent / "bert" / "model.safetensors", KEY
+    if place == "source":
+        file = next(source.glob("checkpoints/*/model.safetensors"))
+        name = "layers.1.feed_forward.network.inner.weight"
+    tensors = load_file(file)
+    key = name if name in tensors else f"networks.main.{name}"
+    tensors[key].view(-1)[2] = number
+    save_file(tensors, file)
+    if place == "source":  # as a run saves it whose training failed
+        state = json.loads((file.parent / "state.json").read_text())
+        state["sha256"][file.name] = sha256_of(file)
+        (file.parent / "state.json").write_text(json.dumps(state))
+    with pytest.raises(WorkbenchError, match=rf"{file}.* the tensor {name} has NaN or infinity in 1 of 96 places"):
+        read_source(InitFrom(str(source.parent / place)))
+
+
+@pytest.mark.parametrize("inside", ["checkpoints/step-1", "checkpoints/step-1/model.safetensors"])
+def test_a_checkpoint_s_run_is_to_be_named(inside: str, source: Path) -> None:
+    with pytest.raises(WorkbenchError, match=rf"is a checkpoint of the run {source}; name the run folder"):
+        read_source(InitFrom(str(source / inside)))
 
 
 def test_shards_are_read_together(source: Path, tmp_path: Path, started: Started) -> None:

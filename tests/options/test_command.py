@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Positive
+from workbench.options.bounds import Count, PartName, Positive
 from workbench.options.command import command
 
 
@@ -64,6 +64,14 @@ def test_from_python_by_keyword_each_call_with_lists_of_its_own() -> None:
 def test_a_value_out_of_bounds_is_refused_by_the_name_that_the_user_typed() -> None:
     with pytest.raises(WorkbenchError, match=r"^--lr = nan; allowed: a number above 0, at most 1e\+06$"):
         example(corpus=Path("a"), lr=float("nan"))
+
+
+def test_an_option_of_another_name_is_refused_by_the_name_that_the_user_typed() -> None:
+    def act(family: Annotated[PartName, typer.Option("--as", "-a")]) -> str:
+        return family
+
+    with pytest.raises(WorkbenchError, match=r"^--as = ''; allowed: the name of a part"):
+        command(act)(family="")
 
 
 def test_an_option_that_may_be_left_out_is_not_offered_null() -> None:

@@ -245,6 +245,9 @@ def test_a_package_stands_for_the_folder_that_holds_what_is_wanted(package: Path
 def test_packages_that_are_not_there_are_told(package: Path) -> None:
     with pytest.raises(WorkbenchError, match=r"'some-weight' is not installed .*Installed are some-weights"):
         located("package:some-weight", WEIGHTS)
+    for place in ("package:", "package:/model"):
+        with pytest.raises(WorkbenchError, match=rf"^'{place}' names no package; write package:NAME"):
+            located(place, WEIGHTS)
     with pytest.raises(WorkbenchError, match=r"holds tokenizer.json or vocab.txt; looked in: some_weights/model$"):
         located("package:some-weights/some_weights/model", TOKENIZER)
 

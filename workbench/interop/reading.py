@@ -11,8 +11,9 @@ from torch import Tensor
 
 from workbench.errors import WorkbenchError
 from workbench.interop.files import Files, read_config, read_tensors
+from workbench.interop.numbers import check_numbers
 from workbench.interop.release import Config, Release, checked_heads
-from workbench.interop.rules import Buffer, Copy, Rule, to_ours
+from workbench.interop.rules import Buffer, Copy, Rule, to_ours, weights_of
 from workbench.models.network import Network
 from workbench.parts.building import find, short_names
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -52,14 +53,16 @@ def read_release(files: Files, family: str | None = None) -> Read:
     Raises:
         WorkbenchError: it is of no family that we know, or of several, or the files are damaged or don't fit together.
     """
-    where = str(files.weights[0])
     config, state = Config(read_config(files.config)), read_tensors(files.weights)
+    where = ", ".join(map(str, files.weights))
     name = family or recognised(config, state, where)
     release = make_release(name)
     try:
         config = release.completed(config, state)
         rules, spec = release.rules(config), release.network(config)
-        tensors, unused = to_ours(_spelt(release, state, rules), rules)
+        spelt = _spelt(release, state, rules)
+        check_numbers(spelt, [name for name in weights_of(rules) if name in spelt])
+        tensors, unused = to_ours(spelt, rules)
         network, missing = _completed(spec, tensors)
     except WorkbenchError as error:
         raise WorkbenchError(f"{where}, as a release of the family {name}: {error}") from error

@@ -191,6 +191,11 @@ class Converted(NamedTuple):
     unused: list[str]
 
 
+def weights_of(rules: Iterable[Rule]) -> list[str]:
+    """Their names of the tensors that ours are made of."""
+    return list(dict.fromkeys(name for rule in rules if not isinstance(rule, Copy | Buffer) for name in rule.theirs))
+
+
 def to_ours(state: State, rules: Iterable[Rule]) -> Converted:
     """Their tensors under our names.
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note, noted
 from workbench.interop.files import checksum_of, find_files, read_config, read_names
+from workbench.interop.numbers import check_numbers
 from workbench.interop.reading import names_of, read_release, recognised
 from workbench.packages import WEIGHTS, located
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec
@@ -17,7 +18,7 @@ from workbench.runs.checkpoint import DamagedError, files_of, read_checkpoint
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import START
 from workbench.runs.folder import read_recipe
-from workbench.runs.names import RECIPE, TOKENIZER, is_run
+from workbench.runs.names import BEST, CHECKPOINTS, MODEL, RECIPE, TOKENIZER, is_run
 from workbench.tasks.task import DEFAULT_NETWORK, objectives_of, visibilities_of
 from workbench.text.tokenizer import Tokenizer
 
@@ -63,6 +64,12 @@ def read_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Source:
         if entry.release is not None:
             raise WorkbenchError(f"init_from {place} is a run and no release; leave out `release`")
         return _from_run(folder, entry, network)
+    run = _run_around(folder)
+    if run is not None:
+        raise WorkbenchError(
+            f"init_from {place} is a checkpoint of the run {run}; name the run folder, whose best checkpoint is taken, "
+            "or the last one where none is best"
+        )
     files = find_files(folder)
     if files is None:
         found = f"found {names_of(folder)}" if folder.is_dir() else "there is no such file or folder"
@@ -108,6 +115,15 @@ def _identity(entry: InitFrom) -> str | None:
     return f"{family} {checksum_of([file for file in (files.config, *files.weights) if file])}"
 
 
+def _run_around(place: Path) -> Path | None:
+    """The run that a checkpoint, or a file of one, belongs to."""
+    for part in (place, place.parent):
+        run = part.parent if part.name == BEST else part.parent.parent
+        if (part.name == BEST or part.parent.name == CHECKPOINTS) and is_run(run):
+            return run
+    return None
+
+
 def _from_run(folder: Path, entry: InitFrom, network: str) -> Source:
     place = entry.weights
     checkpoint = Checkpoints(folder).best_or_last()
@@ -125,8 +141,13 @@ def _from_run(folder: Path, entry: InitFrom, network: str) -> Source:
     prefix = f"averages.{chosen}." if chosen in recipe.followers else "heads."
     heads = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
     heads = {name: t for name, t in heads.items() if name.partition(".")[0] in reading}
+    read = body | heads
+    try:
+        check_numbers(read, [name for name, tensor in read.items() if tensor.is_floating_point()])
+    except WorkbenchError as error:
+        raise WorkbenchError(f"init_from {place}: {checkpoint / MODEL}: {error}") from error
     seen = visibilities_of(recipe, chosen)
-    return Source(place, RUN, body | heads, specs[chosen], reading, seen, _vocabulary(folder), [], [])
+    return Source(place, RUN, read, specs[chosen], reading, seen, _vocabulary(folder), [], [])
 
 
 def _vocabulary(folder: Path) -> dict[str, int] | None:

@@ -105,7 +105,9 @@ def spelling(name: str, hint: Any) -> str:
     info = typer_info(hint)
     if isinstance(info, ArgumentInfo):
         return str(info.metavar or name.upper())
-    long = [given for given in (getattr(info, "param_decls", None) or ()) if given.startswith("--")]
+    # typer keeps the first spelling of `Annotated[..., Option("--as")]` where a default would stand
+    stated = (getattr(info, "default", None), *(getattr(info, "param_decls", None) or ()))
+    long = [given for given in stated if isinstance(given, str) and given.startswith("--")]
     return long[0] if long else f"--{name.replace('_', '-')}"
 
 
