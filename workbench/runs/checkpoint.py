@@ -15,7 +15,6 @@ import hashlib
 import json
 import pickle
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_file, sha256_of, sync, write_text
-from workbench.runs.kept import Kept
-from workbench.runs.names import MEMORY, MODEL, STATE, TRAINER
+from workbench.runs.kept import Kept, read_kept
+from workbench.runs.names import FROZEN, MEMORY, MODEL, STATE, TRAINER
 from workbench.runs.optimizer_state import load_optimizer_state, optimizer_state
 from workbench.runs.weights import load_weights, read_weights, save_weights
 
@@ -43,7 +42,7 @@ def write_checkpoint(
     draft: Path,
     root: nn.Module,
     state: State,
-    kept: Kept | None,
+    kept: Kept,
     optimizer: torch.optim.Optimizer | None = None,
     memory: dict[str, Tensor] | None = None,
 ) -> None:
@@ -52,13 +51,10 @@ def write_checkpoint(
     All of it is on the disk afterwards.
 
     Args:
-        kept: where the weights lie that are left out.
+        kept: the weights that are left out.
     """
-    weights = root.state_dict()
-    if kept is not None:
-        weights = {name: tensor for name, tensor in weights.items() if name not in kept.names}
-        state = {**state, KEPT: asdict(kept)}
-    save_weights(draft / MODEL, weights)
+    state = {**state, KEPT: kept} if kept else state
+    save_weights(draft / MODEL, {name: tensor for name, tensor in root.state_dict().items() if name not in kept})
     if memory:
         save_weights(draft / MEMORY, memory)
     if optimizer is not None:
@@ -140,21 +136,18 @@ def read_checkpoint(folder: Path) -> dict[str, Tensor]:
     return _weights(folder)
 
 
-def kept_of(folder: Path) -> Kept | None:
-    """Where a checkpoint says that weights lie which it does not hold."""
-    stated = read_state(folder).get(KEPT)
-    return None if stated is None else Kept(**stated)
+def kept_of(folder: Path) -> Kept:
+    """The weights that a checkpoint does not hold, as the run doesn't change them."""
+    return read_state(folder).get(KEPT, {})
 
 
 def files_of(folder: Path) -> list[Path]:
     """The files that hold the weights of a checkpoint: its own, and that of those which the run does not change."""
-    kept = kept_of(folder)
-    return [folder / MODEL, *([] if kept is None else [_run_of(folder) / kept.file])]
+    return [folder / MODEL, *([_run_of(folder) / FROZEN] if kept_of(folder) else [])]
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:
-    kept = kept_of(folder)
-    return ({} if kept is None else kept.read(_run_of(folder))) | read_weights(folder / MODEL)
+    return read_kept(_run_of(folder), kept_of(folder)) | read_weights(folder / MODEL)
 
 
 def _run_of(folder: Path) -> Path:

@@ -31,7 +31,7 @@ class Checkpoints:
     """The checkpoints of a run folder.
 
     Args:
-        kept: where the weights lie that the run doesn't change and its checkpoints don't hold.
+        kept: the weights that the run doesn't change and its checkpoints don't hold.
     """
 
     def __init__(self, run: Path, keep_last: int = 2, kept: Kept | None = None) -> None:
@@ -41,7 +41,7 @@ class Checkpoints:
         self.folder = run / CHECKPOINTS
         self.best = run / BEST
         self.keep_last = keep_last
-        self.kept = kept
+        self.kept = kept or {}
 
     def steps(self) -> list[int]:
         """The steps that have a complete checkpoint, ascending.

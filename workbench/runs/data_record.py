@@ -30,7 +30,7 @@ from workbench.runs.names import DATA, RECIPE
 logger = logging.getLogger(__name__)
 RUN = "run"
 BASE = "base"
-"""What the files are noted as that hold weights which the run does not change (`workbench.runs.kept`)."""
+"""What the file is noted as that holds the weights which the run does not change (`workbench.runs.kept`)."""
 PART = "part"
 """What `workbench.parts.trust` notes the files of parts as that lie beside the recipe."""
 START = "weights"
@@ -123,18 +123,14 @@ def _without_start(read: Identities) -> Identities:
 def _changed_start(run: Path, before: Identities, now: Identities) -> list[str]:
     """Where the weights lie that a run started from and that have changed since, which decides nothing any more.
 
-    Weights that it reads again, as it does not change them, are left out: those are compared as data is.
-
     Raises:
         WorkbenchError: the recipe names other weights to start from than those that the run started from.
     """
     first = before.get(START, {})
-    bases = [Path(file) for file, identity in now.get(BASE, {}).items() if before.get(BASE, {}).get(file) != identity]
     changed = []
     for place, identity in now.get(START, {}).items():
         if place in first and first[place] != identity:
-            if not any(file.is_relative_to(real_path(place)) for file in bases):
-                changed.append(place)
+            changed.append(place)
         elif identity not in first.values():
             started = ", ".join(first) or "fresh weights"
             raise WorkbenchError(

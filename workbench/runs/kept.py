@@ -1,79 +1,75 @@
-"""Weights that a run never changes are in none of its checkpoints: these name the file that holds them.
+"""Weights that a run never changes are in none of its checkpoints, but once in its folder: `frozen.safetensors`.
 
-    {"file": "frozen.safetensors", "names": {"networks.teacher....": "networks.main...."}}
-
-That is a checkpoint of the run which the weights came from, where it has every one of them bit for bit, and otherwise a
-file that the run writes once. The names are those of the model and of the file. The run's `data.json` has the file's
-checksum, as that of all else that the run reads.
+Where a checkpoint of the run that they came from has every one of them bit for bit, that is a hard link to its file: no
+second copy, and either run may be moved or removed. Otherwise, and where no link can be made (on another disk), the run
+writes them. A checkpoint names them: `{"networks.teacher....": "networks.main...."}`, the model's name and the file's.
+The run's `data.json` has the file's checksum, as that of all else that the run reads.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from workbench.errors import WorkbenchError
-from workbench.files.drafts import sha256_of
+from workbench.files.drafts import check_file, explained, sha256_of, sync
 from workbench.files.identities import Identities
 from workbench.runs.data_record import BASE, read_data, refuse_other
 from workbench.runs.names import FROZEN
 from workbench.runs.weights import read_weights, save_weights
 
-
-@dataclass(frozen=True)
-class Kept:
-    """Tensors of a model in a file. A relative path is one of the run's folder."""
-
-    file: str
-    names: dict[str, str]
-
-    def read(self, run: Path) -> dict[str, Tensor]:
-        """The tensors by the model's names.
-
-        Raises:
-            WorkbenchError: the file is not there any more, is another one than the run's record says, or lacks some.
-        """
-        refuse_other(run, base_of(run, [self.file]))
-        tensors = read_weights(run / self.file)
-        if lacks := sorted(set(self.names.values()) - tensors.keys()):
-            raise WorkbenchError(
-                f"{run / self.file} lacks {len(lacks)} of the weights that {run} takes from it ({lacks[0]}, ...): "
-                "it is of another model. Restore it"
-            )
-        return {own: tensors[name] for own, name in self.names.items()}
+Kept = dict[str, str]
+"""The names in the file of a run's unchanged weights, by those of the model."""
 
 
-def base_of(run: Path, files: Iterable[str]) -> Identities:
-    """The identity of the files with weights that a run does not change.
+def read_kept(run: Path, kept: Kept) -> dict[str, Tensor]:
+    """The tensors by the model's names.
 
     Raises:
-        WorkbenchError: one is not there any more.
+        WorkbenchError: the file is not there any more, is another one than the run's record says, or lacks some.
     """
-    for file in files:
-        if not (run / file).is_file():
-            raise WorkbenchError(
-                f"{run} was trained with weights that it doesn't change, which lie in {run / file}, and this file is "
-                "not there. Restore it: what was trained fits these weights alone"
-            )
-    return {BASE: {file: sha256_of(run / file) for file in files}}
+    if not kept:
+        return {}
+    refuse_other(run, base_of(run))
+    tensors = read_weights(run / FROZEN)
+    if lacks := sorted(set(kept.values()) - tensors.keys()):
+        raise WorkbenchError(
+            f"{run / FROZEN} lacks {len(lacks)} of the weights that {run} takes from it ({lacks[0]}, ...): "
+            "it is of another model. Restore it"
+        )
+    return {own: tensors[name] for own, name in kept.items()}
+
+
+def base_of(run: Path) -> Identities:
+    """The identity of the weights that a run does not change.
+
+    Raises:
+        WorkbenchError: they are not there any more.
+    """
+    path = run / FROZEN
+    check_file(path)
+    if not path.exists():
+        raise WorkbenchError(f"{path} is not there: it has the weights that {run} doesn't change. Restore it")
+    return {BASE: {FROZEN: sha256_of(path)}}
 
 
 def recorded_base(run: Path) -> Identities:
-    """What these files, as the record of a run names them, are now.
+    """What the unchanged weights are now, where the record of a run names such.
 
     Raises:
-        WorkbenchError: one is not there any more, or the record is damaged.
+        WorkbenchError: they are not there any more, or the record is damaged.
     """
-    files = list((read_data(run) or {"read": {}})["read"].get(BASE, {}))
-    return base_of(run, files) if files else {}
+    record = read_data(run)
+    return base_of(run) if record is not None and BASE in record["read"] else {}
 
 
-def keep(run: Path, tensors: Mapping[str, Tensor], sources: Iterable[Path]) -> Kept | None:
-    """Where the weights lie that the run will not change; None without any.
+def keep(run: Path, tensors: Mapping[str, Tensor], sources: Iterable[Path]) -> Kept:
+    """Put the weights into the folder that a new run will not change.
 
     Args:
         tensors: by the model's names, `networks.NAME...`.
@@ -83,13 +79,27 @@ def keep(run: Path, tensors: Mapping[str, Tensor], sources: Iterable[Path]) -> K
         MachineError: the disk is full.
     """
     if not tensors:
-        return None
-    for path in sources:
-        names = _found(tensors, read_weights(path))
-        if names is not None:
-            return Kept(str(path.resolve()), names)
-    save_weights(run / FROZEN, tensors)
-    return Kept(FROZEN, {name: name for name in tensors})
+        return {}
+    path = run / FROZEN
+    for source in sources:
+        if _linked(source, path) and (names := _found(tensors, read_weights(path))) is not None:
+            return names
+    save_weights(path, tensors)
+    return {name: name for name in tensors}
+
+
+def _linked(source: Path, path: Path) -> bool:
+    """Whether a file could be made to stand at `path` too, instead of what an earlier start left there.
+
+    A link is whole at once. What is compared is what was linked: a run that trains on exchanges its files.
+    """
+    with explained(path):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # another disk, one without links, or a file that has just gone
+        os.link(source.resolve(), path)
+        sync(path.parent)
+        return True
+    return False
 
 
 def _found(tensors: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> dict[str, str] | None:

@@ -132,11 +132,11 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
     return Trainer(recipe, tasks, readers, passes, root, world, run, console, kept)
 
 
-def _kept(run: Path, root: Root, recipe: Recipe) -> Kept | None:
-    """Where the weights lie that the run will not change."""
+def _kept(run: Path, root: Root, recipe: Recipe) -> Kept:
+    """The weights that the run will not change, which lie in its folder then."""
     kept = keep(run, root.constants(), _checkpoints_of(recipe))
-    if kept is not None:
-        keep_base(run, base_of(run, [kept.file]))
+    if kept:
+        keep_base(run, base_of(run))
     return kept
 
 

@@ -51,7 +51,7 @@ class Trainer:
         readers: by task, for training.
         passes: by task, for held-out losses; tasks without held-out corpora are absent.
         run: the run folder, which exists.
-        kept: where the weights lie that a new run won't change.
+        kept: the weights that a new run won't change.
     """
 
     def __init__(
