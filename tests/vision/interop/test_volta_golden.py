@@ -31,7 +31,8 @@ def test_states_and_word_logits(name: str, shared: Path, jagged: Callable[..., B
     inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
     files = find_files(folder)
     assert files is not None
-    _, spec, _, weights, left, missing = read_release(files)
+    read = read_release(files)
+    spec, weights, left, missing = read.network, read.tensors, read.unused, read.missing
     assert not missing
     network = Network(spec).eval()
     network.load_state_dict({n: t for n, t in weights.items() if not n.startswith(("mlm.", "mrfr."))})
