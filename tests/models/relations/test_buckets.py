@@ -71,7 +71,8 @@ def test_t5_equals_the_reference(shared: Path, name: str) -> None:
     t5 = Network(T5().network(config)).eval()
     weights, unused = to_ours(w, T5().rules(config))
     assert unused == []
-    assert t5.load_state_dict(weights, strict=False).unexpected_keys == []
+    body = {name: tensor for name, tensor in weights.items() if not name.startswith("span_corruption.")}
+    assert t5.load_state_dict(body, strict=False).unexpected_keys == []
     t5.embeddings["target"] = t5.embeddings["text"]
     assert len({id(module) for module in t5.modules() if isinstance(module, Buckets)}) == 2
 
