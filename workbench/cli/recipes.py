@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from workbench.recipe.listing import families, markdown
+from workbench.recipe.reading import shipped
+from workbench.recipe.sizes import sizes_of
 from workbench.terminal import Terminal
 
 
@@ -30,5 +32,8 @@ def list_recipes(
         table = Table(box=None, pad_edge=False, show_header=False)
         for recipe in recipes:
             paper = f"\n[dim]{escape(recipe.paper.title)} ({escape(recipe.paper.url)})[/]" if recipe.paper else ""
-            table.add_row(f"  [bold]{recipe.name}[/]", escape(recipe.description) + paper)
+            sizes = " ".join(f"{recipe.name}-{size}" for size in sizes_of(shipped()[recipe.name]))
+            table.add_row(
+                f"  [bold]{recipe.name}[/]", escape(recipe.description) + paper + (f"\n{sizes}" if sizes else "")
+            )
         console.print(table)

@@ -36,11 +36,17 @@ def _same(values: Any) -> Any:
     return values
 
 
-def read_yaml(path: Path, overrides: Sequence[str] = (), make: Callable[[Any], T] = _same) -> T:
+def read_yaml(
+    path: Path,
+    overrides: Sequence[str] = (),
+    make: Callable[[Any], T] = _same,
+    prepare: Callable[[Any], Any] = _same,
+) -> T:
     """The plain values of a recipe's file, with `key=value` overrides applied and every `${key}` replaced.
 
     Args:
         make: what is made of the values.
+        prepare: what is done to OmegaConf's tree of the file before any override.
 
     Raises:
         WorkbenchError: no YAML in UTF-8, an override that is none, something else than a key in `${...}`, or what
@@ -51,7 +57,7 @@ def read_yaml(path: Path, overrides: Sequence[str] = (), make: Callable[[Any], T
         with path.open(encoding="utf-8") as file:
             _refuse_deep(file)
             file.seek(0)
-            return OmegaConf.load(file)
+            return prepare(OmegaConf.load(file))
 
     return _made(load, overrides, str(path), make)
 
@@ -155,23 +161,34 @@ def _named_by(reference: str, tree: Any) -> str:
 
 def _apply(tree: Any, text: str) -> None:
     key, value = _override(text)
-    _check_elements(tree, key, text)
+    try:
+        set_value(tree, key, value)
+    except WorkbenchError as error:
+        raise OverrideError(f"{_named(text)}: {error}") from error
+
+
+def set_value(tree: Any, key: str, value: Any) -> None:
+    """Set the value at a dotted key of OmegaConf's tree: `train.lr`, `model.layers[0].num_heads`.
+
+    Raises:
+        WorkbenchError: the key leads through something that has no such element.
+    """
+    _check_elements(tree, key)
     try:
         OmegaConf.update(tree, key, value, merge=False)
     except (OmegaConfBaseException, TypeError, ValueError) as error:
-        raise OverrideError(f"{_named(text)}: {_words(error)}") from error
+        raise WorkbenchError(_words(error)) from error
 
 
-def _check_elements(tree: Any, key: str, text: str) -> None:
+def _check_elements(tree: Any, key: str) -> None:
     """OmegaConf's own words on a list's elements say neither which list nor how many there are."""
     so_far = ""
     for step in _STEP.findall(key):
         if isinstance(tree, ListConfig):
             there = f"{so_far} has {len(tree)} element{'s' * (len(tree) != 1)}, numbered from 0"
             if not re.fullmatch(r"-?\d+", step) or not -len(tree) <= int(step) < len(tree):
-                raise OverrideError(
-                    f"{_named(text)}: there is no {so_far}[{step}]: {there}. To add one, give the whole list: "
-                    f"{so_far}=[...]"
+                raise WorkbenchError(
+                    f"there is no {so_far}[{step}]: {there}. To add one, give the whole list: {so_far}=[...]"
                 )
         elif not isinstance(tree, DictConfig):
             return

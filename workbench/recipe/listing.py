@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from workbench.recipe.reading import load_recipe, shipped
+from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import NetworkSpec, Paper, Recipe, Reported, TaskSpec
 
 FIRST, LAST = ("text", "knowledge", "vision_language"), ("tiny", "demo")
@@ -82,6 +83,8 @@ def markdown() -> Iterator[str]:
         for recipe in recipes:
             yield from ("", f"### `{recipe.name}`", "", recipe.description, "")
             yield f"- stack: {stack(recipe)}"
+            sizes = sizes_of(shipped()[recipe.name])
+            yield from (f"- sizes: {', '.join(f'`{recipe.name}-{size}`' for size in sizes)}" for _ in sizes[:1])
             yield from (f"- task `{name}`: {_task(task)}" for name, task in recipe.tasks.items())
             yield from _paper(recipe.paper)
             yield from _reported(recipe.reported)

@@ -1,4 +1,4 @@
-"""Recipes by name or path: YAML plus dotted overrides."""
+"""Recipes by name or path: YAML, one of its sizes, dotted overrides."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.yaml_values import read_yaml
 from workbench.parts.trust import allow, import_paths
+from workbench.recipe.sizes import resized, sizes_of, splits
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
 
@@ -26,20 +27,33 @@ def recipe_names() -> list[str]:
     return list(shipped())
 
 
-def find_recipe(name: str) -> Path:
-    """The file of a shipped recipe's name, or of a path to a YAML file."""
-    if name.endswith((".yaml", ".yml")):
-        path = Path(name)
-        if not path.is_file():
-            raise WorkbenchError(f"there is no recipe file {name!r} (looked in {Path.cwd()})")
-        return path
-    if name not in recipe_names():
-        raise unknown("recipe", name, [*recipe_names(), "path/to/recipe.yaml"])
-    return shipped()[name]
+def find_recipe(name: str) -> tuple[Path, str | None]:
+    """The file of a shipped recipe's name or of a path to a YAML file, and which of its sizes is meant.
+
+    `bert-large` is the size `large` of `bert`, and `mine-large.yaml` that of `mine.yaml`, where no recipe of this very
+    name is there.
+    """
+    own = name.endswith((".yaml", ".yml"))
+    stem, ending = (name[: name.rindex(".")], name[name.rindex(".") :]) if own else (name, "")
+    for recipe, size in splits(stem):
+        path = Path(recipe + ending) if own else shipped().get(recipe)
+        if path is not None and path.is_file() and (size is None or size in sizes_of(path)):
+            return path, size
+    if own:
+        there = [f"{path} has the sizes {', '.join(sizes_of(path))}" for path in _sized(stem, ending)]
+        raise WorkbenchError("; ".join([f"there is no recipe file {name!r} (looked in {Path.cwd()})", *there]))
+    known = [f"{recipe}-{size}" for recipe, path in shipped().items() for size in sizes_of(path)]
+    raise unknown("recipe", name, [*recipe_names(), *known, "path/to/recipe.yaml"])
+
+
+def _sized(stem: str, ending: str) -> list[Path]:
+    """Files of recipes with sizes, of which a path may mean one."""
+    paths = (Path(recipe + ending) for recipe, size in splits(stem) if size)
+    return [path for path in paths if path.is_file() and sizes_of(path)]
 
 
 def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = (), *, trust: bool = False) -> Recipe:
-    """Read a recipe by name or path, apply `key=value` overrides, validate.
+    """Read a recipe, or a size of one, by name or path, apply `key=value` overrides, validate.
 
     Args:
         trust: whether code beside the recipe (or in the current folder) may be run for the parts it names.
@@ -48,13 +62,13 @@ def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = (), *, trust
         WorkbenchError: no such recipe, bad YAML, unknown key, wrong type; says where and what is allowed. Or parts of
             its own that are not trusted.
     """
-    path = find_recipe(name)
-    recipe = read_recipe(path, overrides)
+    path, size = find_recipe(name)
+    recipe = read_recipe(path, overrides, size)
     allow(import_paths(as_tree(recipe)), path.parent, name, trust=trust)
     return recipe
 
 
-def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
+def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = (), size: str | None = None) -> Recipe:
     """As `load_recipe`, for its values alone: whatever parts it names, they cannot be built unless they are trusted.
 
     Raises:
@@ -64,6 +78,7 @@ def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = ()) -> Reci
     def made(plain: Any) -> Recipe:
         if not isinstance(plain, dict):
             raise WorkbenchError(f"a recipe is a mapping with model, tasks and train; found {type(plain).__name__}")
-        return recipe_from_dict({"name": path.stem, **plain})
+        named = {"name": path.stem, **plain}
+        return recipe_from_dict(named if size is None else {**named, "name": f"{named['name']}-{size}"})
 
-    return read_yaml(path, overrides, made)
+    return read_yaml(path, overrides, made, lambda tree: resized(tree, size))

@@ -1,0 +1,80 @@
+"""A recipe's sizes: values that differ, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.recipe.reading import load_recipe, shipped
+from workbench.recipe.sizes import sizes_of, splits
+
+BASE = """
+vars: {data: corpora}
+tokenizer: ${vars.data}/tokenizer.json
+model:
+  streams: {text: {embedding: token, hidden_size: 32, max_positions: 64}}
+  layers: [{layer: self, stream: text, num_heads: 2}]
+tasks:
+  text: {corpora: [a], sequence: {builder: document, max_length: 64}, objectives: [{objective: mlm}]}
+train: {max_steps: 10, global_batch_size: 4, micro_batch_size: 4, lr: 1e-3}
+"""
+
+
+def written(folder: Path, sizes: str) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(f"{BASE}\n{sizes}")
+    return path
+
+
+def test_a_size_is_the_recipe_with_its_values_then_overrides(tmp_path: Path) -> None:
+    written(tmp_path, 'sizes: {very-large: {model.streams.text.hidden_size: 64, "model.layers[0].repeat": 3}}')
+    large = load_recipe(str(tmp_path / "mine-very-large.yaml"), ["vars.data=elsewhere", "train.lr=1"])
+    assert large.name == "mine-very-large"
+    assert large.networks["main"].streams["text"]["hidden_size"] == 64
+    assert large.networks["main"].layers[0] == {"layer": "self", "stream": "text", "num_heads": 2, "repeat": 3}
+    assert (large.tokenizer, large.train.lr) == ("elsewhere/tokenizer.json", 1)
+    assert load_recipe(str(tmp_path / "mine.yaml")).networks["main"].streams["text"]["hidden_size"] == 32
+
+
+def test_a_recipe_of_the_very_name_comes_before_a_size(tmp_path: Path) -> None:
+    written(tmp_path, "sizes: {large: {train.lr: 7}}")
+    (tmp_path / "mine-large.yaml").write_text(BASE)
+    assert load_recipe(str(tmp_path / "mine-large.yaml")).train.lr == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ("sizes: {large: 3}", r"mine\.yaml: sizes\.large = 3; allowed: by the size's name, values by dotted key"),
+        ("sizes: [large]", r"sizes\. = \['large'\]; allowed: by the size's name"),
+        ("sizes: {large: {'model.layers[2].repeat': 3}}", r"sizes\.large: there is no model\.layers\[2\]"),
+        ("sizes: {large: {train.lr: fast}}", r"train\.lr = 'fast' is of type str"),
+        ("sizes: {large: {train.lrs: 1}}", r"unknown key 'lrs' in train\. Did you mean 'lr'"),
+        ("sizes: {small: {}}", r"no recipe file .*mine-large\.yaml.*mine\.yaml has the sizes small"),
+    ],
+)
+def test_what_is_no_size_is_refused(tmp_path: Path, sizes: str, message: str) -> None:
+    written(tmp_path, sizes)
+    with pytest.raises(WorkbenchError, match=message):
+        load_recipe(str(tmp_path / "mine-large.yaml"))
+
+
+def test_an_unknown_size_of_a_shipped_recipe_is_refused_with_the_nearest() -> None:
+    with pytest.raises(WorkbenchError, match=r"unknown recipe 'bert-tinny'"):
+        load_recipe("bert-tinny")
+
+
+def test_a_name_may_have_hyphens_on_both_sides() -> None:
+    assert list(splits("ernie-thu-very-large")) == [
+        ("ernie-thu-very-large", None),
+        ("ernie-thu-very", "large"),
+        ("ernie-thu", "very-large"),
+        ("ernie", "thu-very-large"),
+    ]
+
+
+@pytest.mark.parametrize("name", [f"{name}-{size}" for name, path in shipped().items() for size in sizes_of(path)])
+def test_every_size_of_a_shipped_recipe_is_one(name: str) -> None:
+    assert load_recipe(name).name == name

@@ -1,0 +1,66 @@
+"""Sizes of a recipe: the same system larger or smaller, as the values in which it differs.
+
+    sizes:
+      large: {model.streams.text.hidden_size: 1024, "model.layers[0].repeat": 24}
+
+They belong to the file: a recipe that was read is one of its sizes, and names none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError
+from workbench.files.yaml_values import read_yaml, set_value
+
+KEY = "sizes"
+
+
+def splits(name: str) -> Iterator[tuple[str, str | None]]:
+    """A name as that of a recipe, then as a recipe and a size behind each of its hyphens, the last one first."""
+    yield name, None
+    recipe, hyphen, size = name.rpartition("-")
+    while hyphen:
+        yield recipe, size
+        recipe, hyphen, more = recipe.rpartition("-")
+        size = f"{more}-{size}"
+
+
+def sizes_of(path: Path) -> list[str]:
+    """The names of the sizes that a recipe's file has, in its order.
+
+    Raises:
+        WorkbenchError: `sizes` is no mapping of names to values by dotted key.
+    """
+    return read_yaml(path, make=lambda tree: list(_sizes(tree)))
+
+
+def resized(tree: Any, size: str | None) -> Any:
+    """OmegaConf's tree of a recipe's file as that of one of its sizes, or of the file itself.
+
+    Raises:
+        WorkbenchError: as `sizes_of`; or a key of the size leads nowhere.
+    """
+    sizes = _sizes(tree)
+    if KEY in tree:
+        del tree[KEY]
+    for key, value in sizes[size].items() if size is not None else ():
+        try:
+            set_value(tree, key, value)
+        except WorkbenchError as error:
+            raise WorkbenchError(f"{KEY}.{size}: {error}") from error
+    return tree
+
+
+def _sizes(tree: Any) -> dict[str, dict[str, Any]]:
+    sizes = tree.get(KEY, {}) if isinstance(tree, Mapping) else {}
+    for name, values in sizes.items() if isinstance(sizes, Mapping) else [("", sizes)]:
+        keys = isinstance(values, Mapping) and all(isinstance(key, str) for key in values)
+        if not (keys and isinstance(name, str) and name):
+            raise WorkbenchError(
+                f"{KEY}.{name} = {values!r}; allowed: by the size's name, values by dotted key "
+                "(large: {model.streams.text.hidden_size: 1024})"
+            )
+    return sizes
