@@ -160,7 +160,8 @@ def embedded_fields(content: str, count: int = 3) -> dict[str, Tensor]:
     rows = GRID * GRID * count
     if content == "input_ids":
         ids = torch.randint(0, 30, (rows,), generator=g)
-        return {"input_ids": ids, "position_ids": torch.arange(rows) % 4, "token_type_ids": ids % 2}
+        types = {"token_type_ids": ids % 2, "language_ids": ids % 3}
+        return {"input_ids": ids, "position_ids": torch.arange(rows) % 4, **types}
     if content == "entity_ids":
         return {"entity_ids": torch.arange(rows) % (ENTITIES + 1), "token": torch.arange(rows)}
     if content == "pixels":

@@ -171,5 +171,5 @@ def test_a_part_may_start_otherwise() -> None:
 def test_a_segment_beyond_the_table_is_told() -> None:
     embedding = Token(8, 10, token_types=1)
     ids = torch.tensor([1, 2])
-    with pytest.raises(WorkbenchError, match="segment 1, but token_types = 1: enlarge token_types"):
+    with pytest.raises(WorkbenchError, match="segment 1, but the network has token_types = 1: enlarge it"):
         embedding({"input_ids": ids, "position_ids": ids, "token_type_ids": torch.tensor([0, 1])})

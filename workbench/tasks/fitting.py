@@ -20,7 +20,7 @@ OWN_SPANS = ("triples", "questions")  # units of builders that don't read the fi
 
 
 def check_fit(tasks: Iterable[Task], root: Root) -> None:
-    """Sequences must fit the networks that read them; every task is told how many positions it has.
+    """Sequences must fit the networks that read them; every task is told how far positions, ... may count.
 
     Raises:
         WorkbenchError: a sequence may be longer than the network has positions, or the images' patches or grid are not
@@ -37,15 +37,16 @@ def check_fit(tasks: Iterable[Task], root: Root) -> None:
 def _check_positions(task: Task, network: Network, place: str) -> None:
     longest = getattr(task.builder, "max_length", 0)
     for stream, embedding in network.embeddings.items():
-        positions = getattr(embedding, "max_positions", None)
-        if not positions:
-            continue
-        if stream == "text" and longest > positions:  # the stream that max_length is of
+        positions = getattr(embedding, "max_positions", None) or 0
+        if stream == "text" and 0 < positions < longest:  # the stream that max_length is of
             raise WorkbenchError(
                 f"tasks.{task.name}.sequence.max_length = {longest} is more than the {positions} positions of the "
                 f"network ({place}.streams.text.max_positions): shorten max_length or enlarge max_positions"
             )
-        task.positions[stream] = min(positions, task.positions.get(stream, positions))
+        limits = task.limits.setdefault(stream, {})
+        for name, limit in {"position_ids": positions, **getattr(embedding, "limits", {})}.items():
+            if limit:
+                limits[name] = min(limit, limits.get(name, limit))
 
 
 def _check_memory(task: Task, network: Network, place: str) -> None:

@@ -21,6 +21,7 @@ from workbench.parts.building import build
 from workbench.parts.calls import call
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
 from workbench.sequences.batch import Batch, MicroBatch, collate, share_streams
+from workbench.sequences.limits import check_limits
 from workbench.sequences.returns import SAMPLES, SEQUENCES
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.continuing import slots_of
@@ -80,7 +81,7 @@ class Task:
         self.name = name
         self.spec = spec
         self.seed = seed
-        self.positions: dict[str, int] = {}  # of the networks' streams, once these are made
+        self.limits: dict[str, dict[str, int]] = {}  # of fields of the networks' streams, once these are made
         where = f"tasks.{name}"
         given = {"seed": seed, **resources}
         self.builder = build("builder", spec.sequence.builder, f"{where}.sequence", **given)
@@ -141,7 +142,9 @@ class Task:
         sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, draws)
         for i, step in enumerate(self.steps):
             sequences = call(step, "", SEQUENCES, sequences, self._draws(f"step-{i}", "build", number, progress))
-        _check_positions(sequences, self.positions, f"tasks.{self.name}.sequence")
+        for sequence, stream in itertools.product(sequences, self.limits):
+            who = f"tasks.{self.name}.sequence: sequence {sequence.key!r}, in its stream {stream!r},"
+            check_limits(sequence.streams.get(stream, {}), self.limits[stream], who)
         return sequences
 
     def _corrupt(self, placed: TaskObjective, sequences: list[Sequence], number: Draw, progress: float) -> BatchTargets:
@@ -220,18 +223,6 @@ def _place(spec: Spec, where: str, given: Mapping[str, Any]) -> TaskObjective:
     after = (*objective.after, *place.after)
     stated = {name: value for name, value in spec.items() if name != "weight"}
     return TaskObjective(objective, objective.name, place.weight, place.view, place.network, after, stated)
-
-
-def _check_positions(sequences: list[Sequence], positions: Mapping[str, int], where: str) -> None:
-    """On a GPU an index beyond the table is no message; so it is found here, where the positions are on the CPU."""
-    for sequence, stream in itertools.product(sequences, positions):
-        found = sequence.streams.get(stream, {}).get("position_ids")
-        if found is not None and len(found) and int(found.max()) >= positions[stream]:
-            raise WorkbenchError(
-                f"{where}: sequence {sequence.key!r} has position {int(found.max())} in its stream {stream!r}, but the "
-                f"network has max_positions = {positions[stream]}: shorten the max_length of the builder or of the "
-                "steps, or enlarge it"
-            )
 
 
 def _in_order(objectives: list[TaskObjective], where: str) -> list[TaskObjective]:

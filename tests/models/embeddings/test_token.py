@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
-from tests.contracts.cases import EmbeddingCase
+import pytest
+import torch
 
-CASE = EmbeddingCase(
-    {"hidden_size": 8, "dropout": 0.0},
-    {"masked": "hidden tokens have an id of their own", "frozen": "every parameter is trained"},
-    content="input_ids",
-)
+from tests.contracts.cases import EmbeddingCase
+from workbench.errors import WorkbenchError
+from workbench.models.embeddings.token import Token
+
+_EXCUSED = {"masked": "hidden tokens have an id of their own", "frozen": "every parameter is trained"}
+_OPTIONS = {"hidden_size": 8, "dropout": 0.0}
+CASES = {
+    "": EmbeddingCase(_OPTIONS, _EXCUSED, content="input_ids"),
+    "languages": EmbeddingCase({**_OPTIONS, "extra": {"language_ids": 3}}, _EXCUSED, content="input_ids"),
+}
+
+
+def test_extra_fields_are_added_before_the_norm() -> None:
+    embedding = Token(8, 10, 4, token_types=0, dropout=0.0, extra={"language_ids": 3, "task_ids": 2}).eval()
+    ids, languages, tasks = torch.tensor([1, 2, 7]), torch.tensor([2, 0, 2]), torch.tensor([0, 1, 1])
+    fields = {"input_ids": ids, "position_ids": torch.arange(3), "language_ids": languages, "task_ids": tasks}
+    tables = embedding.extra
+    summed = embedding.token.weight[ids] + embedding.position.weight[:3]
+    summed = summed + tables["language_ids"].weight[languages] + tables["task_ids"].weight[tasks]
+    torch.testing.assert_close(embedding(fields), embedding.norm(summed))
+
+
+def test_what_an_extra_field_lacks_is_told() -> None:
+    embedding = Token(8, 10, extra={"language_ids": 3}).eval()
+    ids = torch.tensor([1, 2])
+    fields = {"input_ids": ids, "position_ids": ids, "token_type_ids": 0 * ids}
+    with pytest.raises(WorkbenchError, match="a table for 'language_ids', which the sequences lack"):
+        embedding(fields)
+    with pytest.raises(WorkbenchError, match=r"language_ids 3, but the network has extra\.language_ids = 3: enlarge"):
+        embedding({**fields, "language_ids": torch.tensor([0, 3])})
+    with pytest.raises(WorkbenchError, match="extra: 'position_ids' has a table already"):
+        Token(8, 10, extra={"position_ids": 3})

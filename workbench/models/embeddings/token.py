@@ -1,4 +1,4 @@
-"""Token embeddings (BERT, arXiv:1810.04805): word + position + segment, norm, dropout."""
+"""Token embeddings (BERT, arXiv:1810.04805): word + position + segment (+ language, task, ...), norm, dropout."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError
 from workbench.models.blocks import NormKind, make_norm
 from workbench.models.dropout import dropout
-from workbench.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero
+from workbench.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero, Word
+from workbench.sequences.limits import check_limits
 
 
 class Token(nn.Module):
-    """dropout(norm(token + position + segment)) of the rows of a text stream.
+    """dropout(norm(token + position + segment + extra)) of the rows of a text stream.
 
     Args:
         vocab_size: rows of the table (given: the tokenizer's size).
@@ -20,6 +21,8 @@ class Token(nn.Module):
             arXiv:1909.11942, section 3.1; ELECTRA).
         max_positions: rows of the learned position table; null leaves it out (rotary positions).
         token_types: rows of the segment table; 0 leaves it out.
+        extra: further integer fields of the stream, which builders or steps write, and how many rows the table of each
+            has: `{language_ids: 15}` (XLM, arXiv:1901.07291).
         embedding_norm: whether a norm follows (pre-norm stacks often have none).
     """
 
@@ -37,36 +40,44 @@ class Token(nn.Module):
         norm: NormKind = "layer",
         norm_eps: Epsilon = 1e-12,
         embedding_size: Size | None = None,
+        extra: dict[Word, Count] | None = None,
     ) -> None:
         super().__init__()
+        own = {"position_ids": max_positions or 0, "token_type_ids": token_types}
+        for name in {"input_ids", *own} & (extra or {}).keys():
+            raise WorkbenchError(f"extra: {name!r} has a table already; allowed: fields that others write")
         size = embedding_size or hidden_size
         self.hidden_size = hidden_size
         self.max_positions = max_positions
         self.token = nn.Embedding(vocab_size, size)
         self.position = nn.Embedding(max_positions, size) if max_positions else None
         self.token_type = nn.Embedding(token_types, size) if token_types else None
+        self.extra = nn.ModuleDict({name: nn.Embedding(rows, size) for name, rows in (extra or {}).items()})
+        self.limits = {**own, **(extra or {})}
         self.norm = make_norm(norm, size, norm_eps) if embedding_norm else nn.Identity()
         self.dropout = dropout
         self.project = nn.Linear(size, hidden_size) if size != hidden_size else None
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
-        """Fields input_ids, position_ids, token_type_ids, each [rows] -> [rows, hidden_size]."""
+        """Fields input_ids, position_ids, token_type_ids, and the extra ones, each [rows] -> [rows, hidden_size].
+
+        Raises:
+            WorkbenchError: the stream lacks a field, or a number is beyond its table.
+        """
+        if not fields["input_ids"].is_cuda:
+            check_limits(fields, self.limits, "a sequence")
         states = self.token(fields["input_ids"])
-        if self.position is not None and self.max_positions is not None:
-            positions = fields["position_ids"]
-            if not positions.is_cuda and positions.numel() and int(positions.max()) >= self.max_positions:
-                raise WorkbenchError(
-                    f"a sequence has position {int(positions.max())}, but max_positions = {self.max_positions}: "
-                    "shorten the builder's max_length or enlarge max_positions"
-                )
-            states = states + self.position(positions)
-        if self.token_type is not None:
-            types = fields["token_type_ids"]
-            if not types.is_cuda and types.numel() and int(types.max()) >= self.token_type.num_embeddings:
-                raise WorkbenchError(
-                    f"a sequence has segment {int(types.max())}, but token_types = {self.token_type.num_embeddings}: "
-                    "enlarge token_types, set it to 0, or choose a builder of one segment"
-                )
-            states = states + self.token_type(types)
+        tables = {"position_ids": self.position, "token_type_ids": self.token_type, **dict(self.extra.items())}
+        for name, table in tables.items():
+            if table is not None:
+                states = states + table(self._numbers(fields, name))
         states = dropout(self.norm(states), self.dropout, self.training)
         return states if self.project is None else self.project(states)
+
+    def _numbers(self, fields: dict[str, Tensor], name: str) -> Tensor:
+        if name not in fields:
+            raise WorkbenchError(
+                f"the embedding has a table for {name!r}, which the sequences lack (they have {', '.join(fields)}): "
+                "add the builder or the step that writes it (`workbench parts step`), or take it out of the embedding"
+            )
+        return fields[name]

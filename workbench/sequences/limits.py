@@ -1,0 +1,36 @@
+"""Integer fields of a stream name rows of a network's tables (positions, segments, ...), which must be there.
+
+On a GPU a number beyond its table is no message, so it is looked for on the CPU: in the loader's workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.errors import WorkbenchError
+
+_KNOWN = {
+    "position_ids": ("position", "max_positions", "shorten the max_length of the builder or of the steps"),
+    "token_type_ids": ("segment", "token_types", "choose a builder of one segment, or 0 for no segments"),
+}
+
+
+def check_limits(fields: Mapping[str, Any], limits: Mapping[str, int], who: str) -> None:
+    """Hold the fields of a stream, arrays or tensors [rows], against the rows of the tables that read them.
+
+    Args:
+        limits: by field, the rows of its table; 0 where there is none.
+        who: has the numbers, for the message.
+
+    Raises:
+        WorkbenchError: a number is beyond its table.
+    """
+    for name, limit in limits.items():
+        found = fields.get(name)
+        if not limit or found is None or not len(found) or int(found.max()) < limit:
+            continue
+        what, option, advice = _KNOWN.get(name, (name, f"extra.{name}", "mend the part that writes it"))
+        raise WorkbenchError(
+            f"{who} has {what} {int(found.max())}, but the network has {option} = {limit}: enlarge it, or {advice}"
+        )
