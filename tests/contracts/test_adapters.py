@@ -11,7 +11,7 @@ from torch import nn
 from tests.contracts.adapted import MADE, Adapted
 from tests.contracts.finding import case_of, cases_of, make, over
 from workbench.errors import WorkbenchError
-from workbench.models.network import initialise
+from workbench.models.initialisation import initialise
 from workbench.parts.building import find
 
 EVERY = [0, 1, 2]

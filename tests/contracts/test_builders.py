@@ -55,7 +55,8 @@ def test_sequences_are_whole_and_within_their_length(name: str) -> None:
         assert not text["taken"].any()
         assert not np.isin(text["input_ids"][~text["special"]], tokenizer().special_ids).any()
         for span in [*sequence.spans, *sequence.mask_spans]:
-            assert 0 < span.start < span.end < len(text["input_ids"])
+            assert 0 <= span.start < span.end <= len(text["input_ids"])
+            assert not text["special"][span.start : span.end].any()
     assert collate(sequences).size == len(sequences)
     assert isinstance(builder.take_dropped(), dict)
     assert builder.take_dropped() == {}

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tests.contracts.finding import case_of, make, over
 from tests.contracts.material import GRID, embedded_fields, travelled
-from workbench.models.network import initialise
+from workbench.models.initialisation import initialise
 
 
 def embed(name: str, **more: Tensor) -> tuple[nn.Module, dict[str, Tensor], Tensor]:

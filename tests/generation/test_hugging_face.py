@@ -1,4 +1,4 @@
-"""Texts of GPT-2 and T5 with random weights are those of Hugging Face's `generate`."""
+"""Texts of GPT, GPT-2 and T5 with random weights are those of Hugging Face's `generate`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from workbench.generation.decoder import Decoder
 from workbench.generation.decoding import Decoding
 from workbench.generation.draws import draw
 from workbench.interop.release import Config
+from workbench.interop.releases.gpt import Gpt
 from workbench.interop.releases.gpt2 import Gpt2
 from workbench.interop.releases.t5 import T5
 from workbench.interop.rules import to_ours
@@ -52,6 +53,14 @@ def stream(rows: list[Tensor], **fields: list[Tensor]) -> Stream:
     return Stream(joined, torch.tensor([0, *lengths]).cumsum(0), lengths)
 
 
+def prompts_of_texts() -> tuple[list[Tensor], Batch]:
+    """Prompts of several lengths, by themselves and as a batch that is read from left to right."""
+    g = torch.Generator().manual_seed(1)
+    prompts = [torch.randint(1, 40, (n,), generator=g) for n in LENGTHS]
+    places = [torch.arange(n) for n in LENGTHS]
+    return prompts, Batch({"text": stream(prompts, position_ids=places, rank=places)})
+
+
 @torch.no_grad()
 def ours(decoder: Decoder, search: dict[str, Any], prompts: int) -> list[list[int]]:
     decoding = Decoding(max_new_tokens=LONGEST, **search)
@@ -83,10 +92,7 @@ def test_gpt2(search: dict[str, Any]) -> None:
     network = Network(Gpt2().network(told)).eval()
     network.load_state_dict(to_ours(model.state_dict(), Gpt2().rules(told)).tensors)
 
-    g = torch.Generator().manual_seed(1)
-    prompts = [torch.randint(1, 40, (n,), generator=g) for n in LENGTHS]
-    places = [torch.arange(n) for n in LENGTHS]
-    batch = Batch({"text": stream(prompts, position_ids=places, rank=places)})
+    prompts, batch = prompts_of_texts()
     width = max(LENGTHS)
     padded = torch.stack([torch.cat([torch.zeros(width - len(p)).long(), p]) for p in prompts])
     mask = torch.stack([torch.cat([torch.zeros(width - n), torch.ones(n)]) for n in LENGTHS]).long()
@@ -94,6 +100,24 @@ def test_gpt2(search: dict[str, Any]) -> None:
     for end in (3, 11):
         decoder = Decoder(network, Tied(1.0), Continuation("text", end), batch)
         assert ours(decoder, search, 3) == theirs(model, search, end, given, width)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_gpt(search: dict[str, Any]) -> None:
+    """Theirs counts positions of padded prompts from the padding, so it gets one prompt at a time."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 40, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 32, "initializer_range": 0.3}
+    model = transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(**sizes)).eval()
+    told = Config(model.config.to_dict())
+    network = Network(Gpt().network(told)).eval()
+    network.load_state_dict(to_ours(model.state_dict(), Gpt().rules(told)).tensors)
+
+    prompts, batch = prompts_of_texts()
+    for end in (3, 11):
+        decoder = Decoder(network, Tied(1.0), Continuation("text", end), batch)
+        expected = [theirs(model, search, end, {"input_ids": p[None]}, len(p))[0] for p in prompts]
+        assert ours(decoder, search, 3) == expected
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)

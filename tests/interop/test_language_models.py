@@ -16,8 +16,11 @@ from torch import Tensor
 from tests.interop.worlds import WORDS, equal, model_of, recipe_file, texts, there_and_back, tokenizer
 from workbench.evaluation.generation import Generator, generate
 from workbench.generation.decoding import Decoding
+from workbench.keyed import Draws
+from workbench.models.context import Context
 from workbench.runs.loading import Loaded, load
 from workbench.sequences.batch import collate
+from workbench.tasks.forward import Seen
 
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(9))
 PROMPTS = [" ".join(WORDS[:7]), " ".join(WORDS[5:8]), " ".join(WORDS[3:])]
@@ -26,7 +29,10 @@ PAD, END = 0, 3
 T5 = {"d_model": 32, "d_kv": 8, "num_heads": 4, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 2}
 NEWER = {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40, "activation_function": "gelu_new"}
+GPT = {name: size for name, size in GPT2.items() if name != "activation_function"}
+CAUSAL = ("gpt", "gpt2")
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt": ("gpt", GPT),
     "gpt2": ("gpt2", GPT2),
     "t5": ("t5", T5),
     "t5-v1.1": ("t5", NEWER),
@@ -41,6 +47,8 @@ def released(folder: Path, name: str, vocab_size: int) -> None:
     torch.manual_seed(0)
     if family == "gpt2":
         model: Any = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=vocab_size, **sizes, **ends))
+    elif family == "gpt":
+        model = transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(vocab_size=vocab_size, **sizes, **ends))
     else:
         config = transformers.T5Config(vocab_size=vocab_size, decoder_start_token_id=PAD, **sizes, **ends)
         model = transformers.T5ForConditionalGeneration(config)
@@ -57,7 +65,7 @@ def recipe(tmp_path: Path, name: str) -> tuple[Path, Path]:
     words = tokenizer(tmp_path / "tokenizer.json", SENTINELS)
     released(folder, name, tokenizers.Tokenizer.from_file(str(words)).get_vocab_size())
     builder: dict[str, Any] = {"builder": "document", "max_length": 24, "begin": None, "end": "eos"}
-    if family == "gpt2":
+    if family in CAUSAL:
         objective: dict[str, Any] = {"objective": "clm"}
         builder["visibility"] = "causal"
     else:
@@ -70,7 +78,7 @@ def recipe(tmp_path: Path, name: str) -> tuple[Path, Path]:
 
 
 def opened(folder: Path, family: str) -> Any:
-    auto = transformers.AutoModelForCausalLM if family == "gpt2" else transformers.AutoModelForSeq2SeqLM
+    auto = transformers.AutoModelForCausalLM if family in CAUSAL else transformers.AutoModelForSeq2SeqLM
     return auto.from_pretrained(folder).eval()
 
 
@@ -103,6 +111,29 @@ def check_logits_and_texts(tmp_path: Path, model: Any) -> None:
         made = made[: made.index(END)] if END in made else made
         assert line["tokens"] == loaded.tokenizer.tokens(made)
         torch.testing.assert_close(our_logits(loaded, prompt), their_logits(model, ids), atol=1e-5, rtol=1e-5)
+    if not two_stacks:
+        check_states_and_loss(loaded, model)
+
+
+def check_states_and_loss(loaded: Loaded, model: Any) -> None:
+    """Of a language model: what each layer gives, and the mean loss over the tokens of a text."""
+    task, objective = loaded.transforms["it"].evaluating(), loaded.model.heads["clm"]
+    (sequence,) = task.sequences([{"key": "it", "text": PROMPTS[0], "draw": (0,)}])
+    ids = torch.from_numpy(sequence.streams["text"]["input_ids"])[None]
+    found = model(ids, labels=ids, output_hidden_states=True)
+    task.objectives[0].objective.corrupt([sequence], Draws(0, number=()))
+    batch = collate([sequence])
+    context = Context(batch, keep_hidden=True)
+    network = loaded.model.network("main")
+    network(batch, context)
+    ours = [hidden["text"] for hidden in context.hidden]
+    if model.config.model_type == "gpt2":
+        ours.pop(-2)  # theirs norms what the last layer gives before it is told
+    for mine, their in zip(ours, found.hidden_states, strict=True):
+        torch.testing.assert_close(mine, their[0], atol=1e-5, rtol=1e-5)
+    targets = batch.targets["clm"]
+    loss = objective(Seen.of(network, batch, targets)).loss / len(targets["labels"])
+    torch.testing.assert_close(loss, found.loss, atol=1e-5, rtol=1e-5)
 
 
 def our_logits(loaded: Loaded, prompt: str) -> Tensor:

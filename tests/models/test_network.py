@@ -9,7 +9,8 @@ from torch import nn
 from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.models.embeddings.token import Token
-from workbench.models.network import Network, initialise
+from workbench.models.initialisation import initialise
+from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream
 
@@ -166,6 +167,35 @@ def test_a_part_may_start_otherwise() -> None:
     assert stack[0].up.weight.count_nonzero() == 0
     assert 0 < stack[0].down.weight.std() < 0.1
     assert 0 < stack[1].weight.std() < 0.05
+
+
+@pytest.mark.parametrize("share", [None, "all"])
+def test_scaled_residuals_are_smaller_by_the_root_of_their_number(share: str | None) -> None:
+    """Three layers of two branches each; only the maps that end a branch, and one that is shared once."""
+    text = {"embedding": "token", "hidden_size": 64, "vocab_size": 20}
+    layer = {"layer": "self", "stream": "text", "num_heads": 2, "repeat": 3, **({"share": share} if share else {})}
+    plain, scaled = ({}, {"scaled_residuals": True})
+    torch.manual_seed(0)
+    before = dict(Network(NetworkSpec({"text": text}, [layer], **plain)).named_parameters())
+    torch.manual_seed(0)
+    for name, found in Network(NetworkSpec({"text": text}, [layer], **scaled)).named_parameters():
+        ends = name.endswith(("attention.output.weight", "network.outer.weight"))
+        torch.testing.assert_close(found, before[name] / 6**0.5 if ends else before[name])
+
+
+def test_residuals_of_two_streams_are_counted_apart() -> None:
+    token = {"embedding": "token", "hidden_size": 16, "vocab_size": 20}
+    layers = [
+        {"layer": "self", "stream": name, "num_heads": 2, "repeat": n} for name, n in (("text", 2), ("target", 1))
+    ]
+    spec = {"streams": {"text": token, "target": token}, "layers": layers}
+    torch.manual_seed(0)
+    before = Network(NetworkSpec(**spec)).state_dict()
+    torch.manual_seed(0)
+    found = Network(NetworkSpec(**spec, scaled_residuals=True)).state_dict()
+    for number, branches in ((0, 4), (1, 4), (2, 2)):
+        name = f"layers.{number}.attention.attention.output.weight"
+        torch.testing.assert_close(found[name], before[name] / branches**0.5)
 
 
 def test_a_segment_beyond_the_table_is_told() -> None:

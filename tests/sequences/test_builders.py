@@ -7,9 +7,11 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
+from workbench.models.attention.visibility import visible
 from workbench.parts import building as parts
 from workbench.sequences.builder import Builder
 from workbench.text.tokenizer import Tokenizer
@@ -153,6 +155,39 @@ def test_packed_documents_equal_documents_alone(tokenizer, sentences):
         words = stream["word_ids"][stream["word_ids"] >= 0]
         assert (np.diff(words) >= 0).all()
     assert sorted(seen) == sorted(alone)
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_full_contexts_hold_every_document_in_its_order(tokenizer, sentences, across):
+    """All but the last have `max_length` tokens; who sees whom is as if it were written out."""
+    samples = [text_sample(text, (0, i), spans=[[0, 3, f"Q{i}", 1.0]]) for i, text in enumerate(sentences)]
+    alone = build("document", tokenizer, 24, begin=None, visibility="causal")(samples, DRAWS)
+    options = {"begin": None, "visibility": "causal", "full": True, "across": across}
+    packed = build("packed", tokenizer, 24, **options)(samples, DRAWS)
+    assert [s.length("text") for s in packed[:-1]] == [24] * (len(packed) - 1)
+    assert 0 < packed[-1].length("text") <= 24
+    assert len({s.draw for s in packed}) == len(packed)
+    for field in ("input_ids", "special", "char_start", "char_end"):
+        whole, parts = ([s.streams["text"][field] for s in made] for made in (alone, packed))
+        np.testing.assert_array_equal(np.concatenate(parts), np.concatenate(whole))
+    document = np.concatenate([np.full(s.length("text"), i) for i, s in enumerate(alone)])
+    first = 0
+    for sequence in packed:
+        stream, rows = sequence.streams["text"], np.arange(sequence.length("text"))
+        own = document[first + rows]
+        begins = np.zeros(len(rows), np.int64) if across else np.searchsorted(own, own)
+        np.testing.assert_array_equal(stream["position_ids"], rows - begins)
+        expected = (rows[:, None] >= rows) & (across | (own[:, None] == own))
+        found = visible(*[{n: torch.from_numpy(stream[n]) for n in ("doc", "rank") if n in stream}] * 2)
+        np.testing.assert_array_equal(found.numpy(), expected)
+        assert [document["row"] for document in sequence.meta["documents"]] == np.unique(
+            np.searchsorted(own, own)
+        ).tolist()
+        for span in sequence.spans:
+            assert own[span.start] == own[span.end - 1]
+            assert span.entity == f"Q{alone[own[span.start]].draw[1]}"
+        first += len(rows)
+    assert sum(len(s.spans) for s in packed) > len(packed)
 
 
 def test_packed_refuses_labels(tokenizer):

@@ -8,7 +8,8 @@ from torch import nn
 
 from workbench.errors import WorkbenchError, nearest
 from workbench.models.adapter import Adapter, Adapts, Targets
-from workbench.models.network import Network, initialise
+from workbench.models.initialisation import initialise
+from workbench.models.network import Network
 from workbench.options.values import check
 from workbench.parts.building import build, named_by
 from workbench.recipe.spec import Spec

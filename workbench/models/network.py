@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
 from workbench.models.end import End, Passed, States
+from workbench.models.initialisation import initialise, scale_residuals
 from workbench.models.layers.tap import Tap
 from workbench.models.returns import STREAMS, rows_of_width
 from workbench.models.sharing import Shared
@@ -90,6 +91,8 @@ class Network(nn.Module):
         self.checkpointing = False
         self.frozen = False
         initialise(self, spec.init_range)
+        if spec.scaled_residuals:
+            scale_residuals(self.layers)
 
     def freeze(self) -> None:
         """From now on and for good: evaluation mode, no gradients."""
@@ -269,23 +272,3 @@ def _share(layer: nn.Module, original: nn.Module, name: str) -> int:
     for path in found:
         layer.set_submodule(path, original.get_submodule(path))
     return len(found)
-
-
-def initialise(module: nn.Module, scale: float) -> None:
-    """BERT's initialisation: matrices and tables from N(0, scale^2), biases 0, norms 1 and 0.
-
-    A part that brings its own values (a pretrained backbone, an entity table) sets `keeps_values = True`; one that
-    starts otherwise (an adapter that is 0 at first) has a method `initialise(scale)`, which fills it and all it holds.
-    """
-    if getattr(module, "keeps_values", False):
-        return
-    own = getattr(module, "initialise", None)
-    if callable(own):
-        own(scale)
-        return
-    if isinstance(module, nn.Linear | nn.Embedding | nn.Conv2d):
-        nn.init.normal_(module.weight, std=scale)
-        if getattr(module, "bias", None) is not None:
-            nn.init.zeros_(module.bias)  # type: ignore[arg-type]
-    for child in module.children():
-        initialise(child, scale)

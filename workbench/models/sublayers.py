@@ -99,6 +99,11 @@ class AttentionBlock(nn.Module):
         pre = key_norm and key_size is not None and options.norm_place == "pre"
         self.key_norm = options.norm_of(key_size or size) if pre else None
 
+    @property
+    def added(self) -> nn.Module:
+        """The map whose result is added to the rows."""
+        return self.attention.output
+
     def forward(
         self,
         rows: Tensor,
@@ -132,6 +137,11 @@ class FeedForwardBlock(nn.Module):
         super().__init__()
         self.network = FeedForward(size, options.intermediate_size or 4 * size, options.activation, options.bias)
         self.residual = options.sublayer(size)
+
+    @property
+    def added(self) -> nn.Module:
+        """The map whose result is added to the rows."""
+        return self.network.outer
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.residual.leave(rows, self.network(self.residual.enter(rows)))

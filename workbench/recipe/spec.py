@@ -95,6 +95,7 @@ class NetworkSpec:
     `init_from` is where its weights come from (`InitFrom`): a place, a mapping, or a list of them. `tie` shares modules
     of embeddings: `{target.token: text.token}` makes the first one the second; `{text.token: generator.text.token}`
     takes that of another network. A `frozen` network is never trained, and is in evaluation mode also while others are.
+    With `scaled_residuals` the last map of each of N residual branches starts with `init_range / sqrt(N)` (GPT-2).
     One with `adapt` is not trained either, but the adapters are, and the heads that read it. `memory` is how many rows
     of each stream it remembers of the text before, in tasks with `order: continuous`.
     """
@@ -104,6 +105,7 @@ class NetworkSpec:
     poolers: list[Word] = field(default_factory=list)
     init_from: list[InitFrom] = field(default_factory=list)
     init_range: SomeShare = 0.02
+    scaled_residuals: bool = False
     tie: dict[Name, Name] = field(default_factory=dict)
     memory: SizeOrZero = 0
     frozen: bool = False

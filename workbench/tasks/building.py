@@ -8,7 +8,8 @@ import torch
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import digest
-from workbench.models.network import Network, initialise
+from workbench.models.initialisation import initialise
+from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.parts.blame import mark, named
 from workbench.parts.calls import call

@@ -4,4 +4,9 @@ from __future__ import annotations
 
 from tests.contracts.cases import BuilderCase
 
-CASE = BuilderCase(excused={"company": "documents share a sequence"})
+SHARED = {"company": "documents share a sequence"}
+CASES = {
+    "": BuilderCase(excused=SHARED),
+    "full": BuilderCase({"full": True, "visibility": "causal"}, SHARED),
+    "across": BuilderCase({"full": True, "across": True, "begin": None, "visibility": "causal"}, SHARED),
+}

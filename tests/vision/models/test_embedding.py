@@ -13,7 +13,7 @@ from vision.models.embeddings.patches import Patches
 from vision.models.embeddings.regions import Regions
 from vision.sequences.images.patches import cut
 from workbench.errors import WorkbenchError
-from workbench.models.network import initialise
+from workbench.models.initialisation import initialise
 from workbench.parts.building import build
 
 BACKBONE = {"backbone": "test_efficientnet", "size": 64, "grid": 2}

@@ -1,8 +1,7 @@
 """Hugging Face GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019).
 
-Norms in front of each sublayer and one behind the last layer; words are predicted by their table. Linear maps are kept
-as [in, out]. Who sees whom is none of the network's: the recipe's builder says `visibility: causal`, and a run that
-has not read so is no GPT-2.
+Norms in front of each sublayer and one behind the last layer; words are predicted by their table. Who sees whom is none
+of the network's: the recipe's builder says `visibility: causal`, and a run that has not read so is no GPT-2.
 """
 
 from __future__ import annotations
@@ -14,18 +13,12 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
 from workbench.interop.bert_names import both
 from workbench.interop.described import Described
+from workbench.interop.gpt_names import blocks
 from workbench.interop.release import Config, Release
-from workbench.interop.rules import Buffer, Copy, Rule, Same, Transposed
+from workbench.interop.rules import Copy, Rule, Same
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.layout import Visibility
 
-LINEAR = {
-    "attn.c_attn": "attention.attention.qkv",
-    "attn.c_proj": "attention.attention.output",
-    "mlp.c_fc": "feed_forward.network.inner",
-    "mlp.c_proj": "feed_forward.network.outer",
-}
-NORMS = {"ln_1": "attention.residual.norm", "ln_2": "feed_forward.residual.norm"}
 OTHERS = ("add_cross_attention", "scale_attn_by_inverse_layer_idx")
 """What a configuration may switch on and our parts don't have."""
 
@@ -58,20 +51,13 @@ class Gpt2(Release):
         return {"clm": {"objective": "clm"}}
 
     def rules(self, config: Config) -> list[Rule]:
-        rules: list[Rule] = [
+        return [
             Same("transformer.wte.weight", "embeddings.text.token.weight"),
             Same("transformer.wpe.weight", "embeddings.text.position.weight"),
             Copy("lm_head.weight", "transformer.wte.weight"),
+            *blocks(config["n_layer"]),
+            *both("transformer.ln_f", f"layers.{config['n_layer']}.norm"),
         ]
-        for i in range(config["n_layer"]):
-            theirs, ours = f"transformer.h.{i}", f"layers.{i}"
-            for one, other in LINEAR.items():
-                rules.append(Transposed(f"{theirs}.{one}.weight", f"{ours}.{other}.weight"))
-                rules.append(Same(f"{theirs}.{one}.bias", f"{ours}.{other}.bias"))
-            for one, other in NORMS.items():
-                rules += both(f"{theirs}.{one}", f"{ours}.{other}")
-            rules += [Buffer(f"{theirs}.attn.bias"), Buffer(f"{theirs}.attn.masked_bias")]
-        return [*rules, *both("transformer.ln_f", f"layers.{config['n_layer']}.norm")]
 
     def visibility(self, config: Config) -> Visibility:
         return "causal"

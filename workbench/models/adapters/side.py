@@ -13,8 +13,8 @@ from workbench.errors import WorkbenchError
 from workbench.models.adapter import END, Adapter
 from workbench.models.context import Context
 from workbench.models.end import Passed, States
+from workbench.models.initialisation import initialise
 from workbench.models.layers.self import Self
-from workbench.models.network import initialise
 from workbench.models.sublayers import BlockOptions
 from workbench.options.bounds import CountOrZero, Heads, Size, Word
 

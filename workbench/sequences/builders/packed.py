@@ -1,7 +1,9 @@
-"""Packed documents: several texts of the micro-batch in one sequence, told apart by `doc` and never by positions.
+"""Packed documents: several texts of the micro-batch in one sequence.
 
-Positions restart in every document. As batches are jagged anyway, packing saves no padding; it gives sequences of even
-length, which is what some published set-ups train on.
+Documents stay whole, or follow one another and are cut where a sequence is full. They are told apart by `doc` and never
+by positions, which restart in every document; or a token sees all that stands before it in its sequence, as GPT-2 and
+GPT-3 (arXiv:2005.14165, section B) read their contexts. As batches are jagged anyway, packing saves no padding; it
+gives sequences of even length, which is what some published set-ups train on.
 """
 
 from __future__ import annotations
@@ -10,12 +12,38 @@ import numpy as np
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
+from workbench.options.bounds import Count, Positive, Role
+from workbench.sequences.alignment import Partial
 from workbench.sequences.builders.document import Document
+from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.rows import recount, take
 from workbench.sequences.sequence import Sample, Sequence, Span
+from workbench.text.tokenizer import Tokenizer
 
 
 class Packed(Document):
-    """Documents (cut as `document` does) packed first-fit, longest first, into sequences of at most `max_length`."""
+    """Documents (cut as `document` does) packed first-fit, longest first, into sequences of at most `max_length`.
+
+    Args:
+        full: take the documents in their order instead, each cut where a sequence is full: of a micro-batch all
+            sequences but the last have `max_length` tokens.
+        across: a token may see the documents before its own, and positions run on; by default each sees its own alone.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        begin: Role | None = "cls",
+        end: Role | None = "sep",
+        chars_per_token: Positive | None = None,
+        partial: Partial = "cover",
+        visibility: VisibilityAlone = "bidirectional",
+        full: bool = False,
+        across: bool = False,
+    ) -> None:
+        super().__init__(tokenizer, max_length, begin, end, chars_per_token, partial, visibility)
+        self.full, self.across = full, across
 
     def evaluating(self) -> Document:  # type: ignore[override]
         """Every document by itself: what is asked of one must not depend on its company."""
@@ -29,7 +57,38 @@ class Packed(Document):
                 "sequence of several documents cannot; use the builder document or sentence_pair"
             )
         documents = super().__call__(samples, draws)
-        return [_joined([documents[i] for i in bin_]) for bin_ in _bins(documents, self.max_length)]
+        if self.full:
+            bins = _filled(documents, self.max_length)
+        else:
+            bins = [[documents[i] for i in bin_] for bin_ in _bins(documents, self.max_length)]
+        return [_joined(bin_, self.across) for bin_ in bins]
+
+
+def _filled(documents: list[Sequence], size: int) -> list[list[Sequence]]:
+    """The documents one after another, cut where `size` rows are full."""
+    bins: list[list[Sequence]] = []
+    room = 0
+    for document in documents:
+        begin, length = 0, document.length("text")
+        while begin < length:
+            if not room:
+                bins.append([])
+                room = size
+            end = min(length, begin + room)
+            bins[-1].append(_stretch(document, begin, end))
+            room -= end - begin
+            begin = end
+    return bins
+
+
+def _stretch(document: Sequence, begin: int, end: int) -> Sequence:
+    """Some rows of a document, with positions and ranks of their own."""
+    if end - begin == document.length("text"):
+        return document
+    part = document.copy()
+    take(part, np.arange(begin, end))
+    recount(part)
+    return part
 
 
 def _bins(documents: list[Sequence], size: int) -> list[list[int]]:
@@ -48,11 +107,14 @@ def _bins(documents: list[Sequence], size: int) -> list[list[int]]:
     return sorted(sorted(b) for b in bins)
 
 
-def _joined(documents: list[Sequence]) -> Sequence:
+def _joined(documents: list[Sequence], across: bool) -> Sequence:
     streams = [document.streams["text"] for document in documents]
     lengths = [len(stream["input_ids"]) for stream in streams]
     text = {name: np.concatenate([stream[name] for stream in streams]) for name in streams[0]}
-    text["doc"] = np.repeat(np.arange(1, len(streams) + 1), lengths)
+    if across:
+        text |= {name: np.arange(sum(lengths)) for name in ("position_ids", "rank") if name in text}
+    else:
+        text["doc"] = np.repeat(np.arange(1, len(streams) + 1), lengths)
     counts = np.array([int(stream["word_ids"].max(initial=-1)) + 1 for stream in streams])
     shift = np.repeat(np.concatenate([[0], np.cumsum(counts)[:-1]]), lengths)
     text["word_ids"] = np.where(text["word_ids"] < 0, -1, text["word_ids"] + shift)

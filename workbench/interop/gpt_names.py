@@ -1,0 +1,31 @@
+"""The names that GPT's release gave to the parts of its blocks, which GPT-2 kept: a table of rules.
+
+Linear maps are kept as [in, out]; query, key and value are one.
+"""
+
+from __future__ import annotations
+
+from workbench.interop.bert_names import both
+from workbench.interop.rules import Buffer, Rule, Same, Transposed
+
+LINEAR = {
+    "attn.c_attn": "attention.attention.qkv",
+    "attn.c_proj": "attention.attention.output",
+    "mlp.c_fc": "feed_forward.network.inner",
+    "mlp.c_proj": "feed_forward.network.outer",
+}
+NORMS = {"ln_1": "attention.residual.norm", "ln_2": "feed_forward.residual.norm"}
+
+
+def blocks(count: int) -> list[Rule]:
+    """The rules of so many blocks, from the first one on."""
+    rules: list[Rule] = []
+    for i in range(count):
+        theirs, ours = f"transformer.h.{i}", f"layers.{i}"
+        for one, other in LINEAR.items():
+            rules.append(Transposed(f"{theirs}.{one}.weight", f"{ours}.{other}.weight"))
+            rules.append(Same(f"{theirs}.{one}.bias", f"{ours}.{other}.bias"))
+        for one, other in NORMS.items():
+            rules += both(f"{theirs}.{one}", f"{ours}.{other}")
+        rules += [Buffer(f"{theirs}.attn.bias"), Buffer(f"{theirs}.attn.masked_bias")]
+    return rules

@@ -1,0 +1,48 @@
+"""Fresh weights of networks and heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+
+def initialise(module: nn.Module, scale: float) -> None:
+    """BERT's initialisation: matrices and tables from N(0, scale^2), biases 0, norms 1 and 0.
+
+    A part that brings its own values (a pretrained backbone, an entity table) sets `keeps_values = True`; one that
+    starts otherwise (an adapter that is 0 at first) has a method `initialise(scale)`, which fills it and all it holds.
+    """
+    if getattr(module, "keeps_values", False):
+        return
+    own = getattr(module, "initialise", None)
+    if callable(own):
+        own(scale)
+        return
+    if isinstance(module, nn.Linear | nn.Embedding | nn.Conv2d):
+        nn.init.normal_(module.weight, std=scale)
+        if getattr(module, "bias", None) is not None:
+            nn.init.zeros_(module.bias)  # type: ignore[arg-type]
+    for child in module.children():
+        initialise(child, scale)
+
+
+@torch.no_grad()
+def scale_residuals(layers: Iterable[nn.Module]) -> None:
+    """Make what each residual branch adds smaller by 1 / sqrt(N), so that the sum of N branches does not grow with the
+    depth (GPT-2, section 2.3; Megatron-LM, arXiv:1909.08053, section 4).
+
+    N counts the branches of all layers that change the same streams: two of each `self` layer. A branch is a module
+    that says by `added` which linear map makes what it adds; one that several layers share is scaled once.
+    """
+    branches: dict[tuple[str, ...], list[nn.Linear]] = {}
+    for layer in layers:
+        found = branches.setdefault(tuple(getattr(layer, "changes", ())), [])
+        found += [module.added for module in layer.modules() if isinstance(getattr(module, "added", None), nn.Linear)]  # type: ignore[misc]
+    scaled: set[int] = set()
+    for maps in branches.values():
+        for made in maps:
+            if id(made) not in scaled:
+                made.weight.mul_(len(maps) ** -0.5)
+                scaled.add(id(made))
