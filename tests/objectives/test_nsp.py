@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tests.contracts.cases import ObjectiveCase
 
-CASE = ObjectiveCase(
-    {},
-    {"originals": "no row is changed"},
-    sequence={"builder": "sentence_pair"},
-    small=0,
-)
+UNCHANGED = {"originals": "no row is changed"}
+CASES = {
+    "": ObjectiveCase({}, UNCHANGED, sequence={"builder": "sentence_pair"}, small=0),
+    "of three": ObjectiveCase(
+        {"random": 1 / 3, "previous": 1 / 3}, UNCHANGED, sequence={"builder": "sentence_pair"}, small=0
+    ),
+}

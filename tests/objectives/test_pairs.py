@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from safetensors.torch import load_file
 
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws, generator
 from workbench.objectives._pair import PairHead
 from workbench.objectives.nsp import Nsp
@@ -65,6 +67,26 @@ def test_half_of_the_seconds_are_another_records(make_samples):
         assert sorted(seconds) == sorted(own[s["key"]][len(s["text"]) :] for s in arranged)
     assert set(labels) == {0, 1}
     assert abs(sum(labels) - len(labels) / 2) < 4 * np.sqrt(len(labels)) / 2
+
+
+def test_a_third_each_follows_comes_before_or_is_another_records(make_samples):
+    counts = np.zeros(3, int)
+    for number in range(25):
+        samples = [{**s, "draw": (number, *s["draw"])} for s in make_samples(32, seed=number)]
+        own = {s["key"]: s["text"] for s in samples}
+        for sample in Nsp(random=1 / 3, previous=1 / 3).arrange(samples, draws(number)):
+            first, second, whole = sample["text"], sample["second"], own[sample["key"]]
+            label = sample["labels"]["nsp"]
+            assert label == (0 if whole == first + second else 2 if whole == second + first else 1)
+            assert sample["follows"] == (label == 0)
+            counts[label] += 1
+    total = counts.sum()
+    assert (np.abs(counts - total / 3) < 4 * np.sqrt(total * 2 / 9)).all()
+
+
+def test_shares_of_more_than_one_together_are_refused():
+    with pytest.raises(WorkbenchError, match=r"random = 0.6, previous = 0.6; allowed: shares of at most 1 together"):
+        Nsp(random=0.6, previous=0.6)
 
 
 def test_labels_do_not_depend_on_who_else_is_there(make_samples):

@@ -21,8 +21,8 @@ DROPOUT = frozenset({"dropout", "attention_dropout"})
 """Options that decide how a network is trained, not what it computes."""
 
 
-COMPARED_IN_HEADS = ("activation", "norm_eps", "tied")
-"""Options of objectives that change what the same weights of a head compute."""
+COMPARED_IN_HEADS = ("activation", "norm_eps", "tied", "previous")
+"""Options of objectives that change what the same weights of a head compute, or its classes."""
 
 
 class Described(NamedTuple):

@@ -1,7 +1,9 @@
-"""What the objectives over sentence pairs share: a label per sequence, and a two-way classifier on the pooled state."""
+"""What the objectives over sentence pairs share: a label per sequence, a classifier on the pooled state, and whose
+segment a sample gets in place of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Listing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 from workbench.keyed import Draws
 from workbench.objectives._vocabulary import TokenLoss
 from workbench.options.bounds import Word
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
 
 
 class PairObjective(Objective):
-    """An objective whose `arrange` labels samples 0 or 1; a sequence without a label is not counted.
+    """An objective whose `arrange` labels samples with one of `classes`; a sequence without a label is not counted.
 
     Args:
         stream: whose pooled output is read.
     """
+
+    classes = 2
 
     def __init__(self, stream: Word = "text") -> None:
         self.stream = stream
@@ -35,22 +39,45 @@ class PairObjective(Objective):
         return {}
 
     def head(self, network: Network) -> Head:
-        return PairHead(network, self.stream)
+        return PairHead(network, self.stream, self.classes)
 
 
 class PairHead(Head):
     """A linear layer on the pooled state of a stream."""
 
-    def __init__(self, network: Network, stream: str = "text") -> None:
+    def __init__(self, network: Network, stream: str = "text", classes: int = 2) -> None:
         super().__init__()
         self.stream = stream
-        self.classifier = nn.Linear(network.sizes[stream], 2)
+        self.classifier = nn.Linear(network.sizes[stream], classes)
         self.loss = TokenLoss()
 
     def logits(self, network: Network, rows: Tensor) -> Tensor:
-        """Pooled states [sequences, hidden_size] -> [sequences, 2]."""
+        """Pooled states [sequences, hidden_size] -> [sequences, classes]."""
         return self.classifier(rows)
 
     def forward(self, seen: Seen) -> LossOutput:
         pooled = seen.network.pool(seen.states, seen.batch, self.stream)
         return self.loss(self.logits(seen.network, pooled), seen.targets["labels"])
+
+
+def donors(
+    samples: Listing[Sample], chosen: list[int], usable: list[int], rng: np.random.Generator
+) -> dict[int, int | None]:
+    """For each chosen sample the one whose segment it gets: the next in a random circle, never of the same record.
+
+    Where the next is of the same record it is any of the `usable` that is not; None where there is none.
+    """
+    circle = [chosen[i] for i in rng.permutation(len(chosen)).tolist()]
+
+    def differ(a: int, b: int) -> bool:
+        return (samples[a].get("corpus"), samples[a].get("key")) != (samples[b].get("corpus"), samples[b].get("key"))
+
+    found: dict[int, int | None] = {}
+    for place, i in enumerate(circle):
+        following = circle[(place + 1) % len(circle)]
+        if differ(i, following):
+            found[i] = following
+            continue
+        others = [j for j in usable if differ(i, j)]
+        found[i] = others[int(rng.integers(len(others)))] if others else None
+    return found

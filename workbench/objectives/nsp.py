@@ -1,21 +1,21 @@
 """Next sentence prediction (BERT, arXiv:1810.04805): does the second segment follow the first?
 
-0 = it follows, 1 = it is another sample's (as in BERT's release and Hugging Face).
+0 = it follows, 1 = it is another sample's (as in BERT's release and Hugging Face); with a share of `previous` ones
+also 2 = it comes before the first: the sentence structural objective of StructBERT (arXiv:1908.04577, section 2.3).
 """
 
 from __future__ import annotations
 
-import numpy as np
-
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.objectives._pair import PairObjective
+from workbench.objectives._pair import PairObjective, donors
 from workbench.options.bounds import Share, Word
-from workbench.sequences.segments import in_two, labelled, segments_of, with_second
+from workbench.sequences.segments import in_two, labelled, segments_of, swapped, with_second
 from workbench.sequences.sequence import Sample
 
 
 class Nsp(PairObjective):
-    """Gives half of the samples the second segment of another record of the micro-batch.
+    """Gives half of the samples the second segment of another record of the micro-batch, and may swap others.
 
     Those samples exchange their seconds, so that all of the text is still read; one that is left over gets a copy of
     another sample's. A sample that cannot be split, that is in another order already (sop), or for which the
@@ -23,46 +23,37 @@ class Nsp(PairObjective):
 
     Args:
         random: share of the samples with another second.
+        previous: share of the samples whose segments are swapped; above 0 there are three classes.
         stream: whose pooled output is read.
     """
 
     name = "nsp"
 
-    def __init__(self, random: Share = 0.5, stream: Word = "text") -> None:
+    def __init__(self, random: Share = 0.5, previous: Share = 0.0, stream: Word = "text") -> None:
         super().__init__(stream)
-        self.random = random
+        if random + previous > 1 + 1e-9:
+            raise WorkbenchError(
+                f"random = {random}, previous = {previous}; allowed: shares of at most 1 together (in the rest the "
+                "second segment follows)"
+            )
+        self.random, self.previous = random, previous
+        self.classes = 3 if previous else 2
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         generators = [draws.of(tuple(sample.get("draw", ()))) for sample in samples]
         pairs = [in_two(sample, rng) for sample, rng in zip(samples, generators, strict=True)]
         usable = [i for i, pair in enumerate(pairs) if pair.get("follows")]
-        chosen = [i for i in usable if generators[i].random() < self.random]
-        donors = _donors(pairs, chosen, usable, draws.batch)
+        drawn = {i: generators[i].random() for i in usable}
+        others = donors(pairs, [i for i in usable if drawn[i] < self.random], usable, draws.batch)
         arranged = []
         for i, pair in enumerate(pairs):
-            donor = donors.get(i)
+            donor = others.get(i)
             if donor is not None:
                 arranged.append(labelled(with_second(pair, segments_of(pairs[donor])[1]), self.name, 1))
+            elif i not in usable or i in others:
+                arranged.append(labelled(pair, self.name, -100))
+            elif drawn[i] < self.random + self.previous:
+                arranged.append(labelled(swapped(pair), self.name, 2))
             else:
-                arranged.append(labelled(pair, self.name, 0 if i in usable and i not in donors else -100))
+                arranged.append(labelled(pair, self.name, 0))
         return arranged
-
-
-def _donors(
-    pairs: list[Sample], chosen: list[int], usable: list[int], rng: np.random.Generator
-) -> dict[int, int | None]:
-    """For each chosen sample the one whose second it gets: the next in a random circle, never of the same record."""
-    circle = [chosen[i] for i in rng.permutation(len(chosen)).tolist()]
-
-    def differ(a: int, b: int) -> bool:
-        return (pairs[a].get("corpus"), pairs[a].get("key")) != (pairs[b].get("corpus"), pairs[b].get("key"))
-
-    donors: dict[int, int | None] = {}
-    for place, i in enumerate(circle):
-        following = circle[(place + 1) % len(circle)]
-        if differ(i, following):
-            donors[i] = following
-            continue
-        others = [j for j in usable if differ(i, j)]
-        donors[i] = others[int(rng.integers(len(others)))] if others else None
-    return donors
