@@ -40,7 +40,7 @@ class Mlm(Objective):
     Args:
         rate: share of the free tokens to select (not special, not labelled by an earlier objective, not injected).
         final_rate: the share at the end of the run, to which it goes evenly, and in held-out passes; by default `rate`.
-        policy: what is selected together: token, whole_word, span, entity, field, or an import path.
+        policy: what is selected together: token, whole_word, ngram, span, entity, field, or an import path.
         mask, random: shares of the selected that become [MASK] and a random token; the rest stays.
         replace: whether [MASK]/random/stay is drawn per `token` or per `group` of the policy.
         max_predictions: at most so many labels per sequence.

@@ -55,7 +55,7 @@ class WordStructure(Objective):
         return {}
 
     def _stretches(self, fields: Fields, rng: np.random.Generator) -> np.ndarray:
-        """Rows [stretches, length], ascending and apart: about the rate of the free ones, as far as they lie together."""
+        """Rows [stretches, length], ascending and apart, of about `rate` of the free ones."""
         free = ~(fields["special"] | fields["taken"])
         expected = self.rate * free.sum() / self.length
         wanted = int(expected) + int(rng.random() < expected - int(expected))
