@@ -1,6 +1,6 @@
 """Pretraining workbench: text, knowledge and vision-language Transformers in one loop.
 
-`workbench.load(run)` gives a trained run's model, tokenizer and transforms back in Python.
+`workbench.load(run)` gives a trained run's (or a release's) model, tokenizer and transforms back in Python.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workbench.runs.loading import load as load
+    from workbench.interop.opening import load as load
 
 __all__ = ["load"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "load":  # imported when used: the command line starts without torch
-        from workbench.runs.loading import load
+        from workbench.interop.opening import load
 
         return load
     raise AttributeError(f"module 'workbench' has no attribute {name!r}")

@@ -18,7 +18,7 @@ from workbench.evaluation.opening import find_objective
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.objectives.mlm import Mlm
-from workbench.recipe.spec import SequenceSpec
+from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.loading import load
 from workbench.training.pretrain import pretrain
@@ -29,7 +29,7 @@ SEVERAL = r"networks:? (large, small|small, large)"
 class OnMlm(DownstreamTask[Tuning, Scoring]):
     tuning, scoring, objective = Tuning, Scoring, Mlm
 
-    def setup(self, tuning: Tuning) -> Setup:
+    def setup(self, tuning: Tuning, base: Recipe) -> Setup:
         return Setup(SequenceSpec({"builder": "document", "max_length": 24}), {"objective": "mlm"})
 
 

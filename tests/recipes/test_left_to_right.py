@@ -74,7 +74,7 @@ class Plain(DownstreamTask[Tuning, Any]):
     def __init__(self, sequence: SequenceSpec, objective: dict[str, Any]) -> None:
         self.planned = Setup(sequence, objective)
 
-    def setup(self, tuning: Tuning) -> Setup:
+    def setup(self, tuning: Tuning, base: Recipe) -> Setup:
         return self.planned
 
 

@@ -21,7 +21,7 @@ from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.parts.building import find
 from workbench.parts.kinds import KINDS
 from workbench.parts.trust import import_named
-from workbench.recipe.spec import SequenceSpec
+from workbench.recipe.spec import Recipe, SequenceSpec
 
 Refused = Callable[..., str]
 PLANTED = """
@@ -139,7 +139,7 @@ def test_code_in_a_run_is_run_when_told(brought: Path, refused: Refused, command
 class OnMlm(DownstreamTask[Tuning, Scoring]):
     tuning, scoring = Tuning, Scoring
 
-    def setup(self, tuning: Tuning) -> Setup:
+    def setup(self, tuning: Tuning, base: Recipe) -> Setup:
         return Setup(SequenceSpec({"builder": "document", "max_length": 64}), {"objective": "mlm"})
 
 

@@ -15,7 +15,7 @@ from workbench.terminal import Terminal
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
     output: Annotated[Path, typer.Option(help="The folder to write.")],
     family: Annotated[PartName, typer.Option("--as", help="The family of releases (workbench parts release).")],
     network: WhichNetwork = None,
@@ -33,8 +33,8 @@ def export(
       workbench export runs/two-encoders --stream text --as bert --output exported/text
     """
     from workbench.interop.exporting import check_release_folder, exported, write_release
+    from workbench.interop.opening import load
     from workbench.parts.trust import allow
-    from workbench.runs.loading import load
     from workbench.tasks.task import objectives_of, visibilities_of
 
     check_release_folder(output)

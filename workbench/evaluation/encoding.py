@@ -21,11 +21,12 @@ from workbench.evaluation.inputs import text_lines, text_samples
 from workbench.evaluation.opening import checkpoint_of
 from workbench.evaluation.passes import Forward, forward_pass, sample_pass
 from workbench.files.drafts import atomic
+from workbench.interop.opening import load
 from workbench.models.network import Network
 from workbench.options.bounds import Count, Word
 from workbench.options.command import Trust, WhichNetwork
 from workbench.options.outputs import OutputFile
-from workbench.runs.loading import Loaded, load
+from workbench.runs.loading import Loaded
 from workbench.runs.outputs import check_apart
 from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample, Sequence
@@ -130,7 +131,7 @@ def encode_texts(loaded: Loaded, texts: list[str], *, pool: str = "mean", batch_
 
 
 def encode(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file (a line each) or a corpus.")],
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.")],
     stream: Annotated[Word, typer.Option(help="Whose vectors: text or image.")] = "text",

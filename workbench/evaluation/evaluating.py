@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from workbench.corpora.corpus import Corpus
@@ -12,13 +13,14 @@ from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import check_writable
 from workbench.files.identities import noted
+from workbench.interop.opening import name_at
 from workbench.processes.distributed import World, distributed
 from workbench.runs.folder import keep_panels
-from workbench.runs.names import EVALUATIONS
+from workbench.runs.names import EVALUATIONS, is_run
 
 
 def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
-    """Score a run on a corpus; the main rank writes the result into the run's `evaluations/`.
+    """Score a run on a corpus; the main rank writes the result (`results_of`).
 
     Several ranks share the work of a task that `gathers`; that of others the main rank does alone.
 
@@ -33,7 +35,7 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
 
 def _evaluated(task: DownstreamTask[Any, Any], scoring: Scoring, world: World) -> Result:
     if world.is_main:
-        check_writable(scoring.run / EVALUATIONS / "result.json")  # a name like any: theirs follow from what is read
+        check_writable(results_of(scoring.run) / "result.json")  # a name like any: theirs follow from what is read
     corpus = Corpus.open(scoring.corpus)
     with noted() as opened:
         run = replace(task.open(scoring), world=world)
@@ -45,8 +47,14 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Scoring, world: World) -
     result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), "read": read, **result.inputs}
     result.options = scoring.chosen()
     if world.is_main:
-        result.write(scoring.run / EVALUATIONS)
-        keep_panels(scoring.run, result.panels)
-        task.draw(run, corpus, scoring)
+        result.write(results_of(scoring.run))
+        if is_run(scoring.run):
+            keep_panels(scoring.run, result.panels)
+            task.draw(run, corpus, scoring)
         result.show()
     return result
+
+
+def results_of(place: Path) -> Path:
+    """Where results go: into the run's `evaluations/`, of a release into `evaluations/NAME`."""
+    return place / EVALUATIONS if is_run(place) else Path(EVALUATIONS) / name_at(place)

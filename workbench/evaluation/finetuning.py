@@ -13,14 +13,16 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.fitting import check_tuning
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.task import DownstreamTask, Setup
+from workbench.interop.opening import name_at, recipe_at
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
-from workbench.runs.folder import read_recipe, trust_run
-from workbench.runs.names import TOKENIZER
+from workbench.runs.folder import trust_run
+from workbench.runs.names import is_run
 from workbench.tasks.task import DEFAULT_NETWORK
 from workbench.training.pretrain import pretrain
 
 logger = logging.getLogger(__name__)
+RUNS = Path("runs")
 
 
 def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
@@ -35,9 +37,9 @@ def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
 
 
 def run_folder(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
-    """Where the new run goes: --output, or RUN-TASK[-CONTROL]."""
-    name = "-".join(filter(None, (tuning.run.name, task.name, tuning.control)))
-    return tuning.output or tuning.run.with_name(name)
+    """Where the new run goes: --output, or RUN-TASK[-CONTROL]; of a release into `runs/`."""
+    name = "-".join(filter(None, (name_at(tuning.run), task.name, tuning.control)))
+    return tuning.output or (tuning.run.with_name(name) if is_run(tuning.run) else RUNS / name)
 
 
 def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
@@ -47,8 +49,8 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         WorkbenchError: the run has several networks and none is named, an override is wrong, parts are not trusted, or
             the task does not fit the network (`workbench.evaluation.fitting`).
     """
-    base = read_recipe(tuning.run)
-    setup = task.setup(tuning)
+    base = recipe_at(tuning.run)
+    setup = task.setup(tuning, base)
     name, network = _network(base, tuning, setup)
     manifest = Corpus.open(tuning.corpus).manifest
     items = manifest.records if setup.unit is None else manifest.lengths.get(setup.unit, 0)
@@ -59,7 +61,6 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         objectives=[setup.objective if name == DEFAULT_NETWORK else {**setup.objective, "network": name}],
         held_out=[tuning.held_out] if tuning.held_out else [],
     )
-    tokenizer = tuning.run / TOKENIZER
     recipe = dataclasses.replace(
         base,
         name=f"{base.name}-{task.name}",
@@ -68,7 +69,6 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         tasks={task.name: spec},
         train=_schedule(base, tuning, items),
         schedule="together",
-        tokenizer=str(tokenizer) if tokenizer.is_file() else base.tokenizer,
         control=tuning.control or base.control,
     )
     recipe = with_overrides(recipe, tuning.overrides or [])

@@ -24,13 +24,14 @@ from workbench.generation.check import check_past
 from workbench.generation.decoder import Decoder
 from workbench.generation.decoding import Decoding, Generated
 from workbench.generation.draws import draw
+from workbench.interop.opening import load
 from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.options.bounds import Count, Word
 from workbench.options.command import Trust, WhichNetwork
 from workbench.options.outputs import OutputFile
 from workbench.parts.calls import call
-from workbench.runs.loading import Loaded, load
+from workbench.runs.loading import Loaded
 from workbench.runs.outputs import check_apart
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
@@ -172,7 +173,7 @@ def generate_texts(
 
 
 def generate(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="Prompts: a text file (a line each) or a corpus.")],
     decoding: Decoding,
     output: Annotated[

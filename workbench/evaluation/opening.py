@@ -12,10 +12,12 @@ import torch
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.passes import all_records
+from workbench.interop.opening import load
 from workbench.models.network import Network
 from workbench.processes.distributed import World
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.loading import Loaded, load
+from workbench.runs.loading import Loaded
+from workbench.runs.names import is_run
 from workbench.sequences.sequence import Sample
 from workbench.tasks.fitting import check_linked
 from workbench.tasks.objective import Head
@@ -60,6 +62,8 @@ class Evaluated:
 
     def trained_on(self) -> list[Sample] | None:
         """The records of the task's training set, for baselines; None, and said so, where it is not at hand."""
+        if not self.task.spec.corpora:
+            return None  # of a release
         try:
             return [sample for place in self.task.spec.corpora for sample in all_records(Corpus.open(place))]
         except WorkbenchError as error:
@@ -81,8 +85,8 @@ class Evaluated:
 
 
 def checkpoint_of(run: Path) -> str:
-    """The folder of the weights that `load` takes: the best checkpoint, or else the last."""
-    return str(Checkpoints(run).best_or_last())
+    """The folder of the weights that `load` takes: the best checkpoint, or else the last; of a release its place."""
+    return str(Checkpoints(run).best_or_last() if is_run(run) else run)
 
 
 def open_run(run: Path, objective: type, wanted: str, *, control: str | None = None, trust: bool = False) -> Evaluated:

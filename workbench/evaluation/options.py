@@ -27,12 +27,14 @@ class Tuning:
         control: recorded in the new run's recipe; by default that of `run`.
     """
 
-    run: Annotated[Path, typer.Argument(help="The pretrained run.")]
+    run: Annotated[Path, typer.Argument(help="The pretrained run, or a release: a folder, package:NAME.")]
     corpus: Annotated[Location, typer.Argument(help="Training set.")]
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to the recipe, as key=value.", metavar="KEY=VALUE")
     ] = None
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="New run; default: RUN-TASK.")] = None
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="New run; default: RUN-TASK, of a release runs/NAME-TASK.")
+    ] = None
     held_out: Annotated[
         Location | None, typer.Option(help="Corpus for held-out losses (train.evaluate_every=...).")
     ] = None
@@ -57,7 +59,7 @@ UNTOLD = ("batch_size", "control", "trust")  # they change no number, or stand i
 class Scoring:
     """What an evaluation is told: which run, on what. The docstring of a subclass is its command's help."""
 
-    run: Annotated[Path, typer.Argument(help="The run.")]
+    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")]
     corpus: Annotated[Location, typer.Argument(help="Test set.")]
     network: WhichNetwork = None
     control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None

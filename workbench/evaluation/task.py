@@ -18,8 +18,8 @@ from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.result import Result
-from workbench.recipe.spec import SequenceSpec
-from workbench.runs.loading import load
+from workbench.interop.opening import load
+from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.tasks.objective import Objective
 
 TuningOptions = TypeVar("TuningOptions", bound=Tuning)
@@ -69,8 +69,8 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         *_, folder, module = ("", *type(self).__module__.split("."))
         return folder.replace("_", "-") if module == "task" and folder else type(self).__name__.lower()
 
-    def setup(self, tuning: TuningOptions) -> Setup:
-        """How `tuning.run` is fine-tuned on `tuning.corpus`.
+    def setup(self, tuning: TuningOptions, base: Recipe) -> Setup:
+        """How `tuning.run`, whose recipe is `base`, is fine-tuned on `tuning.corpus`.
 
         Raises:
             WorkbenchError: an option, the run or the corpus does not fit the task.

@@ -30,6 +30,7 @@ class Read(NamedTuple):
         network: that the weights are of.
         heads: the objectives that they have heads of, with the options that count.
         visibility: which rows of a text each one sees.
+        sequence: how it reads a text (`Release.sequence`).
         tensors: ours; what is one tensor in the network is here under all its names.
         unused: their names that we have no place for.
         missing: what the network has and the files lack (under our names).
@@ -39,6 +40,7 @@ class Read(NamedTuple):
     network: NetworkSpec
     heads: dict[str, Spec]
     visibility: Visibility
+    sequence: Spec
     tensors: dict[str, Tensor]
     unused: list[str]
     missing: list[str]
@@ -67,8 +69,9 @@ def read_release(files: Files, family: str | None = None) -> Read:
     except WorkbenchError as error:
         raise WorkbenchError(f"{where}, as a release of the family {name}: {error}") from error
     heads = checked_heads(release, release.heads(config))
-    heads = {head: part for head, part in heads.items() if _has(tensors, head)}
-    return Read(name, spec, heads, release.visibility(config), network, unused, missing)
+    heads = {head: part for head, part in heads.items() if _is_there(head, tensors, rules)}
+    seen, sequence = release.visibility(config), release.sequence(config)
+    return Read(name, spec, heads, seen, sequence, network, unused, missing)
 
 
 def recognised(config: Mapping[str, Any], tensors: Iterable[str], where: str) -> str:
@@ -142,8 +145,10 @@ def _completed(spec: NetworkSpec, tensors: dict[str, Tensor]) -> tuple[dict[str,
     return complete, [name for name in own if name not in complete]
 
 
-def _has(tensors: Mapping[str, Tensor], head: str) -> bool:
-    return any(name.startswith(f"{head}.") for name in tensors)
+def _is_there(head: str, tensors: Mapping[str, Tensor], rules: list[Rule]) -> bool:
+    """Whether the files have a head, or the family's has no tensors of its own (words predicted by their table)."""
+    of_rules = (name for rule in rules if not isinstance(rule, Buffer | Copy) for name in rule.ours)
+    return any(name.startswith(f"{head}.") for name in tensors) or not any(n.startswith(f"{head}.") for n in of_rules)
 
 
 def names_of(place: Path) -> str:

@@ -10,6 +10,7 @@ state: it reads a configuration. `init_from` uses it one way, `workbench export 
         def heads(self, config): ...                 # which objectives' heads it has
         def config(self, described): ...             # the configuration of one of our networks
         def visibility(self, config): ...            # which rows of a text each one sees: all, where it is not defined
+        def sequence(self, config): ...              # the special tokens around a text, where they are not the usual
 
 What cannot be exported needs no code: `network(config(ours))` must say what ours says (`workbench.interop.described`).
 """
@@ -71,6 +72,13 @@ class Release:
     def visibility(self, config: Config) -> Visibility:
         """Which rows of a text (`text`) each one sees in the networks of a configuration, as a builder's option."""
         return "bidirectional"
+
+    def sequence(self, config: Config) -> Spec:
+        """How the family reads a text: the builder, without `max_length`. A special token that the tokenizer lacks is
+        left out."""
+        visibility = self.visibility(config)
+        ends = {"begin": None, "end": "eos"} if visibility == "causal" else {"begin": "cls", "end": "sep"}
+        return {"builder": "document", "visibility": visibility, **ends}
 
     def config(self, described: Described) -> dict[str, Any]:
         """The configuration of one of our networks. What it cannot say may be left out: it is found and told.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note, noted
-from workbench.interop.files import checksum_of, find_files, read_config, read_names
+from workbench.interop.files import Files, checksum_of, find_files, read_config, read_names
 from workbench.interop.numbers import check_numbers
 from workbench.interop.reading import names_of, read_release, recognised
 from workbench.packages import WEIGHTS, located
@@ -64,13 +64,7 @@ def read_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Source:
         if entry.release is not None:
             raise WorkbenchError(f"init_from {place} is a run and no release; leave out `release`")
         return _from_run(folder, entry, network)
-    run = _run_around(folder)
-    if run is not None:
-        raise WorkbenchError(
-            f"init_from {place} is a checkpoint of the run {run}; name the run folder, whose best checkpoint is taken, "
-            "or the last one where none is best"
-        )
-    files = find_files(folder)
+    files = release_files(place, "init_from")
     if files is None:
         found = f"found {names_of(folder)}" if folder.is_dir() else "there is no such file or folder"
         raise WorkbenchError(
@@ -85,6 +79,26 @@ def read_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Source:
     return Source(
         place, read.family, read.tensors, read.network, read.heads, seen, vocabulary, read.unused, read.missing
     )
+
+
+def release_files(place: str, where: str) -> Files | None:
+    """The files of a release; None where there are no weights.
+
+    Args:
+        where: what names the place, for messages.
+
+    Raises:
+        WorkbenchError: the package is not installed, there are several files of weights or configurations, or they are
+            those of a run's checkpoint.
+    """
+    folder = located(place, WEIGHTS)
+    run = _run_around(folder)
+    if run is not None:
+        raise WorkbenchError(
+            f"{where} {place} is a checkpoint of the run {run}; name the run folder, whose best checkpoint is taken, "
+            "or the last one where none is best"
+        )
+    return find_files(folder)
 
 
 def note_sources(recipe: Recipe) -> None:

@@ -22,9 +22,7 @@ from workbench.evaluation.options import BatchSize, Epochs, LearningRate, Scorin
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.options.bounds import Count, Name
-from workbench.recipe.spec import SequenceSpec
-from workbench.runs.folder import read_recipe
-from workbench.runs.names import TOKENIZER
+from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.text.tokenizer import Tokenizer
 
 LENGTH = 128
@@ -91,13 +89,12 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
     objective = Types
     panels = ("kg.evaluation.entity_typing.panel:types",)
 
-    def setup(self, tuning: TypingTuning) -> Setup:
-        base = read_recipe(tuning.run)
+    def setup(self, tuning: TypingTuning, base: Recipe) -> Setup:
         inventory = read_inventory(tuning.types, Corpus.open(tuning.corpus))
         builder = {
             "builder": "mention",
             "max_length": tuning.max_length or text_length(base, LENGTH),
-            "marker": tuning.marker or _known_marker(tuning.run),
+            "marker": tuning.marker or _known_marker(base, tuning.run),
             "types": inventory,
         }
         return Setup(
@@ -132,11 +129,11 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
         )
 
 
-def _known_marker(run: Path) -> str:
+def _known_marker(base: Recipe, run: Path) -> str:
     """The first usual marker that is a token of the run's vocabulary."""
-    if not (run / TOKENIZER).is_file():
+    if base.tokenizer is None:
         raise WorkbenchError(f"{run} has no tokenizer; entity typing needs a run on text")
-    tokenizer = Tokenizer.load(run / TOKENIZER)
+    tokenizer = Tokenizer.load(base.tokenizer)
     for marker in MARKERS:
         ids = tokenizer.encode(marker).ids
         if len(ids) == 1 and not (tokenizer.has("unk") and ids[0] == tokenizer.id("unk")):

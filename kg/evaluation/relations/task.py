@@ -14,8 +14,7 @@ from workbench.evaluation.measured import Made
 from workbench.evaluation.task import Setup
 from workbench.objectives.classify import Classify
 from workbench.options.bounds import Name
-from workbench.recipe.spec import SequenceSpec
-from workbench.runs.folder import read_recipe
+from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.sequences.sequence import Sample
 
 
@@ -56,9 +55,8 @@ class RelationClassification(Classification):
     objective = Relations
     panels = ("kg.evaluation.relations.panel:related",)
 
-    def setup(self, tuning: LabelTuning) -> Setup:
+    def setup(self, tuning: LabelTuning, base: Recipe) -> Setup:
         assert isinstance(tuning, RelationTuning)
-        base = read_recipe(tuning.run)
         builder = {
             "builder": "kg.marked_pair",
             "max_length": tuning.max_length or text_length(base, LENGTH),

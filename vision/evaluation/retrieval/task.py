@@ -31,7 +31,6 @@ from workbench.metrics.ranks import count_rivals
 from workbench.options.bounds import Count, CountOrZero
 from workbench.parts.building import find, options_of
 from workbench.recipe.spec import Recipe, Spec
-from workbench.runs.folder import read_recipe
 from workbench.runs.loading import Loaded, load
 from workbench.sequences.image import SHUFFLED_CAPTIONS
 from workbench.tasks.task import objective_name
@@ -96,8 +95,7 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
     scoring = RetrievalScoring
     panels = ("vision.evaluation.retrieval.panel:found",)
 
-    def setup(self, tuning: RetrievalTuning) -> Setup:
-        base = read_recipe(tuning.run)
+    def setup(self, tuning: RetrievalTuning, base: Recipe) -> Setup:
         spec = objective_spec(base, tuning.objective)
         matching = spec["objective"] == OBJECTIVES["itm"]
         sequence = image_sequence(base, "image_caption", max_length=tuning.max_length)

@@ -26,7 +26,7 @@ from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.options.bounds import Count
-from workbench.runs.folder import read_recipe
+from workbench.recipe.spec import Recipe
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
     objective = Answers
     panels = ("vision.evaluation.vqa.panel:answered",)
 
-    def setup(self, tuning: VqaTuning) -> Setup:
+    def setup(self, tuning: VqaTuning, base: Recipe) -> Setup:
         questions = list(questions_of(Corpus.open(tuning.corpus)))
         loaded = AnswerVocabulary.load(tuning.answers) if tuning.answers else None
         vocabulary = loaded or AnswerVocabulary.build(questions, tuning.min_count)
@@ -92,7 +92,7 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
             "loss": "cross_entropy" if single else "bce",
             "all_right": variant_of(questions) == "single_answer",
         }
-        sequence = image_sequence(read_recipe(tuning.run), "question_image", max_length=tuning.max_length)
+        sequence = image_sequence(base, "question_image", max_length=tuning.max_length)
         return Setup(sequence, objective, unit="questions", poolers=("text",), sees=(("text", "image"),))
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> Result:

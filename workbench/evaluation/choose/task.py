@@ -18,8 +18,7 @@ from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.objectives.choose import Choose
 from workbench.options.bounds import Count
-from workbench.recipe.spec import SequenceSpec
-from workbench.runs.folder import read_recipe
+from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
 
@@ -66,8 +65,8 @@ class Choosing(MeasuredTask[ChooseTuning, ChooseScoring]):
     objective: type[Objective] = Choose
     panels = ("workbench.evaluation.choose.panel:chosen",)
 
-    def setup(self, tuning: ChooseTuning) -> Setup:
-        base, corpus = read_recipe(tuning.run), Corpus.open(tuning.corpus)
+    def setup(self, tuning: ChooseTuning, base: Recipe) -> Setup:
+        corpus = Corpus.open(tuning.corpus)
         _check_choices(corpus)
         builder = {"builder": "choices", "max_length": tuning.max_length or text_length(base, LENGTH)}
         return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), {"objective": "choose"}, poolers=("text",))

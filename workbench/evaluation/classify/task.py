@@ -22,8 +22,7 @@ from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.objectives.classify import Classify
 from workbench.options.bounds import Count, Name
-from workbench.recipe.spec import SequenceSpec
-from workbench.runs.folder import read_recipe
+from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
 
@@ -87,10 +86,10 @@ class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
     objective: type[Objective] = Classify
     panels = ("workbench.evaluation.classify.panel:classified",)
 
-    def setup(self, tuning: LabelTuning) -> Setup:
+    def setup(self, tuning: LabelTuning, base: Recipe) -> Setup:
         assert isinstance(tuning, ClassifyTuning)
         objective = class_objective(tuning)
-        base, corpus = read_recipe(tuning.run), Corpus.open(tuning.corpus)
+        corpus = Corpus.open(tuning.corpus)
         if corpus.kind == "image-text":
             _check_media(corpus, tuning.media)
             sequence = image_sequence(base, "image_caption", max_length=tuning.max_length, media=tuning.media)

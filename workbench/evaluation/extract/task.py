@@ -18,8 +18,7 @@ from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.objectives.extract import Extract, told
 from workbench.options.bounds import Count
-from workbench.recipe.spec import SequenceSpec
-from workbench.runs.folder import read_recipe
+from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
 
@@ -68,8 +67,7 @@ class Extraction(MeasuredTask[ExtractTuning, ExtractScoring]):
     objective: type[Objective] = Extract
     panels = ("workbench.evaluation.extract.panel:answered",)
 
-    def setup(self, tuning: ExtractTuning) -> Setup:
-        base = read_recipe(tuning.run)
+    def setup(self, tuning: ExtractTuning, base: Recipe) -> Setup:
         builder: dict[str, Any] = {
             "builder": "passage",
             "max_length": tuning.max_length or text_length(base, LENGTH),

@@ -19,8 +19,7 @@ from workbench.evaluation.task import Setup
 from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunks
 from workbench.objectives.tag import Tag, check_apart
 from workbench.options.bounds import Count
-from workbench.recipe.spec import SequenceSpec
-from workbench.runs.folder import read_recipe
+from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
 
@@ -65,8 +64,7 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
     objective: type[Objective] = Tag
     panels = ("workbench.evaluation.tag.panel:tagged",)
 
-    def setup(self, tuning: TagTuning) -> Setup:
-        base = read_recipe(tuning.run)
+    def setup(self, tuning: TagTuning, base: Recipe) -> Setup:
         builder = {"builder": "document", "max_length": tuning.max_length or text_length(base, LENGTH)}
         places = [tuning.corpus, *([tuning.held_out] if tuning.held_out else [])]
         objective = {"objective": "tag", "tags": tags_of([Corpus.open(place) for place in places])}
