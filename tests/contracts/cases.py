@@ -78,7 +78,7 @@ class ObjectiveCase(Case):
 class LayerCase(Case):
     """A layer, on streams text, image (16 wide) and entity (8 wide) of three sequences."""
 
-    contracts = frozenset({"attention"})
+    contracts = frozenset({"attention", "window"})
 
 
 @dataclass(frozen=True)

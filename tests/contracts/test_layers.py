@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.contracts.finding import cases_of, make, over
+from tests.contracts.finding import case_of, cases_of, make, over
+from workbench.errors import WorkbenchError
 from workbench.models.context import Context
 from workbench.models.past import Past
 from workbench.parts.building import find, options_of
@@ -137,7 +138,7 @@ def test_pieces_with_a_past_are_the_whole(name: str, keeps: Any) -> None:
 def test_every_layer_takes_the_terms_of_attention(name: str) -> None:
     """A relation, a window, a scale, and no bias anywhere: they change the states, and the packed ones are the same."""
     batch, hidden = batch_of([0, 1, 2])
-    changes = [{"relation": "buckets"}, {"window": 1}, {"scale": 0.1}]
+    changes = [{"relation": "buckets"}, {"scale": 0.1}, *([] if refuses_windows(name) else [{"window": 1}])]
     plain = build(name, bias=False)
     assert not [path for path, _ in plain.named_parameters() if path.endswith("bias")]
     for change in changes:
@@ -148,6 +149,15 @@ def test_every_layer_takes_the_terms_of_attention(name: str) -> None:
         one, its_hidden = batch_of([2])
         alone = layer(its_hidden, Context(one))["text"]
         torch.testing.assert_close(alone, together["text"].split(LENGTHS["text"])[2], atol=1e-5, rtol=1e-5)
+
+
+def refuses_windows(name: str) -> bool:
+    """Whether the case says so, and the layer does."""
+    if "window" not in case_of("layer", name).excused:
+        return False
+    with pytest.raises(WorkbenchError, match="window = 1"):
+        build(name, window=1)
+    return True
 
 
 @over("layer")

@@ -25,6 +25,7 @@ STACKS: dict[str, list[dict[str, Any]]] = {
     "shared": [{"layer": "self", "stream": "text", "repeat": 3, "share": "all"}],
     "window": [{"layer": "self", "stream": "text", "window": 2, "repeat": 2}],
     "buckets": [{"layer": "self", "stream": "text", "relation": {"relation": "buckets", "num_buckets": 8}}],
+    "relative": [{"layer": "self", "stream": "text", "relation": "relative", "repeat": 2}],
     "alibi": [{"layer": "self", "stream": "text", "relation": "alibi", "repeat": 2}],
     "joint": [{"layer": "joint", "streams": ["image", "text"], "relation": "alibi", "window": 4, "repeat": 2}],
     "joint, text first": [{"layer": "joint", "streams": ["text", "image"], "relation": "alibi", "repeat": 2}],

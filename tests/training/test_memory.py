@@ -21,14 +21,17 @@ def remembering(world_folder: Path) -> list[str]:
     """The shipped recipe on the tiny corpora, with what could move the memory twice: recomputed layers, held-out passes
     in between, two lanes."""
     return [
-        f"vars.corpus={world_folder / 'train'}",
+        f"tasks.text.corpora=[{world_folder / 'train'}]",
         f"tokenizer={world_folder / 'tokenizer.json'}",
         f"tasks.text.held_out=[{world_folder / 'held-out'}]",
         "tasks.text.sequence.max_length=10",
         "model.memory=6",
+        "model.streams.text.hidden_size=32",
+        "model.layers[0].intermediate_size=64",
         "train.global_batch_size=8",
         "train.micro_batch_size=4",
         "train.max_steps=9",
+        "train.lr_schedule.warmup_steps=0",
         "train.log_every=1",
         "train.evaluate_every=2",
         "train.activation_checkpointing=true",
@@ -42,7 +45,7 @@ def memory_of(run: Path) -> dict[str, torch.Tensor]:
 
 
 def test_a_run_that_remembers_goes_on_exactly(world_folder: Path, tmp_path: Path) -> None:
-    recipe = load_recipe("tiny-recurrence", remembering(world_folder))
+    recipe = load_recipe("transformer-xl-tiny", remembering(world_folder))
     verdict = verify_resume(recipe, tmp_path, steps=6)
     assert verdict.equal, (verdict.different, verdict.weights)
     assert verdict.compared > 20
@@ -56,13 +59,13 @@ def test_a_run_that_remembers_goes_on_exactly(world_folder: Path, tmp_path: Path
 
 def test_held_out_passes_leave_the_memory_alone_and_have_their_own(world_folder: Path, tmp_path: Path) -> None:
     changes = [*remembering(world_folder), "train.max_steps=4"]
-    pretrain(load_recipe("tiny-recurrence", changes), tmp_path / "with")
-    pretrain(load_recipe("tiny-recurrence", [*changes, "train.evaluate_every=0"]), tmp_path / "without")
+    pretrain(load_recipe("transformer-xl-tiny", changes), tmp_path / "with")
+    pretrain(load_recipe("transformer-xl-tiny", [*changes, "train.evaluate_every=0"]), tmp_path / "without")
     one, other = (memory_of(tmp_path / name) for name in ("with", "without"))
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
     forgetful = [*changes, "train.lr=1e-12"]  # the weights are the same: what differs is what is seen
     for memory in (6, 0):
-        pretrain(load_recipe("tiny-recurrence", [*forgetful, f"model.memory={memory}"]), tmp_path / str(memory))
+        pretrain(load_recipe("transformer-xl-tiny", [*forgetful, f"model.memory={memory}"]), tmp_path / str(memory))
     losses = [
         [r["held_out/clm/loss"] for r in read_metrics(tmp_path / m) if "held_out/clm/loss" in r] for m in ("6", "0")
     ]
@@ -72,7 +75,7 @@ def test_held_out_passes_leave_the_memory_alone_and_have_their_own(world_folder:
 
 def test_only_what_remembers_has_a_memory_to_save(world_folder: Path, tmp_path: Path) -> None:
     changes = [*remembering(world_folder), "model.memory=0", "train.max_steps=1"]
-    pretrain(load_recipe("tiny-recurrence", changes), tmp_path / "run")
+    pretrain(load_recipe("transformer-xl-tiny", changes), tmp_path / "run")
     latest = Checkpoints(tmp_path / "run").latest()
     assert latest is not None
     assert not (latest / MEMORY).exists()
@@ -88,7 +91,7 @@ def test_only_what_remembers_has_a_memory_to_save(world_folder: Path, tmp_path: 
 )
 def test_an_order_or_a_memory_alone_is_told(world_folder: Path, tmp_path: Path, change: str, told: str | None) -> None:
     changes = [*remembering(world_folder), "train.max_steps=1", change]
-    pretrain(load_recipe("tiny-recurrence", changes), tmp_path / "run")
+    pretrain(load_recipe("transformer-xl-tiny", changes), tmp_path / "run")
     log = (tmp_path / "run" / "log.txt").read_text()
     found = [line for line in log.splitlines() if "memory stays" in line or "no network has" in line]
     assert len(found) == (told is not None)
@@ -96,7 +99,7 @@ def test_an_order_or_a_memory_alone_is_told(world_folder: Path, tmp_path: Path, 
 
 
 def test_a_changed_memory_is_a_damaged_checkpoint(world_folder: Path, tmp_path: Path) -> None:
-    recipe = load_recipe("tiny-recurrence", remembering(world_folder))
+    recipe = load_recipe("transformer-xl-tiny", remembering(world_folder))
     pretrain(recipe, tmp_path / "run", until=2)
     latest = Checkpoints(tmp_path / "run").latest()
     assert latest is not None
@@ -120,4 +123,4 @@ def test_what_cannot_be_read_on_is_refused(
 ) -> None:
     recipe = [*remembering(world_folder), *changes]
     with pytest.raises(WorkbenchError, match=message):
-        pretrain(load_recipe("tiny-recurrence", recipe), tmp_path / "run")
+        pretrain(load_recipe("transformer-xl-tiny", recipe), tmp_path / "run")

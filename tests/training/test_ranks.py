@@ -156,7 +156,7 @@ def with_memory(tree: dict[str, Any]) -> None:
     """Texts of several windows are read on, each sequence with what its slot has read before."""
     tree["model"]["memory"] = 8
     tree["model"]["streams"]["text"]["max_positions"] = None
-    tree["model"]["layers"][0]["relation"] = "alibi"
+    tree["model"]["layers"][0]["relation"] = "relative"
     tree["tasks"]["text"].update(order="continuous", sequence={"builder": "document", "max_length": 12})
 
 

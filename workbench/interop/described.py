@@ -145,6 +145,8 @@ def _embedding(spec: Spec, given: Mapping[str, Any]) -> Spec:
 def _layer(spec: Spec, share: str | None, sizes: Mapping[str, int], given: Mapping[str, Any]) -> Spec:
     full = {**spelt_out("layer", spec, given), "share": share}
     full.pop("sizes", None)
+    if full.get("attention_bias", 0) is None:
+        full["attention_bias"] = full["bias"]
     if full.get("relation") is not None:
         full["relation"] = spelt_out("relation", full["relation"], given)
     streams = [full["stream"]] if full.get("stream") else list(full.get("streams") or [])

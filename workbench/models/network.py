@@ -31,7 +31,7 @@ class Repetition:
     """What a layer or a group of layers says of itself beside its options: how often, and what the copies share."""
 
     repeat: Repeats = 1
-    share: Literal["all", "attention", "feed_forward", "relation"] | None = None
+    share: Literal["all", "attention", "feed_forward", "relation", "biases"] | None = None
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ class BlockOptions(TypedDict, total=False):
 
     `intermediate_size` is 4 x the hidden size by default; `activation`: gelu, gelu_tanh, relu, tanh, or gated: swiglu,
     geglu, geglu_tanh; `norm`: layer, rms, unbiased; `norm_place`: post (BERT) or pre; `rotary`: base of rotary
-    positions; `relation`: a part that adds to the scores of attention (buckets, alibi); `window`: how many rows away a
-    row may be to be seen; `scale`: of the scores, by default 1 / sqrt(head size); `bias`: of linear maps and norms.
+    positions; `relation`: a part that adds to the scores of attention (buckets); `window`: how many rows away a
+    row may be to be seen; `scale`: of the scores, by default 1 / sqrt(head size); `bias`: of linear maps and norms;
+    `attention_bias`: of the linear maps of attention, by default as `bias`.
     """
 
     intermediate_size: Size | None
@@ -41,6 +42,7 @@ class BlockOptions(TypedDict, total=False):
     window: CountOrZero | None
     scale: Positive | None
     bias: bool
+    attention_bias: bool | None
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Options:
     window: int | None = None
     scale: float | None = None
     bias: bool = True
+    attention_bias: bool | None = None
 
     def norm_of(self, size: int) -> nn.Module:
         return make_norm(self.norm, size, self.norm_eps, self.bias)
@@ -93,10 +96,11 @@ class AttentionBlock(nn.Module):
             relation=options.relation,
             window=options.window,
             scale=options.scale,
-            bias=options.bias,
+            bias=options.bias if options.attention_bias is None else options.attention_bias,
         )
         self.residual = options.sublayer(size)
-        pre = key_norm and key_size is not None and options.norm_place == "pre"
+        self.one_kind = key_size is None
+        pre = key_norm and not self.one_kind and options.norm_place == "pre"
         self.key_norm = options.norm_of(key_size or size) if pre else None
 
     @property
@@ -114,18 +118,17 @@ class AttentionBlock(nn.Module):
     ) -> Tensor:
         """Rows of `streams` attend to `key_rows` of `key_streams` (default: to themselves), and to those of a past."""
         names = (streams, streams if key_streams is None else key_streams)
-        itself = key_rows is None
         keys = context.layout(*names[1])
         if context.keeps("rows"):
             key_rows, keys = context.recall(names[1], rows if key_rows is None else key_rows)
         if key_rows is not None:
-            key_rows = self._entered_keys(key_rows, itself)
+            key_rows = self._entered_keys(key_rows)
         layouts = context.layout(*names[0]), keys
         attended = self.attention(self.residual.enter(rows), key_rows, *layouts, context=context, names=names)
         return self.residual.leave(rows, attended)
 
-    def _entered_keys(self, rows: Tensor, itself: bool) -> Tensor:
-        if itself:
+    def _entered_keys(self, rows: Tensor) -> Tensor:
+        if self.one_kind:
             return self.residual.enter(rows)
         return rows if self.key_norm is None else self.key_norm(rows)
 

@@ -58,7 +58,7 @@ def _check_memory(task: Task, network: Network, place: str) -> None:
             raise WorkbenchError(
                 f"{place}.memory = {network.memory}: what is remembered stands before position 0, where the table of "
                 f"{place}.streams.{name} has none; set its max_positions to null, and give the layers relative "
-                "positions (rotary, or a relation as buckets or alibi)"
+                "positions (rotary, or a relation as relative or alibi)"
             )
 
 

@@ -41,6 +41,7 @@ def _pair(request: Request, q: Tensor, k: Tensor) -> Pair:
         keys.contiguous(torch.arange(keys.rows, device=keys.device))[None],
         queries.index[None],
         keys.index[None],
+        request.factor,
     )
 
 

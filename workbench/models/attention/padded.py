@@ -83,6 +83,6 @@ def _bias(request: Request, group: Group, mask: Tensor | None, q: Tensor, k: Ten
     assert request.relation is not None
     queries, keys = group.queries, group.keys
     grids = queries.index, keys.index, queries.places, keys.places
-    pair = Pair(q, k, request.queries, request.keys, *grids)
+    pair = Pair(q, k, request.queries, request.keys, *grids, request.factor)
     added = term(request.relation, pair).to(q.dtype)
     return added if mask is None else added + _additive(mask, q.dtype)

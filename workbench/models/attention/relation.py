@@ -24,6 +24,7 @@ class Pair:
     Attributes:
         q_rows, k_rows: numbers of the grid's rows [batch, q], [batch, k]; behind a shorter sequence any row.
         q_places, k_places: places of the rows in their sequences [batch or 1, q], [batch or 1, k].
+        factor: what the products of queries and keys are multiplied by.
     """
 
     q: Tensor
@@ -34,6 +35,7 @@ class Pair:
     k_rows: Tensor
     q_places: Tensor
     k_places: Tensor
+    factor: float
 
     def field(self, name: str) -> tuple[Tensor, Tensor]:
         """An integer field of the streams on the grid: [batch, q] and [batch, k], 0 where a stream lacks it.
