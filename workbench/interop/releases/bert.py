@@ -25,6 +25,8 @@ class Bert(Release):
     """Hugging Face BERT: a `text` stream with `self` layers; heads mlm and nsp."""
 
     prefix = "bert."
+    library = "Bert"
+    """How the names of their library's classes begin; families with BERT's names derive from this one."""
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         """Files older than the library's `model_type` have its names, and none of their own among the layers'."""
@@ -40,23 +42,24 @@ class Bert(Release):
 
     def rules(self, config: Config) -> list[Rule]:
         return [
-            *bert_names.embeddings("bert.embeddings"),
-            *bert_names.layers("bert.encoder.layer", config["num_hidden_layers"]),
-            *bert_names.both("bert.pooler.dense", "poolers.text.dense"),
-            *bert_names.word_head("bert.embeddings.word_embeddings.weight"),
+            *bert_names.embeddings(f"{self.prefix}embeddings"),
+            *bert_names.layers(f"{self.prefix}encoder.layer", config["num_hidden_layers"]),
+            *bert_names.both(f"{self.prefix}pooler.dense", "poolers.text.dense"),
+            *bert_names.word_head(f"{self.prefix}embeddings.word_embeddings.weight"),
             *bert_names.both("cls.seq_relationship", "nsp.classifier"),
             Copy("cls.predictions.decoder.bias", "cls.predictions.bias"),
-            Buffer("bert.embeddings.position_ids"),
+            Buffer(f"{self.prefix}embeddings.position_ids"),
         ]
 
     def visibility(self, config: Config) -> Visibility:
         return bert_config.visibility(config)
 
     def config(self, described: Described) -> dict[str, Any]:
-        trained = "BertForPreTraining" if "nsp" in described.heads else "BertForMaskedLM"
+        trained = "ForPreTraining" if "nsp" in described.heads else "ForMaskedLM"
+        kind = trained if {"mlm", "nsp"} & described.heads.keys() else "Model"
         return {
-            "architectures": [trained if {"mlm", "nsp"} & described.heads.keys() else "BertModel"],
-            "model_type": "bert",
+            "architectures": [f"{self.library}{kind}"],
+            "model_type": self.library.lower(),
             "num_hidden_layers": len(described.layers),
             **bert_config.config_of(described.streams["text"], described.layers[0]),
             **bert_config.decoding(described),

@@ -1,0 +1,1 @@
+"""Steps: what changes sequences behind their builder."""
