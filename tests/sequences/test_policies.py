@@ -17,6 +17,7 @@ from workbench.sequences.policies.span import Span as SpanPolicy
 from workbench.sequences.policies.span import length_distribution
 from workbench.sequences.policies.token import Token
 from workbench.sequences.policies.whole_word import WholeWord
+from workbench.sequences.selection import Selection
 from workbench.sequences.sequence import Sequence, Span, text_fields
 
 
@@ -35,19 +36,20 @@ def test_lengths_equal_spanbert(shared):
     np.testing.assert_allclose(length_distribution(0.5, 3), golden["lower=1,upper=3,p=0.5"], rtol=1e-12)
 
 
-def plain_loop_span(words, free, anchor, length, left):
-    """SpanBERT's rule by hand: from the anchor's word, whole words to the right, at most `left` tokens."""
+def plain_loop_span(words, hideable, hidden, anchor, length, left):
+    """SpanBERT's rule by hand: from the anchor's word, whole words to the right, at most `left` tokens more."""
     start = anchor
-    while free[start - 1] and words[start - 1] == words[anchor]:
+    while hideable[start - 1] and words[start - 1] == words[anchor]:
         start -= 1
     rows, seen = [], set()
     for row in range(start, len(words)):
-        if not free[row]:
+        if not hideable[row]:
             break
         seen.add(words[row])
         if len(seen) > length or len(rows) == left:
             break
-        rows.append(row)
+        if not hidden[row]:
+            rows.append(row)
     return rows
 
 
@@ -57,34 +59,37 @@ def test_spans_are_whole_words_of_the_drawn_length():
     words = np.sort(rng.integers(0, 120, 250)).tolist()
     one = sequence(words)
     for seed in range(60):
-        groups = SpanPolicy()(one, "text", 0.15, generator(seed))
+        groups = SpanPolicy()(one, "text", 0.3, generator(seed))
         draw = generator(seed)
-        free = ~one.streams["text"]["special"]
-        expected = 0.15 * free.sum()
+        hideable = ~one.streams["text"]["special"]
+        hidden = np.zeros(len(hideable), np.bool_)
+        expected = 0.3 * hideable.sum()
         left = int(expected) + int(draw.random() < expected - int(expected))
         cumulative = np.cumsum(length_distribution(0.2, 10))
-        candidates = np.flatnonzero(free)
-        loop = []
+        candidates = np.flatnonzero(hideable)
         while left > 0:
             length = int(np.searchsorted(cumulative, draw.random())) + 1
             anchor = int(candidates[draw.integers(len(candidates))])
-            if not free[anchor]:
-                continue
-            rows = plain_loop_span(one.streams["text"]["word_ids"].tolist(), free, anchor, length, left)
-            free[rows] = False
-            left -= len(rows)
-            loop.append(rows)
-        assert [rows.tolist() for rows in groups] == loop
+            if not hidden[anchor]:
+                listed = one.streams["text"]["word_ids"].tolist()
+                rows = plain_loop_span(listed, hideable, hidden, anchor, length, left)
+                hidden[rows] = True
+                left -= len(rows)
+        stretches = "".join("x" if here else " " for here in hidden).split()
+        assert [len(rows) for rows in groups] == [len(stretch) for stretch in stretches]
+        assert np.concatenate(groups).tolist() == np.flatnonzero(hidden).tolist()
 
 
 def test_span_lengths_follow_the_distribution():
-    one = sequence(list(range(4000)))
+    """One word is hidden, whose span is the first that was drawn: its length is that of the distribution."""
+    one, policy = sequence(list(range(4000))), SpanPolicy()
     counts = np.zeros(11)
-    for seed in range(30):
-        for rows in SpanPolicy()(one, "text", 0.01, generator(seed))[:-1]:
-            counts[len(rows)] += 1
+    for seed in range(300):
+        first = next(policy.proposed(Selection(one, "text", 0.01, generator(seed)), generator(seed, 1)))
+        counts[len(first)] += 1
     expected = length_distribution(0.2, 10) * counts.sum()
     assert (np.abs(counts[1:] - expected) < 4 * np.sqrt(expected)).all()
+    assert length_distribution(0.2, 10) @ np.arange(1, 11) == pytest.approx(3.8, abs=0.01)  # the paper's mean
 
 
 def test_spans_stop_at_special_tokens():

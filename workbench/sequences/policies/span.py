@@ -2,8 +2,8 @@
 
 A length in words is drawn from the geometric distribution, clipped and normalised anew; an anchor is drawn uniformly
 over the free tokens; the span begins at the anchor's word and takes words to the right until the length, the end of the
-free stretch or the budget is reached (the budget may cut the last word). The paper's p is 0.2 (the released code's
-default is 0.3).
+free stretch or the budget is reached (the budget may cut the last word). It may pass over spans selected before it;
+those that overlap or touch are one, as in the released code. The paper's p is 0.2 (that code's default is 0.3).
 """
 
 from __future__ import annotations
@@ -40,21 +40,35 @@ class Span(Policy):
         self.cumulative = np.cumsum(length_distribution(p, longest))
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
-        """Groups of token rows, one per span, in the order selected."""
+        """Groups of token rows, one per span, from left to right."""
         selection = Selection(sequence, stream, rate, rng)
-        return selection.take(self._spans(selection, rng), cut=True)
+        return merged(selection.take(self.proposed(selection, rng), cut=True))
 
-    def _spans(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        free, words, candidates = selection.free, selection.words, selection.candidates
+    def proposed(self, selection: Selection, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """The rows of one span after the other, each less those that are selected already."""
+        free, words, candidates = selection.free.copy(), selection.words, selection.candidates
         while selection.left > 0:
             length = int(np.searchsorted(self.cumulative, rng.random()))
             anchor = int(candidates[rng.integers(len(candidates))])
-            if not free[anchor]:
-                continue
-            start = anchor
-            while start > 0 and free[start - 1] and words[start - 1] == words[anchor]:
-                start -= 1
-            yield np.arange(start, _end(free, words, start, length + 1))
+            if selection.free[anchor]:
+                rows = span_at(free, words, anchor, length + 1)
+                yield rows[selection.free[rows]]
+
+
+def span_at(free: np.ndarray, words: np.ndarray, anchor: int, length: int) -> np.ndarray:
+    """The rows of `length` words, the first of them that of the row `anchor`, as far as the free stretch goes."""
+    start = anchor
+    while start > 0 and free[start - 1] and words[start - 1] == words[anchor]:
+        start -= 1
+    return np.arange(start, _end(free, words, start, length))
+
+
+def merged(groups: list[np.ndarray]) -> list[np.ndarray]:
+    """The rows of all groups, those that are neighbours together, from left to right."""
+    if not groups:
+        return []
+    rows = np.sort(np.concatenate(groups))
+    return np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
 
 
 def _end(free: np.ndarray, words: np.ndarray, start: int, length: int) -> int:
