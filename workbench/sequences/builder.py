@@ -9,19 +9,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence as Listing
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Role
 from workbench.sequences.alignment import UNALIGNED, Partial, align
-from workbench.sequences.layout import Frame, Visibility, shifted
+from workbench.sequences.layout import Frame, Visibility, VisibilityAlone, shifted
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Encoded, Tokenizer
 
 TRUNCATED = "truncated tokens"
 CUT_SPAN = "span cut off"
+
+
+class TextOptions(TypedDict, total=False):
+    """The options that builders of single texts share.
+
+    `partial`: mentions that begin or end inside a token, `cover` (by default) or `drop`; `visibility`: which tokens
+    each one sees, all (`bidirectional`, by default), or those up to itself (`causal`).
+    """
+
+    partial: Partial
+    visibility: VisibilityAlone
+
+
+class PairOptions(TypedDict, total=False):
+    """The same of builders of pairs, whose `visibility` may also be `prefix`: in the second segment up to itself, and
+    in the first one that segment (UniLM, arXiv:1905.03197)."""
+
+    partial: Partial
+    visibility: Visibility
 
 
 class Builder:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from workbench.keyed import Draws
 from workbench.options.bounds import Count
-from workbench.sequences.alignment import Partial, align
-from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, sequence_of
-from workbench.sequences.layout import VisibilityAlone, shifted
+from workbench.sequences.alignment import align
+from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, TextOptions, sequence_of
+from workbench.sequences.layout import shifted
 from workbench.sequences.markers import Marked, check_markers, window_around, with_markers, without_markers
 from workbench.sequences.sequence import Mark, Sample, Sequence, Span
 from workbench.text.tokenizer import Encoded, Tokenizer
@@ -29,6 +29,7 @@ class MarkedText(Builder, ABC):
 
     Args:
         markers: by the name of a stretch the text on both its sides; each a single token of the vocabulary.
+        options: those of every builder of single texts, `workbench.sequences.builder.TextOptions`.
 
     Raises:
         WorkbenchError: the tokenizer does not know a marker.
@@ -39,10 +40,9 @@ class MarkedText(Builder, ABC):
         tokenizer: Tokenizer,
         max_length: Count,
         markers: Mapping[str, str],
-        partial: Partial = "cover",
-        visibility: VisibilityAlone = "bidirectional",
+        **options: Unpack[TextOptions],
     ) -> None:
-        super().__init__(tokenizer, max_length, partial=partial, visibility=visibility)
+        super().__init__(tokenizer, max_length, **options)
         check_markers(markers, tokenizer)
         self.markers = dict(markers)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Name
-from workbench.sequences.alignment import Partial
-from workbench.sequences.builder import sample_text
-from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.builder import TextOptions, sample_text
 from workbench.sequences.marked_text import MarkedText, Named
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample
@@ -22,8 +22,7 @@ class MarkedPair(MarkedText):
 
     Args:
         head, tail: the markers; each a single token of the vocabulary.
-        partial: linked entities that begin or end inside a token: `cover` or `drop`.
-        visibility: which tokens each one sees: all (`bidirectional`), or those up to itself (`causal`).
+        options: those of every builder of single texts, `workbench.sequences.builder.TextOptions`.
 
     Raises:
         WorkbenchError: the tokenizer does not know a marker.
@@ -37,10 +36,9 @@ class MarkedPair(MarkedText):
         max_length: Count,
         head: Name = "#",
         tail: Name = "$",
-        partial: Partial = "cover",
-        visibility: VisibilityAlone = "bidirectional",
+        **options: Unpack[TextOptions],
     ) -> None:
-        super().__init__(tokenizer, max_length, {"head": head, "tail": tail}, partial, visibility)
+        super().__init__(tokenizer, max_length, {"head": head, "tail": tail}, **options)
 
     def stretches(self, sample: Sample) -> Named:
         text = sample_text(sample)

@@ -3,13 +3,12 @@ section 4.4; RoBERTa, arXiv:1907.11692, section 5.3)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from workbench.keyed import Draws
 from workbench.options.bounds import Count
-from workbench.sequences.alignment import Partial
+from workbench.sequences.builder import PairOptions
 from workbench.sequences.builders.sentence_pair import SentencePair
-from workbench.sequences.layout import Visibility
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
@@ -26,20 +25,13 @@ class Choices(SentencePair):
     where the sample says it.
 
     Args:
-        partial: mentions that begin or end inside a token: `cover` or `drop`.
-        visibility: as for `sentence_pair`.
+        options: those of builders of pairs, `workbench.sequences.builder.PairOptions`.
     """
 
     reads = ("choices",)
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        max_length: Count,
-        partial: Partial = "cover",
-        visibility: Visibility = "bidirectional",
-    ) -> None:
-        super().__init__(tokenizer, max_length, partial=partial, visibility=visibility, split=False)
+    def __init__(self, tokenizer: Tokenizer, max_length: Count, **options: Unpack[PairOptions]) -> None:
+        super().__init__(tokenizer, max_length, split=False, **options)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         for sample in samples:

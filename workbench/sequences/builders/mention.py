@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Name
-from workbench.sequences.alignment import Partial
-from workbench.sequences.builder import sample_text
-from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.builder import TextOptions, sample_text
 from workbench.sequences.marked_text import MarkedText, Named
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample
@@ -31,8 +29,7 @@ class Mention(MarkedText):
     Args:
         marker: text on both sides of the mention; a single token of the vocabulary.
         types: the type inventory; a sample's types outside of it are counted.
-        partial: linked entities that begin or end inside a token: `cover` or `drop`.
-        visibility: which tokens each one sees: all (`bidirectional`), or those up to itself (`causal`).
+        options: those of every builder of single texts, `workbench.sequences.builder.TextOptions`.
 
     Raises:
         WorkbenchError: the tokenizer does not know the marker.
@@ -46,10 +43,9 @@ class Mention(MarkedText):
         max_length: Count,
         marker: Name = "。",
         types: list[Name] | None = None,
-        partial: Partial = "cover",
-        visibility: VisibilityAlone = "bidirectional",
+        **options: Unpack[TextOptions],
     ) -> None:
-        super().__init__(tokenizer, max_length, {"mention": marker}, partial, visibility)
+        super().__init__(tokenizer, max_length, {"mention": marker}, **options)
         self.types = None if types is None else {name: i for i, name in enumerate(types)}
 
     def stretches(self, sample: Sample) -> Named:
