@@ -12,7 +12,8 @@ from workbench.keyed import Draws, generator
 from workbench.objectives._pair import PairHead
 from workbench.objectives.nsp import Nsp
 from workbench.objectives.sop import Sop
-from workbench.sequences.segments import in_two, segments_of, swapped
+from workbench.sequences.builders.sentence_pair import SentencePair
+from workbench.sequences.segments import in_two, segments_of, sentence_pairs, swapped
 
 
 def draws(number=0):
@@ -47,6 +48,38 @@ def test_no_cut_inside_a_mention():
     assert "second" not in in_two({"text": "Paris", "spans": []}, generator(0))
     assert "second" not in in_two({"text": "New York", "spans": [[0, 8, "Q60", 1.0]]}, generator(0))
     assert in_two({"text": "small boats"}, generator(0))["second"] == "boats"
+
+
+def test_pairs_of_sentences_are_the_text_two_by_two():
+    """The last of an odd number goes to the pair before it; a mention over two sentences keeps them together."""
+    text = "One. Two. Three is old. Four! Five?"
+    spans = [[0, 3, "Q1", 1.0], [24, 28, "Q4", 1.0], [30, 34, "Q5", 1.0]]
+    sample = {"text": text, "spans": spans, "draw": (7,)}
+    pairs = sentence_pairs(sample)
+    assert [(p["text"], p["second"]) for p in pairs] == [("One. ", "Two. "), ("Three is old. ", "Four! Five?")]
+    assert [p["draw"] for p in pairs] == [(7, 0), (7, 1)]
+    assert [p["follows"] for p in pairs] == [True, True]
+    assert pairs[0]["spans"] == [[0, 3, "Q1", 1.0]]
+    assert [p["second_spans"] for p in pairs] == [[], [[0, 4, "Q4", 1.0], [6, 10, "Q5", 1.0]]]
+    joined = sentence_pairs({"text": text, "spans": [[5, 20, "Q2", 1.0]]})
+    assert [(p["text"], p["second"]) for p in joined] == [("One. ", "Two. Three is old. "), ("Four! ", "Five?")]
+    for whole in ({"text": "One sentence."}, {"text": ""}, {"text": "A. B.", "second": "C."}):
+        assert sentence_pairs(whole) == [whole]
+
+
+def test_next_sentences_of_pairs_of_sentences(make_samples, tokenizer):
+    samples = make_samples(24)
+    arranged = Nsp(pairs="sentences").arrange(samples, draws())
+    assert [s["text"] for s in arranged] == [p["text"] for sample in samples for p in sentence_pairs(sample)]
+    assert len(arranged) > len(samples)
+    seconds = {p["second"] for sample in samples for p in sentence_pairs(sample)}
+    assert {s["second"] for s in arranged} <= seconds
+    labels = [s["labels"]["nsp"] for s in arranged]
+    assert set(labels) == {0, 1}
+    assert abs(np.mean(labels) - 0.5) < 4 * 0.5 / len(labels) ** 0.5
+    sequences = SentencePair(tokenizer, 64)(arranged, draws())
+    assert len({s.draw for s in sequences}) == len({s.group for s in sequences}) == len(arranged)
+    assert [s.labels["nsp"] for s in sequences] == labels
 
 
 def test_half_of_the_seconds_are_another_records(make_samples):

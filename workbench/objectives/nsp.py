@@ -6,11 +6,13 @@ also 2 = it comes before the first: the sentence structural objective of StructB
 
 from __future__ import annotations
 
+from typing import Literal
+
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective, donors
 from workbench.options.bounds import Share, Word
-from workbench.sequences.segments import in_two, labelled, segments_of, swapped, with_second
+from workbench.sequences.segments import in_two, labelled, segments_of, sentence_pairs, swapped, with_second
 from workbench.sequences.sequence import Sample
 
 
@@ -25,21 +27,31 @@ class Nsp(PairObjective):
         random: share of the samples with another second.
         previous: share of the samples whose segments are swapped; above 0 there are three classes.
         stream: whose pooled output is read.
+        pairs: `segments`: a sample is cut in two, of several sentences each (BERT); `sentences`: each two neighbouring
+            sentences of it are a pair, so that it becomes several short ones (RoBERTa, arXiv:1907.11692, section 4.2).
     """
 
     name = "nsp"
 
-    def __init__(self, random: Share = 0.5, previous: Share = 0.0, stream: Word = "text") -> None:
+    def __init__(
+        self,
+        random: Share = 0.5,
+        previous: Share = 0.0,
+        stream: Word = "text",
+        pairs: Literal["segments", "sentences"] = "segments",
+    ) -> None:
         super().__init__(stream)
         if random + previous > 1 + 1e-9:
             raise WorkbenchError(
                 f"random = {random}, previous = {previous}; allowed: shares of at most 1 together (in the rest the "
                 "second segment follows)"
             )
-        self.random, self.previous = random, previous
+        self.random, self.previous, self.pairs = random, previous, pairs
         self.classes = 3 if previous else 2
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        if self.pairs == "sentences":
+            samples = [pair for sample in samples for pair in sentence_pairs(sample)]
         generators = [draws.of(tuple(sample.get("draw", ()))) for sample in samples]
         pairs = [in_two(sample, rng) for sample, rng in zip(samples, generators, strict=True)]
         usable = [i for i, pair in enumerate(pairs) if pair.get("follows")]

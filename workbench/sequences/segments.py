@@ -31,13 +31,20 @@ def in_two(sample: Sample, rng: np.random.Generator) -> Sample:
     points = _points(_SENTENCE, sample) or _points(_SPACE, sample)
     if not points:
         return sample
-    cut = points[int(rng.integers(len(points)))]
-    pair = {**sample, "text": text[:cut], "second": text[cut:], "follows": True}
-    for field in _FIELDS:
-        if field in sample:
-            pair[field] = [m for m in sample[field] if m[1] <= cut]
-            pair[_SECOND[field]] = [[m[0] - cut, m[1] - cut, *m[2:]] for m in sample[field] if m[0] >= cut]
-    return pair
+    return _pair(sample, 0, points[int(rng.integers(len(points)))], len(text))
+
+
+def sentence_pairs(sample: Sample) -> list[Sample]:
+    """The pairs of neighbouring sentences that make up a text, each a sample; the last of an odd number goes to the
+    pair before it. The sample itself where it is a pair already, or has no two sentences."""
+    points = [0, *_points(_SENTENCE, sample), len(sample.get("text", ""))]
+    if "second" in sample or len(points) < 3:
+        return [sample]
+    begins = points[:-2:2]
+    cuts, ends = points[1::2], [*begins[1:], points[-1]]
+    draw = tuple(sample.get("draw", ()))
+    pairs = zip(begins, cuts, ends, strict=False)
+    return [{**_pair(sample, *places), "draw": (*draw, number)} for number, places in enumerate(pairs)]
 
 
 def segments_of(sample: Sample) -> list[dict[str, Any]]:
@@ -57,6 +64,22 @@ def swapped(sample: Sample) -> Sample:
     """The pair with its segments in the other order."""
     first, second = segments_of(sample)
     return with_second({k: v for k, v in sample.items() if k not in _SECOND} | second, first)
+
+
+def _pair(sample: Sample, begin: int, cut: int, end: int) -> Sample:
+    """The characters [begin, cut) of the sample's text, and [cut, end), which follow them."""
+    pair = with_second({**sample, **_between(sample, begin, cut)}, _between(sample, cut, end))
+    return {**pair, "follows": True}
+
+
+def _between(sample: Sample, begin: int, end: int) -> dict[str, Any]:
+    """The segment of the characters [begin, end)."""
+    segment: dict[str, Any] = {"text": sample["text"][begin:end]}
+    for field in _FIELDS:
+        if field in sample:
+            inside = [m for m in sample[field] if m[0] >= begin and m[1] <= end]
+            segment[field] = [[m[0] - begin, m[1] - begin, *m[2:]] for m in inside]
+    return segment
 
 
 def labelled(sample: Sample, name: str, label: int) -> Sample:
