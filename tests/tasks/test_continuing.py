@@ -89,9 +89,10 @@ def test_windows_to_be_read_on_nearly_all_fit_a_sequence(tokenizer: Tokenizer, c
 
 
 def test_what_nothing_goes_on_from_is_refused(tokenizer: Tokenizer, corpus: Corpus) -> None:
-    packed = task(tokenizer, "packed")
-    with pytest.raises(WorkbenchError, match=r"'r\d' holds several texts \(builder packed\), so that nothing can"):
-        packed.micro_batch(samples(packed, corpus, 0), (0, 0, 0))
+    for across in (False, True):
+        packed = task(tokenizer, "packed", across=across)
+        with pytest.raises(WorkbenchError, match=r"'r\d' holds several texts \(builder packed\), so that nothing can"):
+            packed.micro_batch(samples(packed, corpus, 0), (0, 0, 0))
     reading = task(tokenizer)
     read = samples(reading, corpus, 0)
     sequences = reading.sequences(read)

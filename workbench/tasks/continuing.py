@@ -19,13 +19,13 @@ def slots_of(samples: list[Sample], sequences: list[Sequence]) -> list[Slot]:
     slots: dict[Draw, Slot] = {sample["draw"]: sample["slot"] for sample in samples}
     found = []
     for sequence in sequences:
-        for name in ("doc", "branch"):
-            if any(name in fields for fields in sequence.streams.values()):
-                why = {"doc": "holds several texts (builder packed)", "branch": "has branches (kg.sentence_tree)"}[name]
-                raise WorkbenchError(
-                    f"order: continuous: sequence {sequence.key!r} {why}, so that nothing can go on from it; choose "
-                    "the builder document without such steps, or order: shuffled"
-                )
+        packed = "documents" in sequence.meta
+        if packed or any("branch" in fields for fields in sequence.streams.values()):
+            why = "holds several texts (builder packed)" if packed else "has branches (kg.sentence_tree)"
+            raise WorkbenchError(
+                f"order: continuous: sequence {sequence.key!r} {why}, so that nothing can go on from it; choose "
+                "the builder document without such steps, or order: shuffled"
+            )
         draw = sequence.draw[:-1]
         slot = slots.get(draw)
         if slot is None:

@@ -1,8 +1,9 @@
 """Packed documents: several texts of the micro-batch in one sequence.
 
 Documents stay whole, or follow one another and are cut where a sequence is full. They are told apart by `doc` and never
-by positions, which restart in every document; or a token sees all that stands before it in its sequence, as GPT-2 and
-GPT-3 (arXiv:2005.14165, section B) read their contexts. As batches are jagged anyway, packing saves no padding; it
+by positions, which restart in every document; or a token sees all of its sequence (RoBERTa's full sentences,
+arXiv:1907.11692, section 4.2: windows of texts end at sentences) or all that stands before it, as GPT-2 and GPT-3
+(arXiv:2005.14165, section B) read their contexts. As batches are jagged anyway, packing saves no padding; it
 gives sequences of even length, which is what some published set-ups train on.
 """
 
@@ -16,7 +17,7 @@ from workbench.options.bounds import Count, Positive, Role
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builders.document import Document
 from workbench.sequences.layout import VisibilityAlone
-from workbench.sequences.rows import recount, take
+from workbench.sequences.rows import drop, recount, take
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Tokenizer
 
@@ -27,7 +28,8 @@ class Packed(Document):
     Args:
         full: take the documents in their order instead, each cut where a sequence is full: of a micro-batch all
             sequences but the last have `max_length` tokens.
-        across: a token may see the documents before its own, and positions run on; by default each sees its own alone.
+        across: a token may see the other documents, positions run on, and only the first has the token at its beginning
+            ([CLS] a [SEP] b [SEP]); by default each sees its own alone.
     """
 
     def __init__(
@@ -61,6 +63,9 @@ class Packed(Document):
             bins = _filled(documents, self.max_length)
         else:
             bins = [[documents[i] for i in bin_] for bin_ in _bins(documents, self.max_length)]
+        if self.across:
+            for document in (document for bin_ in bins for document in bin_[1:]):
+                drop(document, np.arange(len(self.frame.begin)))
         return [_joined(bin_, self.across) for bin_ in bins]
 
 
