@@ -29,16 +29,21 @@ class Draws:
 
     Attributes:
         progress: of the run: 0 at its start, 1 at its end and in evaluation.
+        duplicates: after so many epochs a sample's generator is that of the first one again; None: never. The draw of a
+            sample is then (corpus, epoch, ...), the rest of which is the same in every epoch.
     """
 
-    def __init__(self, *key: Key, number: Draw, progress: float = 1.0) -> None:
+    def __init__(self, *key: Key, number: Draw, progress: float = 1.0, duplicates: int | None = None) -> None:
         self.key = key
         self.number = number
         self.progress = progress
+        self.duplicates = duplicates
 
     @cached_property
     def batch(self) -> np.random.Generator:
         return generator(*self.key, "micro-batch", *self.number)
 
     def of(self, draw: Draw) -> np.random.Generator:
+        if self.duplicates is not None:
+            draw = (*draw[:1], *(epoch % self.duplicates for epoch in draw[1:2]), *draw[2:])
         return generator(*self.key, "sample", *draw)

@@ -36,6 +36,7 @@ class Reader:
         window: width of text windows in characters.
         order: `shuffled`, or `continuous`: every sample of a micro-batch goes on where the sample at its place in the
             lane's micro-batch before ended, until the text is read; the samples say so (`slot`).
+        by_item: the draws of an item differ by the epoch alone, for those who draw the same for it again.
         on_error: `stop` at a record that cannot be read or used, or `skip` it: the sample is missing from its
             micro-batch (which stays a pure function of number and lane) and counted in `skipped`, by reason.
         skip_limit: how many samples each process may skip before it stops.
@@ -55,13 +56,14 @@ class Reader:
         unit: str | None = None,
         window: int | None = None,
         order: Reading = "shuffled",
+        by_item: bool = False,
         on_error: OnError = "stop",
         skip_limit: int = 100,
     ) -> None:
         self._source = Source([corpus for corpus, _ in corpora], unit, window, on_error, skip_limit)
         items = self._source.items
         totals, weights = [each.total for each in items], [weight for _, weight in corpora]
-        self.lanes, self.micro_batch_size = lanes, micro_batch_size
+        self.lanes, self.micro_batch_size, self.by_item = lanes, micro_batch_size, by_item
         self._cut: ShuffledLanes | ContinuousLanes
         if order == "continuous":
             self._source.check_read_on()
@@ -119,7 +121,10 @@ class Reader:
             here = (reads.corpus == corpus) & (reads.epoch == epoch) if len(read) > 1 else slice(None)
             shard[here], item[here] = self._orders[corpus].locate(epoch, reads.at[here])
         columns = (column.tolist() for column in (reads.corpus, reads.epoch, reads.at, shard, item))
-        places = [Place(c, s, i, (c, epoch, x)) for c, epoch, x, s, i in zip(*columns, strict=True)]
+        places = [
+            Place(c, s, i, (c, epoch, s, i) if self.by_item else (c, epoch, x))
+            for c, epoch, x, s, i in zip(*columns, strict=True)
+        ]
         return places if reads.begins is None else self._in_slots(places, reads.begins.tolist())
 
     def _in_slots(self, places: list[Place], begins: list[bool]) -> list[Place]:

@@ -19,7 +19,8 @@ OnError = Literal["stop", "skip"]
 
 
 class Place(NamedTuple):
-    """Where a draw reads: corpus, shard, item in the shard; `draw` is (corpus, epoch, index in the epoch's order).
+    """Where a draw reads: corpus, shard, item in the shard; `draw` is (corpus, epoch, index in the epoch's order), or
+    (corpus, epoch, shard, item) where what is drawn for an item is to be the same again in a later epoch.
 
     `slot` is there where texts are read on.
     """

@@ -165,6 +165,9 @@ class TaskSpec:
 
     With `order: continuous` texts are read on: each sequence of a micro-batch follows the one that stood at its place
     in the lane's micro-batch before, so that networks with a `memory` see what came before.
+
+    With `duplicates: n` what is drawn for a sample, masks above all, is drawn in the first n epochs and then the same
+    again (static masking, as if the data were stored n times; RoBERTa, arXiv:1907.11692, section 4.1).
     """
 
     corpora: Annotated[dict[Location, Positive], MinLen(1), Means("a list of corpora, or a mapping of them to weights")]
@@ -172,6 +175,7 @@ class TaskSpec:
     objectives: Annotated[list[PartSpec], MinLen(1)]
     weight: Positive = 1.0
     order: Literal["shuffled", "continuous"] = "shuffled"
+    duplicates: Count | None = None
     held_out: list[Location] = field(default_factory=list)
     start_step: CountOrZero = 0
 

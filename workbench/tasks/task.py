@@ -171,7 +171,8 @@ class Task:
         return dict(dropped)
 
     def _draws(self, part: str, hook: str, number: Draw, progress: float) -> Draws:
-        return Draws(self.seed, self.name, part, hook, number=number, progress=progress)
+        key = (self.seed, self.name, part, hook)
+        return Draws(*key, number=number, progress=progress, duplicates=self.spec.duplicates)
 
 
 def build_tasks(specs: Mapping[str, TaskSpec], *, seed: int, resources: Mapping[str, Any]) -> dict[str, Task]:

@@ -35,6 +35,7 @@ def reader_of(recipe: Recipe, task: Task) -> Reader:
         unit=task.builder.unit,
         window=window,
         order=task.spec.order,
+        by_item=task.spec.duplicates is not None,
         on_error=recipe.train.on_error,
         skip_limit=recipe.train.skip_limit,
     )
