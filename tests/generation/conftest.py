@@ -13,10 +13,10 @@ from torch import Tensor
 from workbench.generation.decoder import Decoder
 from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.objectives.clm import Clm
 from workbench.parts.building import build
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Fields
 from workbench.sequences.sequence import Sequence as TokenSequence
 from workbench.tasks.continuation import Continuation
 from workbench.tasks.objective import Head
@@ -41,27 +41,35 @@ class Uncached:
         stream = self.continuation.stream
         ends = []
         for sequence in self.sequences:
-            states = self.network(collate([sequence]))[stream]
+            asking = self.continuation.asking_rows(_last(sequence.streams[stream]))
+            states = self.network(collate([sequence if asking is None else _grown(sequence, stream, asking)]))[stream]
             ends.append(self.head.logits(self.network, states[-1:]))
         return torch.cat(ends).float()
 
     def step(self, tokens: Sequence[int], origins: Sequence[int]) -> Tensor:
         grown = []
         for token, origin in zip(tokens, origins, strict=True):
-            sequence = self.sequences[origin].copy()
-            fields = sequence.streams[self.continuation.stream]
-            last = {name: torch.from_numpy(values[-1:]) for name, values in fields.items()}
-            row = self.continuation.next_rows(last, torch.tensor([token]))
-            for name in fields:
-                fields[name] = np.concatenate([fields[name], row[name].numpy()])
-            grown.append(sequence)
+            sequence, stream = self.sequences[origin], self.continuation.stream
+            row = self.continuation.next_rows(_last(sequence.streams[stream]), torch.tensor([token]))
+            grown.append(_grown(sequence, stream, row))
         self.sequences = grown
         return self.begin()
 
 
+def _last(fields: Fields) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(values[-1:]) for name, values in fields.items()}
+
+
+def _grown(sequence: TokenSequence, stream: str, row: dict[str, Tensor]) -> TokenSequence:
+    longer = sequence.copy()
+    fields = longer.streams[stream]
+    longer.streams[stream] = {name: np.concatenate([fields[name], row[name].numpy()]) for name in fields}
+    return longer
+
+
 def make_network(vocab_size: int, **layer: Any) -> Network:
     torch.manual_seed(0)
-    text = {"embedding": "token", "hidden_size": 32, "max_positions": 64, "dropout": 0.0}
+    text = {"embedding": "token", "hidden_size": 32, "max_positions": 64, "dropout": 0.0, "token_types": 6}
     block = {"layer": "self", "stream": "text", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0, "repeat": 2}
     return Network(NetworkSpec({"text": text}, [{**block, **layer}], init_range=0.2), vocab_size=vocab_size).eval()
 
@@ -71,27 +79,29 @@ Setting = tuple[Network, Head, Continuation, list[TokenSequence]]
 
 @pytest.fixture
 def setting(tokenizer: Tokenizer) -> Callable[..., Setting]:
-    """(builder, options of the layers) -> a network that `clm` trains, its head, its continuation, prompts."""
+    """(builder, options of the layers) -> a network, its head, its continuation, prompts; `objective` trains it."""
 
-    def make(builder: dict[str, Any], **layer: Any) -> Setting:
+    def make(builder: dict[str, Any], objective: str = "clm", **layer: Any) -> Setting:
         made = build("builder", builder, "", tokenizer=tokenizer, max_length=32).evaluating()
-        network, objective = make_network(tokenizer.vocab_size, **layer), Clm()
-        samples = [{"key": str(i), "draw": (i,), "text": text} for i, text in enumerate(TEXTS)]
+        network = make_network(tokenizer.vocab_size, **layer)
+        placed = build("objective", objective, "", tokenizer=tokenizer)
+        continuation = placed.continuation(made)
+        more = {"visibility": continuation.visibility}
+        samples = [{"key": str(i), "draw": (i,), "text": text, **more} for i, text in enumerate(TEXTS)]
         prompts = made(samples, Draws(0, number=()))
-        continuation = objective.continuation(made)
         for prompt in prompts:
             continuation.prompt(prompt)
-        return network, objective.head(network), continuation, prompts
+        return network, placed.head(network).eval(), continuation, prompts
 
     return make
 
 
 @pytest.fixture
 def decoders(setting: Callable[..., Setting]) -> Callable[..., tuple[Decoder, Any]]:
-    """(builder, options of the layers) -> one that keeps a past, and one that doesn't."""
+    """(builder, options of the layers, `objective`) -> one that keeps a past, and one that doesn't."""
 
-    def make(builder: dict[str, Any], **layer: Any) -> tuple[Decoder, Any]:
-        network, head, continuation, prompts = setting(builder, **layer)
+    def make(builder: dict[str, Any], **options: Any) -> tuple[Decoder, Any]:
+        network, head, continuation, prompts = setting(builder, **options)
         return Decoder(network, head, continuation, collate(prompts)), Uncached(network, head, continuation, prompts)
 
     return make

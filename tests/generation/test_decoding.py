@@ -22,11 +22,14 @@ from workbench.tasks.continuation import Continuation
 
 CAUSAL = {"builder": "document", "begin": "cls", "visibility": "causal"}
 PREFIX = {"builder": "sentence_pair", "visibility": "prefix"}
+MIXTURE = {"builder": "sentence_pair", "visibility": {"bidirectional": 1, "prefix": 1}}
 SETTINGS = [
     (CAUSAL, {}),
     (CAUSAL, {"rotary": 10000.0, "norm_place": "pre"}),
     (CAUSAL, {"relation": "alibi", "window": 6}),
     (PREFIX, {"share": "all", "relation": "buckets"}),
+    (PREFIX, {"objective": "mlm"}),
+    (MIXTURE, {"objective": "mlm", "relation": "buckets"}),
 ]
 pytestmark = pytest.mark.usefixtures("no_gradients")
 
@@ -71,6 +74,21 @@ def test_what_follows_a_prefix_is_the_second_segment(decoders: Any) -> None:
     assert fields["token_type_ids"].sum() == 4
     assert fields["token_type_ids"][ends].tolist() == fields["rank"][ends].tolist() == [1, 1, 1, 1]
     assert int(fields["rank"].sum()) == 4
+
+
+def test_masks_that_ask_for_a_token_leave_nothing(decoders: Any, tokenizer: Any) -> None:
+    """UniLM: the mask stands in the next token's place, which then takes it; the target's type is 5 in a mixture."""
+    cached, _ = decoders(MIXTURE, objective="mlm")
+    cached.begin()
+    lengths = list(cached._past.streams["text"].lengths)
+    cached.step([7, 8, 9, 10], [0, 1, 2, 3])
+    stream = cached._past.streams["text"]
+    assert stream.lengths == [length + 1 for length in lengths]
+    assert tokenizer.id("mask") not in stream.fields["input_ids"].tolist()
+    ends = (stream.offsets[1:] - 1).tolist()
+    assert stream.fields["token_type_ids"][ends].tolist() == [5] * 4
+    assert stream.fields["position_ids"][ends].tolist() == lengths
+    assert stream.fields["rank"][ends].tolist() == [1] * 4
 
 
 def test_a_text_ends_with_its_end_token(setting: Any) -> None:

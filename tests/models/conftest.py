@@ -65,6 +65,14 @@ def plain_batch() -> Batch:
 
 
 @pytest.fixture
+def mixed_batch() -> Batch:
+    """Text of the four visibilities of UniLM, and one of GLM: two blanks' tokens behind a text that they all see."""
+    ranks = [[0] * 5, [*range(4)], [3, 2, 1, 0], [0, 0, 0, 1, 2, 3], [0, 0, 0, 0, 1, 2, 3, 4, 5]]
+    rank = torch.tensor([number for sequence in ranks for number in sequence])
+    return Batch({"text": stream([len(sequence) for sequence in ranks], rank=rank), "image": stream([2, 0, 4, 2, 1])})
+
+
+@pytest.fixture
 def odd_batch() -> Batch:
     """Text with every visibility integer, image rows with none."""
     g = torch.Generator().manual_seed(0)

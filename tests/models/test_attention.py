@@ -36,7 +36,7 @@ def rows(context: Context, streams: tuple[str, ...], heads: int = 2, size: int =
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("name", ["plain_batch", "odd_batch"])
+@pytest.mark.parametrize("name", ["plain_batch", "mixed_batch", "odd_batch"])
 def test_kernel_equals_plain_loop(kernel: str, pair: tuple, name: str, request: pytest.FixtureRequest) -> None:
     batch: Batch = request.getfixturevalue(name)
     context = Context(batch)
@@ -51,7 +51,7 @@ def test_kernel_equals_plain_loop(kernel: str, pair: tuple, name: str, request: 
 
 @pytest.mark.parametrize("kernel", ["padded"])
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("name", ["plain_batch", "odd_batch"])
+@pytest.mark.parametrize("name", ["plain_batch", "mixed_batch", "odd_batch"])
 def test_gradients_equal_the_reference(kernel: str, pair: tuple, name: str, request: pytest.FixtureRequest) -> None:
     gradients = []
     for used in ("dense", kernel):

@@ -129,6 +129,18 @@ def test_labels_do_not_depend_on_who_else_is_there(make_samples):
     assert some == {key: whole[key] for key in some}
 
 
+@pytest.mark.parametrize("objective", [Nsp(random=1.0), Sop(swap=1.0)])
+def test_what_a_mixture_reads_otherwise_than_in_both_directions_stays_as_it_is(objective, make_samples):
+    """UniLM: the target follows its source, and what is read one way is one segment."""
+    seen = ["bidirectional", "prefix", "causal", "anticausal"] * 4
+    samples = [{**s, "visibility": v} for s, v in zip(make_samples(16), seen, strict=True)]
+    arranged = objective.arrange(samples, draws())
+    for before, after in zip(samples, arranged, strict=True):
+        both = before["visibility"] == "bidirectional"
+        assert after["labels"].pop(objective.name) == (1 if both else -100)
+        assert both or after == {**before, "labels": {}}
+
+
 def test_windows_of_one_record_are_no_random_seconds(make_samples):
     samples = [{**s, "key": "book"} for s in make_samples(8)]
     labels = [s["labels"]["nsp"] for s in Nsp().arrange(samples, draws())]

@@ -184,6 +184,14 @@ def test_positions_and_ranks_are_counted_by_document() -> None:
     assert text["rank"].tolist() == [0, 1, 2, 3, 0, 0, 0, 1, 2]
 
 
+def test_ranks_of_what_is_read_from_right_to_left_count_down() -> None:
+    sequence = plain(7, doc=np.array([1, 1, 1, 2, 2, 2, 2]), rank=np.array([2, 1, 0, 3, 2, 1, 0]))
+    drop(sequence, np.array([4]))
+    insert(sequence, np.array([1]), input_ids=7)
+    recount(sequence)
+    assert sequence.streams["text"]["rank"].tolist() == [3, 2, 1, 0, 2, 1, 0]
+
+
 def test_rows_bound_to_rows_that_go_take_others_with_them() -> None:
     sequence = plain(3)
     sequence.streams["entity"] = {"entity_ids": np.array([7, 8]), "token": Rows("text", np.array([0, 2]), bound=True)}

@@ -43,7 +43,7 @@ def run_folder(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
 
 
 def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
-    """The recipe that fine-tunes the run's network, on texts read from left to right if it read all texts so.
+    """The recipe that fine-tunes the run's network, on texts read from one end to the other if it read all texts so.
 
     Raises:
         WorkbenchError: the run has several networks and none is named, an override is wrong, parts are not trusted, or
@@ -54,10 +54,11 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
     name, network = _network(base, tuning, setup)
     manifest = Corpus.open(tuning.corpus).manifest
     items = manifest.records if setup.unit is None else manifest.lengths.get(setup.unit, 0)
-    causal = all(task.sequence.visibility == "causal" for task in base.tasks.values())
+    seen = {task.sequence.visibility for task in base.tasks.values()}
+    one_way = seen.pop() if len(seen) == 1 and seen <= {"causal", "anticausal"} else None
     spec = TaskSpec(
         corpora={tuning.corpus: 1.0},
-        sequence=setup.sequence.with_visibility("causal") if causal else setup.sequence,
+        sequence=setup.sequence.with_visibility(one_way) if one_way else setup.sequence,
         objectives=[setup.objective if name == DEFAULT_NETWORK else {**setup.objective, "network": name}],
         held_out=[tuning.held_out] if tuning.held_out else [],
     )

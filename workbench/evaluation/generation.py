@@ -41,7 +41,7 @@ from workbench.tasks.task import Task, TaskObjective
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 
-PREDICTS = "clm with a builder of `visibility: causal`"
+PREDICTS = "clm with a builder of `visibility: causal`, or mlm with one that has `prefix`"
 
 
 @dataclass
@@ -130,7 +130,8 @@ class Generator:
         return mine[0]
 
     def _prompt(self, sample: Sample) -> Sequence:
-        sequences = self.task.sequences([sample])
+        seen = self.continuation.visibility
+        sequences = self.task.sequences([sample if seen is None else {**sample, "visibility": seen}])
         if not sequences:
             raise WorkbenchError(f"prompt {sample['key']!r} is empty; write something")
         if len(sequences) > 1:

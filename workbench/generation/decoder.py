@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from workbench.errors import WorkbenchError
+from workbench.generation.growing import grown, last_rows
 from workbench.models.context import Context
 from workbench.models.network import Network
 from workbench.models.past import Past
@@ -59,12 +61,17 @@ class Decoder:
         self._prompts = prompts
 
     def _read(self, batch: Batch) -> Tensor:
+        name = self.continuation.stream
         context = Context(batch, past=self._past)
-        states = self.network(batch, context)[self.continuation.stream]
-        self._past = context.past_now
-        stream = context.batch.streams[self.continuation.stream]
-        ends = stream.offsets[1:] - 1
-        self._last = {name: t[ends] for name, t in stream.fields.items() if t.shape == (stream.rows,)}
+        stream = context.batch.streams[name]
+        self._last = last_rows(stream)
+        asking = self.continuation.asking_rows(self._last)
+        if asking is not None:
+            batch = grown(replace(batch, streams={**batch.streams, name: stream}), name, asking)
+            context = Context(batch, past=self._past)
+        states = self.network(batch, context)[name]
+        self._past = context.past_now if asking is None else context.past_now.without_last(name)
+        ends = context.batch.streams[name].offsets[1:] - 1
         logits = self.continuation.logits(self.head, self.network, states[ends]).float()
         if logits.isnan().any():
             raise WorkbenchError("the network gives logits that are no numbers; its weights are broken: train it again")

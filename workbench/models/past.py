@@ -71,6 +71,16 @@ class Past:
             streams[name] = _stream({f: values[rows[name]] for f, values in stream.fields.items()}, lengths, stream)
         return Past(self.keeps, streams, _each(self.kept, rows))
 
+    def without_last(self, name: str) -> Past:
+        """All but the last row of each sequence of a stream."""
+        stream = self.streams[name]
+        kept = torch.ones(stream.rows, dtype=torch.bool, device=stream.offsets.device)
+        kept[stream.offsets[1:] - 1] = False
+        rows = kept.nonzero()[:, 0]
+        fields = {field: values[rows] for field, values in stream.fields.items()}
+        shorter = _stream(fields, [length - 1 for length in stream.lengths], stream)
+        return Past(self.keeps, {**self.streams, name: shorter}, _each(self.kept, {name: rows}))
+
     def behind(self) -> Past:
         """The past as a next segment sees it whose positions and ranks begin anew: positions end at -1, every rank is
         -1 and nothing is hidden (`until` 0), so that all of it may be seen."""

@@ -9,17 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
+from workbench.objectives._text import TextContinuation, check_one_way
 from workbench.objectives._vocabulary import TokenLoss, token_table
 from workbench.options.bounds import Word
-from workbench.sequences.layout import Frame
-from workbench.sequences.rows import drop
-from workbench.sequences.sequence import Fields, Rows, Sequence
+from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.continuation import Continuation
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
@@ -38,7 +35,7 @@ class Clm(Objective):
         stream: the stream of the tokens.
 
     Raises:
-        WorkbenchError: the builder's sequences are seen in both directions.
+        WorkbenchError: the builder's sequences are seen in both directions, or from right to left.
     """
 
     name = "clm"
@@ -51,7 +48,7 @@ class Clm(Objective):
         for sequence in sequences:
             text = sequence.fields(self.stream)
             ids = text["input_ids"]
-            _check_one_way(sequence, text)
+            check_one_way(sequence, text)
             doc, rank = text.get("doc", np.zeros(len(ids), np.int64)), text["rank"]
             rows = np.flatnonzero((doc[1:] == doc[:-1]) & (rank[1:] > rank[:-1]) & ~text["taken"][1:])
             sequence.targets[self.name] = {"rows": Rows(self.stream, rows), "labels": ids[rows + 1].copy()}
@@ -63,32 +60,6 @@ class Clm(Objective):
 
     def head(self, network: Network) -> Head:
         return ClmHead(network, self.stream)
-
-
-def _check_one_way(sequence: Sequence, text: Fields) -> None:
-    if "rank" not in text:
-        raise WorkbenchError(
-            f"sequence {sequence.key!r} is seen in both directions, so every token sees the one that it is to "
-            "predict; give the builder `visibility: causal` (or `prefix`, where it has it)"
-        )
-
-
-class TextContinuation(Continuation):
-    """A text goes on where it ended; after a prefix (`visibility: prefix`) the next segment follows."""
-
-    def __init__(self, frame: Frame, stream: str) -> None:
-        super().__init__(stream, frame.end[0] if frame.end else None)
-        self.prefix = frame.visibility == "prefix"
-
-    def prompt(self, sequence: Sequence) -> None:
-        text = sequence.fields(self.stream)
-        _check_one_way(sequence, text)
-        if self.end is not None and not self.prefix:  # the builder has closed the text
-            drop(sequence, np.array([len(text["input_ids"]) - 1]), self.stream)
-
-    def next_rows(self, last: dict[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
-        rows = super().next_rows(last, tokens)
-        return {**rows, "token_type_ids": torch.ones_like(tokens)} if self.prefix else rows
 
 
 class ClmHead(Head):

@@ -19,12 +19,14 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.blocks import ACTIVATIONS, Ungated
+from workbench.objectives._text import TextContinuation
 from workbench.objectives._vocabulary import TokenLoss, token_table
 from workbench.options.bounds import Count, Epsilon, PartName, PartSpec, Share, SomeShare, Word
 from workbench.parts.building import build
 from workbench.parts.calls import call
 from workbench.sequences.returns import GROUPS
 from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.continuation import Continuation
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
@@ -32,6 +34,7 @@ from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
+    from workbench.sequences.builder import Builder
 
 
 class Mlm(Objective):
@@ -115,6 +118,11 @@ class Mlm(Objective):
         text["input_ids"][rows[swapped]] = self.ordinary[rng.integers(len(self.ordinary), size=int(swapped.sum()))]
         text["taken"][rows] = True
         return rows, labels
+
+    def continuation(self, builder: Builder) -> Continuation | None:
+        """Where segments are (also) read behind a prefix, a mask in the next token's place is asked for it (UniLM)."""
+        able = "prefix" in builder.frame.visibilities
+        return TextContinuation(builder.frame, self.stream, "prefix", self.mask_id) if able else None
 
     def head(self, network: Network) -> Head:
         return MlmHead(network, self.stream, self.soft, self.activation, self.norm_eps)

@@ -12,7 +12,15 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective, donors
 from workbench.options.bounds import Share, Word
-from workbench.sequences.segments import in_two, labelled, segments_of, sentence_pairs, swapped, with_second
+from workbench.sequences.segments import (
+    arrangeable,
+    in_two,
+    labelled,
+    segments_of,
+    sentence_pairs,
+    swapped,
+    with_second,
+)
 from workbench.sequences.sequence import Sample
 
 
@@ -20,8 +28,9 @@ class Nsp(PairObjective):
     """Gives half of the samples the second segment of another record of the micro-batch, and may swap others.
 
     Those samples exchange their seconds, so that all of the text is still read; one that is left over gets a copy of
-    another sample's. A sample that cannot be split, that is in another order already (sop), or for which the
-    micro-batch has no other record, has no label.
+    another sample's. A sample that cannot be split, that is in another order already (sop), that a mixture of
+    visibilities has read otherwise than in both directions (UniLM), or for which the micro-batch has no other record,
+    has no label.
 
     Args:
         random: share of the samples with another second.
@@ -51,10 +60,10 @@ class Nsp(PairObjective):
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         if self.pairs == "sentences":
-            samples = [pair for sample in samples for pair in sentence_pairs(sample)]
+            samples = [pair for s in samples for pair in (sentence_pairs(s) if arrangeable(s) else [s])]
         generators = [draws.of(tuple(sample.get("draw", ()))) for sample in samples]
-        pairs = [in_two(sample, rng) for sample, rng in zip(samples, generators, strict=True)]
-        usable = [i for i, pair in enumerate(pairs) if pair.get("follows")]
+        pairs = [in_two(s, rng) if arrangeable(s) else s for s, rng in zip(samples, generators, strict=True)]
+        usable = [i for i, pair in enumerate(pairs) if pair.get("follows") and arrangeable(pair)]
         drawn = {i: generators[i].random() for i in usable}
         others = donors(pairs, [i for i in usable if drawn[i] < self.random], usable, draws.batch)
         arranged = []

@@ -8,14 +8,15 @@ from __future__ import annotations
 from workbench.keyed import Draws
 from workbench.objectives._pair import PairObjective
 from workbench.options.bounds import Share, Word
-from workbench.sequences.segments import in_two, labelled, swapped
+from workbench.sequences.segments import arrangeable, in_two, labelled, swapped
 from workbench.sequences.sequence import Sample
 
 
 class Sop(PairObjective):
     """Swaps the two segments of half of the samples.
 
-    A sample that cannot be split, or whose second segment is not its own (nsp), has no label.
+    A sample that cannot be split, whose second segment is not its own (nsp), or that a mixture of visibilities has
+    read otherwise than in both directions, has no label.
 
     Args:
         swap: share of the samples that are swapped.
@@ -33,8 +34,8 @@ class Sop(PairObjective):
 
     def _arrange(self, sample: Sample, draws: Draws) -> Sample:
         rng = draws.of(tuple(sample.get("draw", ())))
-        pair = in_two(sample, rng)
-        if not pair.get("follows"):
+        pair = in_two(sample, rng) if arrangeable(sample) else sample
+        if not pair.get("follows") or not arrangeable(pair):
             return labelled(pair, self.name, -100)
         if rng.random() < self.swap:
             return labelled(swapped(pair), self.name, 1)

@@ -34,11 +34,9 @@ def stack(recipe: Recipe) -> str:
         networks = list(described.values())
     else:
         networks = [f"{name}: {layers}" for name, layers in described.items()]
-    seen = {task.sequence.visibility for task in recipe.tasks.values()} - {None, "bidirectional"}
+    seen = {name for task in recipe.tasks.values() for name in task.sequence.visibilities} - {"bidirectional"}
     follow = [f"{name} follows {spec.follows}" for name, spec in recipe.followers.items()]
-    return "; ".join(
-        [*steps, *networks, *follow, *(f"{visibility} visibility" for visibility in sorted(map(str, seen)))]
-    )
+    return "; ".join([*steps, *networks, *follow, *(f"{visibility} visibility" for visibility in sorted(seen))])
 
 
 def _layers(specs: Iterable[Mapping[str, Any]], network: NetworkSpec) -> str:

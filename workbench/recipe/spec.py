@@ -150,8 +150,16 @@ class SequenceSpec:
 
     @property
     def visibility(self) -> str | None:
-        """Which rows of the text each one sees, where the recipe says so of the builder."""
-        return self.builder.get("visibility") if isinstance(self.builder, dict) else None
+        """Which rows of the text each one sees, where the recipe says so of the builder; of a mixture the visibility by
+        which texts are read outside of training."""
+        seen = self.builder.get("visibility") if isinstance(self.builder, dict) else None
+        return "bidirectional" if isinstance(seen, Mapping) else seen
+
+    @property
+    def visibilities(self) -> list[str]:
+        """All of a mixture, or the one."""
+        seen = self.builder.get("visibility") if isinstance(self.builder, dict) else None
+        return list(seen) if isinstance(seen, Mapping) else [self.visibility or "bidirectional"]
 
     def with_visibility(self, visibility: str) -> SequenceSpec:
         """The same with this visibility of the builder, unless it has its own."""

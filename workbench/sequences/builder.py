@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Sequence as Listing
 from typing import Any, Self, TypedDict
 
+import numpy as np
+
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Role
 from workbench.sequences.alignment import UNALIGNED, Partial, align
-from workbench.sequences.layout import Frame, Visibility, VisibilityAlone, shifted
+from workbench.sequences.layout import Frame, Mixture, Visibility, VisibilityAlone, shifted
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Encoded, Tokenizer
@@ -28,7 +30,8 @@ class TextOptions(TypedDict, total=False):
     """The options that builders of single texts share.
 
     `partial`: mentions that begin or end inside a token, `cover` (by default) or `drop`; `visibility`: which tokens
-    each one sees, all (`bidirectional`, by default), or those up to itself (`causal`).
+    each one sees, all (`bidirectional`, by default), those up to itself (`causal`), or itself and those after it
+    (`anticausal`).
     """
 
     partial: Partial
@@ -58,7 +61,9 @@ class Builder:
         begin, end: roles of the special tokens around segments; None for none.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         segments: how many segments a sequence has at most.
-        visibility: which rows of the text each one sees; the same wherever the run reads text.
+        visibility: which rows of the text each one sees; the same wherever the run reads text. A mixture gives each
+            sample of the training one of its visibilities; elsewhere texts are then read in both directions, unless a
+            sample says otherwise (its `visibility`).
     """
 
     unit: str | None = None
@@ -75,7 +80,7 @@ class Builder:
         end: Role | None = "sep",
         partial: Partial = "cover",
         segments: int = 1,
-        visibility: Visibility = "bidirectional",
+        visibility: Visibility | Mixture = "bidirectional",
     ) -> None:
         self.tokenizer = tokenizer
         self.max_length = max_length
@@ -88,6 +93,14 @@ class Builder:
                 f"max_length = {max_length} leaves no room for text beside {self.frame.size(segments)} special tokens; "
                 f"use at least {self.frame.size(segments) + segments}"
             )
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        """What is drawn of samples before the objectives arrange them: in a mixture who will see whom."""
+        names, weights = list(self.frame.mixture), np.array(list(self.frame.mixture.values()))
+        if not names:
+            return samples
+        shares = weights / weights.sum()
+        return [{**s, "visibility": str(draws.of(tuple(s.get("draw", ()))).choice(names, p=shares))} for s in samples]
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         """The sequences of one micro-batch; every sample gives at least one unless `dropped` says why not."""

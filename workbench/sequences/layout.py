@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Listing
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import MinLen
 
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Positive
 from workbench.sequences.sequence import Fields, Span, text_fields
 from workbench.text.tokenizer import Encoded, Tokenizer
 
-Visibility = Literal["bidirectional", "causal", "prefix"]
-VisibilityAlone = Literal["bidirectional", "causal"]  # of a text of one segment: nothing before it could be a prefix
+Visibility = Literal["bidirectional", "causal", "anticausal", "prefix"]
+VisibilityAlone = Literal["bidirectional", "causal", "anticausal"]
+"""Of a text of one segment: nothing before it could be a prefix."""
+Mixture = Annotated[dict[Visibility, Positive], MinLen(2)]
+"""Visibilities that sequences have in turn, each with its weight."""
+
+TYPES: dict[Visibility, tuple[int, int]] = {
+    "bidirectional": (0, 1),
+    "causal": (2, 2),
+    "anticausal": (3, 3),
+    "prefix": (4, 5),
+}
+"""Segment ids in a mixture: they also tell the network which visibility a sequence has (UniLM, section 2.1, with the
+numbers of its released code)."""
 
 
 class Frame:
@@ -20,11 +35,16 @@ class Frame:
     Args:
         tokenizer: where their ids come from.
         begin, end: roles (cls, sep, bos, eos), or None for no token there.
-        visibility: `bidirectional`: all rows; `causal`: the row itself and those before it; `prefix`: the last of
-            several segments so, and the segments before it in both directions (UniLM's sequence-to-sequence).
+        visibility: `bidirectional`: all rows; `causal`: the row itself and those before it; `anticausal`: itself and
+            those after it; `prefix`: the last of several segments causally, and those before it in both directions
+            (UniLM's sequence-to-sequence). Or a mixture of them, whose segments have the types `TYPES`.
+
+    Attributes:
+        visibility: of the sequences for which nothing else is said: in a mixture `bidirectional`.
+        mixture: the weights, empty where there is none.
 
     Raises:
-        WorkbenchError: the tokenizer has no token of that role.
+        WorkbenchError: the tokenizer has no token of that role, or a mixture has no bidirectional sequences.
     """
 
     def __init__(
@@ -32,10 +52,16 @@ class Frame:
         tokenizer: Tokenizer,
         begin: str | None = "cls",
         end: str | None = "sep",
-        visibility: Visibility = "bidirectional",
+        visibility: Visibility | Mixture = "bidirectional",
     ) -> None:
         self.roles = (begin, end)
-        self.visibility = visibility
+        self.mixture: Mixture = {} if isinstance(visibility, str) else visibility
+        self.visibility: Visibility = visibility if isinstance(visibility, str) else "bidirectional"
+        if self.mixture and self.visibility not in self.mixture:
+            raise WorkbenchError(
+                f"visibility mixes {', '.join(self.mixture)}; a mixture has bidirectional sequences, as texts are read "
+                "so when they are encoded; give it a weight"
+            )
         self.begin = [] if begin is None else [tokenizer.id(begin)]
         self.end = [] if end is None else [tokenizer.id(end)]
 
@@ -43,16 +69,36 @@ class Frame:
         """How many special tokens so many segments get."""
         return len(self.begin) + segments * len(self.end)
 
-    def lay(self, segments: Listing[Encoded], types: Listing[int] = (0, 1)) -> tuple[Fields, list[int]]:
+    @property
+    def visibilities(self) -> tuple[Visibility, ...]:
+        """Those that its sequences may have."""
+        return tuple(self.mixture) or (self.visibility,)
+
+    def types(self, visibility: Visibility) -> tuple[int, ...]:
+        """The types of the segments of a sequence that is seen so."""
+        return TYPES[visibility] if self.mixture else (0, 1)
+
+    def lay(
+        self,
+        segments: Listing[Encoded],
+        types: Listing[int] | None = None,
+        visibility: Visibility | None = None,
+    ) -> tuple[Fields, list[int]]:
         """The text stream of the segments, and the row at which each begins.
 
         A segment's tokens and the special token after it have its type. Word numbers go on from segment to segment.
+
+        Args:
+            types: by default those of the visibility.
+            visibility: where it is not the frame's own.
         """
+        seen = visibility or self.visibility
+        types = types or self.types(seen)
         ids: list[Any] = [np.array(self.begin, np.int64)]
         words: list[Any] = [np.full(len(self.begin), -1)]
         starts: list[Any] = [words[0]]
         ends: list[Any] = [words[0]]
-        kinds: list[Any] = [np.zeros(len(self.begin), np.int64)]
+        kinds: list[Any] = [np.full(len(self.begin), types[0], np.int64)]
         special: list[Any] = [np.ones(len(self.begin), np.bool_)]
         rows, row, word = [], len(self.begin), 0
         closing = np.full(len(self.end), -1)
@@ -69,19 +115,22 @@ class Frame:
         columns = [np.concatenate(column) for column in (ids, kinds, words, special, starts, ends)]
         names = ("token_type_ids", "word_ids", "special", "char_start", "char_end")
         stream = text_fields(columns[0].astype(np.int64), **dict(zip(names, columns[1:], strict=True)))
-        if self.visibility != "bidirectional":
-            stream["rank"] = ranks(self.visibility, len(columns[0]), rows)
+        if seen != "bidirectional":
+            stream["rank"] = ranks(seen, len(columns[0]), rows)
         return stream, rows
 
 
 def ranks(visibility: Visibility, length: int, begins: Listing[int]) -> np.ndarray:
     """The visibility integer `rank` [length] of rows whose segments begin at `begins`: a row sees those up to its own.
 
-    `causal` counts from 0; `prefix` is 0 up to the last of several segments, and counts from 1 there.
+    `causal` counts from 0, `anticausal` down to 0; `prefix` is 0 up to the last of several segments, and counts from 1
+    there.
     """
     places = np.arange(length, dtype=np.int64)
     if visibility == "causal":
         return places
+    if visibility == "anticausal":
+        return places[::-1].copy()
     prefix = begins[-1] if visibility == "prefix" and len(begins) > 1 else length
     return np.maximum(places - prefix + 1, 0)
 

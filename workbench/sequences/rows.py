@@ -117,7 +117,8 @@ def rows_of(fields: Fields, rows: Any, *, like: np.ndarray | None = None, **valu
 def recount(sequence: Sequence, stream: str = "text") -> None:
     """Number `position_ids` from 0 in each document, and `rank` where the stream has it, in place.
 
-    Rows of rank 0 (a prefix, a first row) keep it; the others count up from 1 in their order.
+    Rows of rank 0 (a prefix, a first row) keep it; the others count up from 1 in their order. Where the first row has a
+    greater rank than the last one (`anticausal`), ranks count down to 0.
     """
     fields = sequence.streams[stream]
     length = sequence.length(stream)
@@ -129,7 +130,10 @@ def recount(sequence: Sequence, stream: str = "text") -> None:
         later = fields["rank"] > 0
         counted = np.cumsum(later)
         before = np.repeat((counted - later)[starts], sizes)
-        fields["rank"] = np.where(later, counted - before, 0).astype(np.int64)
+        upward = np.where(later, counted - before, 0)
+        falling = np.repeat(fields["rank"][starts] > fields["rank"][starts + sizes - 1], sizes)
+        downward = np.repeat(sizes, sizes) - 1 - fields["position_ids"]
+        fields["rank"] = np.where(falling, downward, upward).astype(np.int64)
 
 
 def _places(rows: np.ndarray, length: int) -> np.ndarray:

@@ -47,6 +47,16 @@ def sentence_pairs(sample: Sample) -> list[Sample]:
     return [{**_pair(sample, *places), "draw": (*draw, number)} for number, places in enumerate(pairs)]
 
 
+def one_way(sample: Sample) -> bool:
+    """Whether a mixture of visibilities has the text read from one end to the other (UniLM: as one segment)."""
+    return sample.get("visibility") in ("causal", "anticausal")
+
+
+def arrangeable(sample: Sample) -> bool:
+    """Whether objectives may exchange the segments: not where a mixture has one follow from the other."""
+    return sample.get("visibility", "bidirectional") == "bidirectional"
+
+
 def segments_of(sample: Sample) -> list[dict[str, Any]]:
     """The segments of a sample, one or two, each with `text`, `spans` and `mask_spans`, as far as it has them."""
     first = {field: sample[field] for field in _SECOND if field in sample}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from workbench.sequences.layout import Visibility
 from workbench.sequences.sequence import Sequence
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ class Continuation:
     Args:
         stream: the stream that grows.
         end: the token that ends it; None where none does.
+        visibility: how a prompt is read, where the builder mixes visibilities.
     """
 
-    def __init__(self, stream: str, end: int | None) -> None:
+    def __init__(self, stream: str, end: int | None, visibility: Visibility | None = None) -> None:
         self.stream = stream
         self.end = end
+        self.visibility = visibility
 
     def prompt(self, sequence: Sequence) -> None:
         """Make of a sequence, as the task's builder gives it, one to go on with: its stream `stream` ends with the row
@@ -41,7 +44,17 @@ class Continuation:
         counted = {name: last[name] + 1 for name in COUNTED if name in last}
         return {**last, **counted, "input_ids": tokens}
 
+    def asking_rows(self, last: dict[str, Tensor]) -> dict[str, Tensor] | None:
+        """The rows that predict the next tokens, where the last ones do not: one behind each sequence's last row (a
+        mask in the next token's place), which is read and not kept. None: the last rows predict.
+
+        Args:
+            last: integer fields of each sequence's last row, each [sequences], as are those that come back.
+        """
+        return None
+
     def logits(self, head: Any, network: Network, rows: Tensor) -> Tensor:
-        """What the objective's head says of the next token [rows, vocab_size], by the states of the rows before it."""
+        """What the objective's head says of the next token [rows, vocab_size], by the states of the rows that
+        predict it."""
         found: Tensor = head.logits(network, rows)
         return found

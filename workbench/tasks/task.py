@@ -121,6 +121,7 @@ class Task:
         names it keys every generator. `progress` of the run is what hooks are told.
         """
         read = samples
+        samples = call(self.builder, "arrange", SAMPLES, samples, self._draws("builder", "arrange", number, progress))
         for placed in self.objectives:
             draws = self._draws(placed.name, "arrange", number, progress)
             samples = call(placed.objective, "arrange", SAMPLES, samples, draws)

@@ -18,7 +18,8 @@ class Document(Builder):
         begin, end: roles of the special tokens around the text (GPT: `begin: bos, end: eos`); null for none.
         chars_per_token: sets the window; by default it is measured on the corpora.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
-        visibility: which tokens each one sees: all (`bidirectional`), or those up to itself (`causal`: GPT).
+        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`: GPT),
+            or itself and those after it (`anticausal`).
     """
 
     unit = "text"
@@ -40,7 +41,7 @@ class Document(Builder):
     def like(cls, builder: Builder) -> Document:
         """A builder of texts by themselves, in the frame and as visible as that builder's; a prefix is such a text."""
         frame = builder.frame
-        alone: VisibilityAlone = "causal" if frame.visibility == "causal" else "bidirectional"
+        alone: VisibilityAlone = "bidirectional" if frame.visibility == "prefix" else frame.visibility
         return cls(builder.tokenizer, builder.max_length, *frame.roles, visibility=alone)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:

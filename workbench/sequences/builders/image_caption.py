@@ -32,7 +32,8 @@ class ImageCaption(Builder):
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
             of another one of the micro-batch.
-        visibility: which tokens of the text each one sees: all (`bidirectional`), or those up to itself (`causal`).
+        visibility: which tokens of the text each one sees: all (`bidirectional`), those up to itself (`causal`), or
+            itself and those after it (`anticausal`).
     """
 
     controls = (QUESTION_ONLY, SHUFFLED_CAPTIONS)

@@ -26,7 +26,8 @@ class Passage(Builder):
             counted.
         stride: by default half of the room that is left to the text (BERT: 128 of 384 tokens).
         partial: linked entities that begin or end inside a token: `cover` or `drop`.
-        visibility: which tokens each one sees: all (`bidirectional`), or those up to itself (`causal`).
+        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), or itself
+            and those after it (`anticausal`).
 
     Raises:
         WorkbenchError: the question leaves no room for the text.

@@ -26,7 +26,8 @@ class QuestionImage(Builder):
     Args:
         image: the part that makes the image stream, by import path with its options; null asks without the image.
         control: the recipe's; `question-only` leaves the image out.
-        visibility: which tokens of the text each one sees: all (`bidirectional`), or those up to itself (`causal`).
+        visibility: which tokens of the text each one sees: all (`bidirectional`), those up to itself (`causal`), or
+            itself and those after it (`anticausal`).
     """
 
     unit = "questions"

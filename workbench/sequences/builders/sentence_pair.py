@@ -10,8 +10,8 @@ from workbench.keyed import Draws
 from workbench.options.bounds import Count, Positive
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import TRUNCATED, Builder, sample_text, sequence_of
-from workbench.sequences.layout import Visibility, shifted
-from workbench.sequences.segments import in_two, segments_of
+from workbench.sequences.layout import Mixture, Visibility, shifted
+from workbench.sequences.segments import in_two, one_way, segments_of
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -26,8 +26,10 @@ class SentencePair(Builder):
     Args:
         chars_per_token: sets the window; by default it is measured on the corpora.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
-        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), or in the second
-            segment those up to itself and in the first one that segment (`prefix`: UniLM, arXiv:1905.03197).
+        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), itself and those
+            after it (`anticausal`), or in the second segment those up to itself and in the first one that segment
+            (`prefix`). Or a mixture, each with its weight (UniLM, arXiv:1905.03197, section 2.3): every text is given
+            one of them, its segments have types that tell which, and where it is read one way it stays one segment.
         split: cut a text in two that is no pair; or else a record is one item, in one segment where it is no pair.
     """
 
@@ -37,7 +39,7 @@ class SentencePair(Builder):
         max_length: Count,
         chars_per_token: Positive | None = None,
         partial: Partial = "cover",
-        visibility: Visibility = "bidirectional",
+        visibility: Visibility | Mixture = "bidirectional",
         split: bool = True,
     ) -> None:
         super().__init__(tokenizer, max_length, partial=partial, segments=2, visibility=visibility)
@@ -64,13 +66,13 @@ class SentencePair(Builder):
         ]
 
     def _pair(self, sample: Sample, draws: Draws) -> Sample:
-        whole = "second" in sample or not self.split
+        whole = "second" in sample or not self.split or one_way(sample)
         return sample if whole else in_two(sample, draws.of(tuple(sample.get("draw", ()))))
 
     def _sequence(self, sample: Sample, segments: list[tuple[dict[str, Any], Encoded]]) -> Sequence:
         ranges = self._ranges([len(encoded) for _, encoded in segments])
         parts = [encoded.part(*kept) for (_, encoded), kept in zip(segments, ranges, strict=True)]
-        stream, rows = self.frame.lay(parts)
+        stream, rows = self.frame.lay(parts, visibility=sample.get("visibility"))
         found: dict[str, list] = {"spans": [], "mask_spans": []}
         for (segment, encoded), kept, row in zip(segments, ranges, rows, strict=True):
             for field, spans in found.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import numpy as np
-from annotated_types import MaxLen, MinLen
+from annotated_types import Len
 
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import NotNegative
@@ -18,7 +18,7 @@ from workbench.sequences.protocols import Policy
 from workbench.sequences.selection import Selection
 from workbench.sequences.sequence import Sequence
 
-Weights = Annotated[list[NotNegative], MinLen(1), MaxLen(100)]
+Weights = Annotated[list[NotNegative], Len(1, 100)]
 
 
 class Ngram(Policy):

@@ -1,0 +1,63 @@
+"""UniLM: four visibilities in a micro-batch, and what a run trained on them does elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from workbench.evaluation.encoding import Encoder, encode_texts
+from workbench.evaluation.generation import Generator, generate_texts
+from workbench.generation.decoding import Decoding
+from workbench.recipe.reading import load_recipe
+from workbench.runs.loading import Loaded, load
+from workbench.training.pretrain import pretrain
+
+LINES = ["They like the river and Norway.", "They like the river."]
+
+
+@pytest.fixture(scope="module")
+def unilm(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    small = ["train.max_steps=2", "train.lr_schedule.warmup_steps=1", "model.streams.text.hidden_size=32"]
+    corpora = [f"tokenizer={world.tokenizer}", f"tasks.text.corpora=['{world.text}']"]
+    recipe = load_recipe("unilm-tiny", [*small, *corpora])
+    return load(pretrain(recipe, Path(tmp_path_factory.mktemp("runs")) / "unilm"))
+
+
+def test_sequences_of_a_micro_batch_differ_and_those_of_both_directions_are_asked_for_their_order(
+    unilm: Loaded,
+) -> None:
+    words = "They like the river. It flows past Norway. Boats look for songs. "
+    samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {words}"} for i in range(60)]
+    batch = unilm.transforms["text"].micro_batch(samples, (0, 0, 0)).views["main"]
+    text = batch.streams["text"]
+    labels = batch.targets["nsp"]["labels"].tolist()
+    kinds = set()
+    for label, types, rank in zip(
+        labels, text.fields["token_type_ids"].split(text.lengths), text.fields["rank"].split(text.lengths), strict=True
+    ):
+        kinds.add(tuple(types.unique().tolist()))
+        assert (label == -100) == (types[0] > 1)
+        assert bool(rank.any()) == (types[0] > 1)
+    assert kinds == {(0, 1), (2,), (3,), (4, 5)}
+    assert {0, 1} < set(labels)
+
+
+def test_texts_are_encoded_in_both_directions(unilm: Loaded) -> None:
+    [sequence] = Encoder(unilm)._texts([{"key": "", "draw": (0,), "text": LINES[0]}], ())
+    assert "rank" not in sequence.streams["text"]
+    assert set(sequence.streams["text"]["token_type_ids"]) == {0}
+    vectors = encode_texts(unilm, LINES, pool="pooled")
+    assert not torch.allclose(vectors[0], vectors[1], atol=1e-4)
+
+
+def test_texts_are_generated_behind_a_prefix(unilm: Loaded) -> None:
+    generator = Generator(unilm, Decoding(max_new_tokens=4))
+    assert generator.placed.name == "mlm"
+    prompt = generator._prompt({"key": "", "draw": (0,), "text": LINES[0]})
+    assert set(prompt.streams["text"]["token_type_ids"]) == {4}
+    assert not prompt.streams["text"]["rank"].any()
+    together = generate_texts(unilm, LINES, Decoding(max_new_tokens=4))
+    assert together == [generate_texts(unilm, [line], Decoding(max_new_tokens=4))[0] for line in LINES]

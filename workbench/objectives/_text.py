@@ -1,0 +1,59 @@
+"""How a text goes on, from left to right or behind a prefix, for the objectives that predict its tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+from workbench.sequences.layout import Frame, Visibility
+from workbench.sequences.rows import drop
+from workbench.sequences.sequence import Fields, Sequence
+from workbench.tasks.continuation import Continuation
+
+
+def check_one_way(sequence: Sequence, text: Fields) -> None:
+    """
+    Raises:
+        WorkbenchError: a row of the text sees those after it.
+    """
+    if "rank" not in text or (len(text["rank"]) and text["rank"][-1] < text["rank"][0]):
+        raise WorkbenchError(
+            f"sequence {sequence.key!r} is seen {'from right to left' if 'rank' in text else 'in both directions'}, so "
+            "every token sees the one that it is to predict; give the builder `visibility: causal` (or `prefix`, where "
+            "it has it)"
+        )
+
+
+class TextContinuation(Continuation):
+    """A text goes on where it ended; after a prefix the next segment follows.
+
+    Args:
+        frame: of the builder.
+        visibility: `causal` or `prefix`, by default the frame's.
+        mask: a token that stands in the place of the next one to be asked for it (UniLM, arXiv:1905.03197, section
+            2.5); by default the row before predicts it.
+    """
+
+    def __init__(
+        self, frame: Frame, stream: str, visibility: Visibility | None = None, mask: int | None = None
+    ) -> None:
+        seen = visibility or frame.visibility
+        super().__init__(stream, frame.end[0] if frame.end else None, seen)
+        self.prefix = seen == "prefix"
+        self.type = frame.types(seen)[-1]
+        self.mask = mask
+
+    def prompt(self, sequence: Sequence) -> None:
+        text = sequence.fields(self.stream)
+        check_one_way(sequence, text)
+        if self.end is not None and not self.prefix:  # the builder has closed the text
+            drop(sequence, np.array([len(text["input_ids"]) - 1]), self.stream)
+
+    def next_rows(self, last: dict[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
+        rows = super().next_rows(last, tokens)
+        return {**rows, "token_type_ids": torch.full_like(tokens, self.type)} if self.prefix else rows
+
+    def asking_rows(self, last: dict[str, Tensor]) -> dict[str, Tensor] | None:
+        return None if self.mask is None else self.next_rows(last, torch.full_like(last["input_ids"], self.mask))
