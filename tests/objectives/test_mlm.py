@@ -43,9 +43,9 @@ def shares(clean, after, made):
     for a, b in zip(clean, after, strict=True):
         rows = b.targets["mlm"]["rows"].index
         old, new = a.streams["text"]["input_ids"][rows], b.streams["text"]["input_ids"][rows]
-        masked += int((new == made.mask_id).sum())
+        masked += int((new == made.replace.mask_id).sum())
         stayed += int((new == old).sum())
-        changed += int(((new != old) & (new != made.mask_id)).sum())
+        changed += int(((new != old) & (new != made.replace.mask_id)).sum())
     return np.array([masked, changed, stayed])
 
 
@@ -97,7 +97,7 @@ def test_replacement_per_group(tokenizer, make_samples):
     for a, b in zip(clean, after, strict=True):
         groups = made.policy(a, "text", made.rate, DRAWS.of(a.draw))
         for rows in groups:
-            became = b.streams["text"]["input_ids"][rows] == made.mask_id
+            became = b.streams["text"]["input_ids"][rows] == made.replace.mask_id
             assert became.all() or not became.any()
             fates.append(bool(became.all()))
     assert 0.4 < np.mean(fates) < 0.6
@@ -115,7 +115,7 @@ def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
     clean, after = corrupted(made, tokenizer, make_samples(10))
     for sequence in after:
         [span] = sequence.mask_spans
-        assert (sequence.streams["text"]["input_ids"][span.start : span.end] == made.mask_id).all()
+        assert (sequence.streams["text"]["input_ids"][span.start : span.end] == made.replace.mask_id).all()
     blocked = [sequence.copy() for sequence in clean]
     for sequence in blocked:
         sequence.mask_spans = [Span(1, 4, "")]

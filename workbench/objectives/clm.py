@@ -9,17 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from workbench.keyed import Draws
 from workbench.objectives._text import TextContinuation, check_one_way
-from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.objectives._vocabulary import NextTokenHead
 from workbench.options.bounds import Word
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.continuation import Continuation
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.tasks.objective import BatchTargets, Head, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -59,23 +56,4 @@ class Clm(Objective):
         return TextContinuation(builder.frame, self.stream)
 
     def head(self, network: Network) -> Head:
-        return ClmHead(network, self.stream)
-
-
-class ClmHead(Head):
-    """The tied token embedding; a projection comes before it only where the embedding is of another width."""
-
-    def __init__(self, network: Network, stream: str = "text") -> None:
-        super().__init__()
-        self.stream = stream
-        width, hidden_size = token_table(network, stream).shape[1], network.sizes[stream]
-        self.projection = nn.Identity() if width == hidden_size else nn.Linear(hidden_size, width, bias=False)
-        self.loss = TokenLoss()
-
-    def logits(self, network: Network, rows: Tensor) -> Tensor:
-        """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
-        return F.linear(self.projection(rows), token_table(network, self.stream))
-
-    def forward(self, seen: Seen) -> LossOutput:
-        logits = self.logits(seen.network, seen.states[self.stream][seen.targets["rows"]])
-        return self.loss(logits, seen.targets["labels"])
+        return NextTokenHead(network, self.stream)

@@ -16,7 +16,6 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.blocks import ACTIVATIONS, Ungated
 from workbench.objectives._text import TextContinuation
@@ -24,6 +23,7 @@ from workbench.objectives._vocabulary import TokenLoss, token_table
 from workbench.options.bounds import Count, Epsilon, PartName, PartSpec, Share, SomeShare, Word
 from workbench.parts.building import build
 from workbench.parts.calls import call
+from workbench.sequences.replacing import Replacing
 from workbench.sequences.returns import GROUPS
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.continuation import Continuation
@@ -70,12 +70,7 @@ class Mlm(Objective):
         activation: Ungated = "gelu",
         norm_eps: Epsilon = 1e-12,
     ) -> None:
-        if mask + random > 1 + 1e-9:
-            raise WorkbenchError(
-                f"mask = {mask}, random = {random}; allowed: shares of at most 1 together (the rest of the "
-                "selected tokens stays as it is)"
-            )
-        self.rate, self.mask, self.random = rate, mask, random
+        self.rate, self.replace = rate, Replacing(tokenizer, mask, random)
         self.final_rate = rate if final_rate is None else final_rate
         self.per_group = replace == "group"
         self.max_predictions = max_predictions
@@ -84,8 +79,6 @@ class Mlm(Objective):
         self.activation: Ungated = activation
         self.norm_eps = norm_eps
         self.policy = build("policy", policy, "policy")
-        self.mask_id = tokenizer.id("mask")
-        self.ordinary = tokenizer.ordinary_ids
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         rate = self.rate + draws.progress * (self.final_rate - self.rate)
@@ -112,11 +105,7 @@ class Mlm(Objective):
         order = np.argsort(rows)
         rows, draw = rows[order], draw[order]
         labels = text["input_ids"][rows].copy()
-        masked = draw < self.mask
-        swapped = ~masked & (draw < self.mask + self.random)
-        text["input_ids"][rows[masked]] = self.mask_id
-        text["input_ids"][rows[swapped]] = self.ordinary[rng.integers(len(self.ordinary), size=int(swapped.sum()))]
-        text["taken"][rows] = True
+        self.replace(text, rows, draw, rng)
         return rows, labels
 
     def continuation(self, builder: Builder) -> Continuation | None:

@@ -2,46 +2,40 @@
 
 Spans of the text are left out, each with a sentinel in its place; a decoder writes what was left out:
 
-    text     the <0> flows past <1> and bridges </s>
-    target   <0> old river <1> harbours <2> </s>
-
-    L = - sum over target tokens i of log p(y_i | y_1..y_{i-1}, text)
+    text     the <extra_id_0> flows past <extra_id_1> and bridges </s>
+    target   <extra_id_0> old river <extra_id_1> harbours <extra_id_2> </s>
 
 As in the released code, `rate` of the tokens are in `rate` x tokens / `mean_span` spans, whose lengths, and those of
-what stands between them, are drawn uniformly among all that add up to it. The decoder begins with the padding token and
-reads the target shifted by one. With tied tables its states are scaled by 1 / sqrt(width) before the table; T5 1.1 has
-a matrix of its own and does not scale.
+what stands between them, are drawn uniformly among all that add up to it. The decoder begins with the padding token.
+With tied tables its states are scaled by 1 / sqrt(width) before the table; T5 1.1 has a matrix of its own and does not
+scale.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-import torch.nn.functional as F
 from annotated_types import Ge, Le
-from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
-from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.objectives._decoder import DecoderObjective, Written
+from workbench.objectives._vocabulary import NextTokenHead, token_table
 from workbench.options.bounds import Number, PartShare, Word
-from workbench.sequences.rows import NEW, recount, take
-from workbench.sequences.sequence import Rows, Sequence, text_fields
-from workbench.tasks.continuation import Continuation
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.sequences.rows import recount, replace_spans
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.objective import Head
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
-    from workbench.sequences.builder import Builder
 
 Length = Annotated[Number, Ge(1), Le(1000)]
 Sentinels = Annotated[int, Ge(2), Le(2**16)]
 
 
-class SpanCorruption(Objective):
+class SpanCorruption(DecoderObjective):
     """Leaves spans of a stream out, and makes the decoder's stream, in which they are predicted.
 
     Args:
@@ -68,99 +62,44 @@ class SpanCorruption(Objective):
         target: Word = "target",
         tied: bool = True,
     ) -> None:
-        self.rate, self.mean_span = rate, mean_span
-        self.stream, self.target, self.tied = stream, target, tied
-        self.start, self.end = tokenizer.id("pad"), tokenizer.id("eos")
+        super().__init__(stream, target, tokenizer.id("pad"), tokenizer.id("eos"))
+        self.rate, self.mean_span, self.tied = rate, mean_span, tied
         self.sentinels = _sentinels(tokenizer, sentinels)
 
-    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
-        for sequence in sequences:
-            if "doc" in sequence.fields(self.stream):
-                raise WorkbenchError(
-                    f"sequence {sequence.key!r} is packed of several documents, which one target would mix; use the "
-                    "builder document"
-                )
-            labels = self._leave_out(sequence, self._spans(sequence, draws.of(sequence.draw)))
-            sequence.streams[self.target] = decoder_fields(np.array([self.start, *labels[:-1]]))
-            sequence.targets[self.name] = {"rows": Rows(self.target, np.arange(len(labels))), "labels": labels}
-        return {}
+    @property
+    def own_tokens(self) -> Mapping[int, str]:
+        return {int(token): f"<extra_id_{number}>" for number, token in enumerate(self.sentinels)}
 
-    def _spans(self, sequence: Sequence, rng: np.random.Generator) -> list[np.ndarray]:
-        """Rows that are left out together, in order."""
+    def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
+        """Leave spans out; nothing is to be written where nothing is left out."""
         text = sequence.fields(self.stream)
         free = np.flatnonzero(~text["special"] & ~text["taken"])
         rows = free[noise(len(free), self.rate, self.mean_span, rng)]
         spans = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-        return [span for span in spans if len(span)][: len(self.sentinels) - 1]
-
-    def _leave_out(self, sequence: Sequence, spans: list[np.ndarray]) -> np.ndarray:
-        """Put sentinels in the spans' places; what the decoder is to write, nothing where nothing is left out."""
+        spans = [span for span in spans if len(span)][: len(self.sentinels) - 1]
         if not spans:
-            return np.zeros(0, np.int64)
-        ids = sequence.fields(self.stream)["input_ids"]
-        rows = np.arange(len(ids))
-        pieces: list[np.ndarray] = []
-        for sentinel, span in zip(self.sentinels, spans, strict=False):
-            pieces += [np.array([sentinel]), ids[span]]
-        firsts, others = np.array([span[0] for span in spans]), np.concatenate([span[1:] for span in spans])
-        rows[firsts] = NEW
-        take(sequence, np.delete(rows, others), self.stream, like=firsts, input_ids=self.sentinels[: len(spans)])
+            return Written(np.zeros(0, np.int64))
+        sentinels = self.sentinels[: len(spans)]
+        pieces = [
+            part for token, span in zip(sentinels, spans, strict=True) for part in ([token], text["input_ids"][span])
+        ]
+        stretches = [(int(span[0]), int(span[-1]) + 1) for span in spans]
+        replace_spans(sequence, stretches, self.stream, input_ids=sentinels)
         recount(sequence, self.stream)
-        return np.concatenate([*pieces, [self.sentinels[len(spans)], self.end]])
-
-    def continuation(self, builder: Builder) -> Continuation:
-        return Target(self.target, self.start, self.end)
+        return Written(np.concatenate([*pieces, [self.sentinels[len(spans)], self.end]]))
 
     def head(self, network: Network) -> Head:
-        return SpanCorruptionHead(network, self.target, self.tied, int(self.sentinels.max()) + 1)
-
-
-class Target(Continuation):
-    """The decoder's stream begins with one token; the text is read as it is."""
-
-    def __init__(self, stream: str, start: int, end: int) -> None:
-        super().__init__(stream, end)
-        self.start = start
-
-    def prompt(self, sequence: Sequence) -> None:
-        sequence.streams[self.stream] = decoder_fields(np.array([self.start]))
-
-
-class SpanCorruptionHead(Head):
-    """Tokens of the decoder's stream, by its table or a matrix.
-
-    Raises:
-        WorkbenchError: the table has no rows for the sentinels.
-    """
-
-    def __init__(self, network: Network, stream: str, tied: bool, least: int) -> None:
-        super().__init__()
-        vocab_size, width = token_table(network, stream).shape
-        if vocab_size < least:
+        """
+        Raises:
+            WorkbenchError: the table has no rows for the sentinels.
+        """
+        rows, least = len(token_table(network, self.target)), int(self.sentinels.max()) + 1
+        if rows < least:
             raise WorkbenchError(
-                f"the sentinels need ids up to {least - 1}, but the tables have {vocab_size} rows: say vocab_size: "
-                f"{least} (or more) in the embeddings of text and {stream}"
+                f"the sentinels need ids up to {least - 1}, but the tables have {rows} rows: say vocab_size: "
+                f"{least} (or more) in the embeddings of {self.stream} and {self.target}"
             )
-        self.stream = stream
-        self.output = None if tied else nn.Linear(width, vocab_size, bias=False)
-        self.loss = TokenLoss()
-
-    def logits(self, network: Network, rows: Tensor) -> Tensor:
-        """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
-        if self.output is not None:
-            scores: Tensor = self.output(rows)
-            return scores
-        return F.linear(rows * rows.shape[1] ** -0.5, token_table(network, self.stream))
-
-    def forward(self, seen: Seen) -> LossOutput:
-        logits = self.logits(seen.network, seen.states[self.stream][seen.targets["rows"]])
-        return self.loss(logits, seen.targets["labels"])
-
-
-def decoder_fields(ids: np.ndarray) -> dict[str, np.ndarray]:
-    """The rows of a decoder's stream, read from left to right; no later objective labels them."""
-    fields = text_fields(ids)
-    return {**fields, "rank": np.arange(len(ids), dtype=np.int64), "taken": np.ones(len(ids), np.bool_)}
+        return NextTokenHead(network, self.target, self.tied, scaled=self.tied)
 
 
 def noise(length: int, rate: float, mean_span: float, rng: np.random.Generator) -> np.ndarray:

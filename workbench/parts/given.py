@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-ALL = ("builder", "embedding", "image", "layer", "objective", "policy", "step")
+ALL = ("builder", "embedding", "image", "layer", "noise", "objective", "policy", "step")
 
 
 class Given(NamedTuple):

@@ -37,6 +37,7 @@ KINDS = {
     "policy": Kind(
         "sequences.policies", "workbench.sequences.protocols:Policy", "__call__", ("sequence", "stream", "rate", "rng")
     ),
+    "noise": Kind("sequences.noises", "workbench.sequences.protocols:Noise", "__call__", ("sequence", "stream", "rng")),
     "optimizer": Kind("optimization.optimizers", "torch.optim:Optimizer", "step", ()),
     "lr_schedule": Kind(
         "optimization.lr_schedules", "workbench.optimization.lr_schedule:LearningRateSchedule", "__call__", ("step",)

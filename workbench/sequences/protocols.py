@@ -1,4 +1,4 @@
-"""What the parts of a sequence are, beside its builder: steps, images, masking policies. Each kind is a base class."""
+"""What the parts of a sequence are, beside its builder: steps, images, policies, noises. Each kind is a base class."""
 
 from __future__ import annotations
 
@@ -33,4 +33,15 @@ class Policy:
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of rows of a stream of tokens, each hidden as a whole; about `rate` of the free rows together."""
+        raise NotImplementedError(f"{type(self).__name__} must define __call__")
+
+
+class Noise:
+    """Damages a text that is to be restored (BART): hides, deletes, moves tokens of a stream.
+
+    It leaves special rows at their places, and changes no row that is `taken`; the rows that it makes are `taken`.
+    """
+
+    def __call__(self, sequence: Sequence, stream: str, rng: np.random.Generator) -> None:
+        """Change the rows of a stream, in place; who calls numbers positions anew (`workbench.sequences.rows`)."""
         raise NotImplementedError(f"{type(self).__name__} must define __call__")

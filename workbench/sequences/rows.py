@@ -85,6 +85,21 @@ def drop(sequence: Sequence, rows: np.ndarray, stream: str = "text") -> None:
     take(sequence, np.flatnonzero(kept), stream)
 
 
+def replace_spans(sequence: Sequence, spans: Listing[tuple[int, int]], stream: str = "text", **values: Any) -> None:
+    """Put one new row in the place of each stretch of rows [start, end), in place (`take`).
+
+    Args:
+        spans: in their order, apart from each other; an empty one gets its row before `start`.
+        values: as for `take`; a new row resembles the first of its span in all other fields.
+    """
+    length, kept, pieces = sequence.length(stream), 0, []
+    for start, end in spans:
+        pieces += [np.arange(kept, start), [NEW]]
+        kept = end
+    like = np.minimum([start for start, _ in spans], length - 1)
+    take(sequence, np.concatenate([*pieces, np.arange(kept, length)]), stream, like=like, **values)
+
+
 def rows_of(fields: Fields, rows: Any, *, like: np.ndarray | None = None, **values: Any) -> Fields:
     """The fields of these rows of a stream, as another stream (a decoder's): `take` without what points into it.
 

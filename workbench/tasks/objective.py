@@ -91,7 +91,8 @@ class Objective:
     `step_wide` says that `head` returns a `StepHead`; `after` names objectives of the task whose heads run first;
     `reads` the fields of samples that its labels are made of: where no corpus has one, a run does not begin;
     `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`; `predicts` what its
-    `labels` are, for whoever looks at them: `tokens` of the run's tokenizer, or `numbers` with a meaning of their own.
+    `labels` are, for whoever looks at them: `tokens` of the run's tokenizer, or `numbers` with a meaning of their own;
+    `own_tokens` the ids of tokens that the objective has and the tokenizer need not have, with how people read them.
     """
 
     name: str = ""
@@ -100,6 +101,10 @@ class Objective:
     reads: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     predicts: Literal["tokens", "numbers"] = "numbers"
+
+    @property
+    def own_tokens(self) -> Mapping[int, str]:
+        return {}
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         """Change samples before they become sequences (a sample's labels go to `sample["labels"]`)."""

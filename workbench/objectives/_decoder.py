@@ -1,0 +1,97 @@
+"""What the objectives share whose decoder writes a stream of its own (T5, MASS, BART).
+
+    text     what the encoder reads: the text with noise in it
+    target   what the decoder reads: a first token, then what it is to write, moved by one row
+
+    L = - sum over tokens i of log p(y_i | y_1..y_{i-1}, text)
+
+A sequence that has a target already, of a builder of pairs (`text_to_text`), gets no noise: what stands there is to be
+written. So a translation or a summary is learned by the objective of pretraining, with its first token and its head.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.objectives._vocabulary import NextTokenHead
+from workbench.options.bounds import Word
+from workbench.sequences.sequence import Rows, Sequence, text_fields
+from workbench.tasks.continuation import Continuation
+from workbench.tasks.objective import BatchTargets, Head, Objective
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+    from workbench.sequences.builder import Builder
+
+
+class Written(NamedTuple):
+    """What a decoder is to write: token ids [tokens], of which the first stands at `position`."""
+
+    ids: np.ndarray
+    position: int = 0
+
+
+class DecoderObjective(Objective):
+    """A decoder's stream is predicted, token by token. A subclass says what noise does to a text (`noise`).
+
+    Args:
+        stream: the encoder's stream.
+        target: the decoder's stream.
+        start: the token that the decoder reads first.
+        end: the token that ends what it writes.
+    """
+
+    predicts = "tokens"
+
+    def __init__(self, stream: Word, target: Word, start: int, end: int) -> None:
+        self.stream, self.target = stream, target
+        self.start, self.end = start, end
+
+    def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
+        """Put noise into the encoder's stream, in place; what the decoder is to write."""
+        raise NotImplementedError(f"{type(self).__name__} must define noise")
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            if self.target in sequence.streams:
+                written = Written(sequence.streams[self.target]["input_ids"])
+            else:
+                if "doc" in sequence.fields(self.stream):
+                    raise WorkbenchError(
+                        f"sequence {sequence.key!r} is packed of several documents, which one target would mix; use "
+                        "the builder document"
+                    )
+                written = self.noise(sequence, draws.of(sequence.draw))
+            sequence.streams[self.target] = decoder_fields(self.start, written)
+            rows = Rows(self.target, np.arange(len(written.ids)))
+            sequence.targets[self.name] = {"rows": rows, "labels": written.ids.copy()}
+        return {}
+
+    def continuation(self, builder: Builder) -> Continuation:
+        return DecoderContinuation(self.target, self.start, self.end)
+
+    def head(self, network: Network) -> Head:
+        return NextTokenHead(network, self.target)
+
+
+class DecoderContinuation(Continuation):
+    """The decoder's stream begins with one token; the text is read as it is."""
+
+    def __init__(self, stream: str, start: int, end: int) -> None:
+        super().__init__(stream, end)
+        self.start = start
+
+    def prompt(self, sequence: Sequence) -> None:
+        sequence.streams[self.stream] = decoder_fields(self.start, Written(np.zeros(0, np.int64)))
+
+
+def decoder_fields(start: int, written: Written) -> dict[str, Any]:
+    """The rows of a decoder's stream, read from left to right; no later objective labels them."""
+    fields = text_fields(np.concatenate([[start], written.ids[:-1]]))
+    rank = fields["position_ids"]
+    taken = np.ones(len(rank), np.bool_)
+    return {**fields, "position_ids": rank + written.position, "rank": rank, "taken": taken}

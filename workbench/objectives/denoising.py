@@ -1,0 +1,51 @@
+"""Denoising (BART, Lewis et al., arXiv:1910.13461, section 2): a text is damaged, a decoder writes the whole of it.
+
+    text     [CLS] and _ . the old _ harbours [SEP]
+    target   [SEP] [CLS] the old river flows past harbours . and bridges . [SEP]
+
+As in the released code, the decoder begins with the token that ends texts, and writes what stands around the text too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from annotated_types import MinLen
+
+from workbench.objectives._decoder import DecoderObjective, Written
+from workbench.options.bounds import PartSpec, Word
+from workbench.parts.building import build
+from workbench.sequences.rows import recount
+from workbench.sequences.sequence import Sequence
+from workbench.text.tokenizer import Tokenizer
+
+
+class Denoising(DecoderObjective):
+    """Puts noises into the encoder's stream; the decoder's is the text as it was.
+
+    Args:
+        noises: parts of the kind `noise`, each with its options, in the order in which they act on a text.
+        stream: the encoder's stream.
+        target: the decoder's stream.
+
+    Raises:
+        WorkbenchError: the tokenizer has no `eos` token, or none that a noise needs.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        noises: Annotated[list[PartSpec], MinLen(1)],
+        stream: Word = "text",
+        target: Word = "target",
+    ) -> None:
+        super().__init__(stream, target, tokenizer.id("eos"), tokenizer.id("eos"))
+        self.noises = [build("noise", noise, f"noises[{i}]") for i, noise in enumerate(noises)]
+
+    def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
+        ids = sequence.fields(self.stream)["input_ids"].copy()
+        for noise in self.noises:
+            noise(sequence, self.stream, rng)
+        recount(sequence, self.stream)
+        return Written(ids)

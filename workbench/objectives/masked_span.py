@@ -1,0 +1,68 @@
+"""Masked sequence to sequence (MASS, Song et al., ICML 2019, arXiv:1905.02450, sections 3.2 and 4.1).
+
+A stretch of `rate` of a text is masked; a decoder writes it, and reads of it alone what it has written, at the
+positions where it stands:
+
+    text     the old _ _ _ and bridges [SEP]
+    target           _ river flows           at the positions 2, 3, 4; writes: river flows past
+
+The stretch begins anywhere, as in the paper (the released code begins a fifth of them at the beginning, and a fifth
+ends at the end). Of its tokens the encoder reads `mask` as the mask token, `random` as others, the rest as they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.objectives._decoder import DecoderObjective, Written
+from workbench.options.bounds import Share, SomeShare, Word
+from workbench.sequences.replacing import Replacing
+from workbench.sequences.sequence import Sequence
+from workbench.text.tokenizer import Tokenizer
+
+
+class MaskedSpan(DecoderObjective):
+    """Masks a stretch of a text, and makes the decoder's stream, in which it is predicted.
+
+    Args:
+        rate: share of the text's tokens in the stretch.
+        mask, random: shares of these that the encoder reads as the mask token and as a random one.
+        stream: the encoder's stream.
+        target: the decoder's stream.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        rate: SomeShare = 0.5,
+        mask: Share = 0.8,
+        random: Share = 0.1,
+        stream: Word = "text",
+        target: Word = "target",
+    ) -> None:
+        super().__init__(stream, target, tokenizer.id("mask"), tokenizer.id("eos"))
+        self.rate = rate
+        self.replace = Replacing(tokenizer, mask, random)
+
+    def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
+        """Mask a stretch; nothing is to be written of a text without free tokens."""
+        text = sequence.fields(self.stream)
+        rows = stretch(~text["special"] & ~text["taken"], self.rate, rng)
+        if not len(rows):
+            return Written(rows)
+        written = Written(text["input_ids"][rows], int(text["position_ids"][rows[0]]))
+        self.replace(text, rows, rng.random(len(rows)), rng)
+        return written
+
+
+def stretch(free: np.ndarray, rate: float, rng: np.random.Generator) -> np.ndarray:
+    """Neighbouring free rows, `rate` of all (or as many as are neighbours), each such stretch as likely as any other."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], free, [False]])))
+    starts, lengths = edges[::2], edges[1::2] - edges[::2]
+    if not len(starts):
+        return np.zeros(0, np.int64)
+    size = min(max(round(rate * int(free.sum())), 1), int(lengths.max()))
+    begins = np.concatenate(
+        [np.arange(first, first + length - size + 1) for first, length in zip(starts, lengths, strict=True)]
+    )
+    return np.arange(size) + int(begins[rng.integers(len(begins))])

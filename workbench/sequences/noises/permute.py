@@ -1,0 +1,50 @@
+"""Sentence permutation (BART, arXiv:1910.13461, section 2.2): the sentences of a text in a random order.
+
+As in the paper, sentences end at full stops, here also at marks of questions and exclamations: at tokens, where
+white space or the end follows, so that "3.5" is none; marks of Chinese and Japanese need no space. A mark that an
+earlier noise has hidden ends none, so permute before infilling.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.options.bounds import SomeShare
+from workbench.sequences.noises._stretches import stretches_of
+from workbench.sequences.protocols import Noise
+from workbench.sequences.rows import take
+from workbench.sequences.sequence import Fields, Sequence
+from workbench.text.tokenizer import Tokenizer
+
+SPACED, UNSPACED = frozenset(".!?…"), frozenset("。！？")
+_PREFIXES = "#Ġ▁ "  # of tokens inside or at the beginning of a word
+
+
+class Permute(Noise):
+    """Sentences change places.
+
+    Args:
+        rate: share of the sentences of each text that change places among each other.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, rate: SomeShare) -> None:
+        self.rate = rate
+        marks = {token_id: token.lstrip(_PREFIXES) for token, token_id in tokenizer.vocabulary.items()}
+        self.spaced = np.array(sorted(i for i, mark in marks.items() if mark in SPACED), np.int64)
+        self.unspaced = np.array(sorted(i for i, mark in marks.items() if mark in UNSPACED), np.int64)
+
+    def __call__(self, sequence: Sequence, stream: str, rng: np.random.Generator) -> None:
+        fields, rows = sequence.fields(stream), np.arange(sequence.length(stream))
+        for start, end in stretches_of(fields):
+            sentences = np.split(rows[start:end].copy(), self._ends(fields, start, end))
+            moved = rng.permutation(len(sentences))[: round(self.rate * len(sentences))]
+            order = np.arange(len(sentences))
+            order[np.sort(moved)] = moved
+            rows[start:end] = np.concatenate([sentences[i] for i in order])
+        take(sequence, rows, stream)
+
+    def _ends(self, fields: Fields, start: int, end: int) -> np.ndarray:
+        """Where the sentences of the rows [start, end) end but for the last, counted from `start`."""
+        ids = fields["input_ids"][start : end - 1]
+        apart = fields["char_start"][start + 1 : end] > fields["char_end"][start : end - 1]
+        return np.flatnonzero(np.isin(ids, self.unspaced) | (np.isin(ids, self.spaced) & apart)) + 1
