@@ -132,6 +132,11 @@ class PolicyCase(Case):
 
 
 @dataclass(frozen=True)
+class NoiseCase(Case):
+    """A noise."""
+
+
+@dataclass(frozen=True)
 class OptimizerCase(Case):
     """An optimizer with a plain loop over its paper's formula.
 
@@ -214,6 +219,7 @@ KINDS: dict[str, type[Case]] = {
     "step": StepCase,
     "image": ImageCase,
     "policy": PolicyCase,
+    "noise": NoiseCase,
     "optimizer": OptimizerCase,
     "lr_schedule": ScheduleCase,
     "release": ReleaseCase,

@@ -151,7 +151,7 @@ def _note(config: dict[str, Any], one: Spec, kind: str, number: int) -> None:
 def _kind(one: Spec) -> str:
     if "streams" not in one:
         return str(one["stream"])
-    return "co" if "inner_size" in one else "joint"
+    return "co" if "intermediate_sizes" in one else "joint"
 
 
 def _shared(config: Config, number: int) -> bool:

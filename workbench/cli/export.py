@@ -34,6 +34,7 @@ def export(
     """
     from workbench.interop.exporting import check_release_folder, exported, write_release
     from workbench.interop.opening import load
+    from workbench.interop.special_ids import with_special_ids
     from workbench.parts.trust import allow
     from workbench.tasks.task import objectives_of, visibilities_of
 
@@ -49,6 +50,8 @@ def export(
     spec = recipe.all_networks[chosen]
     seen = visibilities_of(recipe, chosen)
     made = exported(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, **given)
+    if loaded.tokenizer is not None:
+        made = made._replace(config=with_special_ids(made.config, loaded.tokenizer))
     write_release(output, made)
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / "tokenizer.json")

@@ -27,7 +27,8 @@ class BlockOptions(TypedDict, total=False):
     geglu, geglu_tanh; `norm`: layer, rms, unbiased; `norm_place`: post (BERT) or pre; `rotary`: base of rotary
     positions; `relation`: a part that adds to the scores of attention (buckets); `window`: how many rows away a
     row may be to be seen; `scale`: of the scores, by default 1 / sqrt(head size); `bias`: of linear maps and norms;
-    `attention_bias`: of the linear maps of attention, by default as `bias`.
+    `attention_bias`: of the linear maps of attention, by default as `bias`; `inner_size`: heads x head size of the
+    attention, by default the hidden size (ViLBERT: 1024; T5's 11B: 16384).
     """
 
     intermediate_size: Size | None
@@ -43,6 +44,7 @@ class BlockOptions(TypedDict, total=False):
     scale: Positive | None
     bias: bool
     attention_bias: bool | None
+    inner_size: Size | None
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Options:
     scale: float | None = None
     bias: bool = True
     attention_bias: bool | None = None
+    inner_size: int | None = None
 
     def norm_of(self, size: int) -> nn.Module:
         return make_norm(self.norm, size, self.norm_eps, self.bias)
@@ -82,7 +85,6 @@ class AttentionBlock(nn.Module):
         size: int,
         options: Options,
         key_size: int | None = None,
-        inner_size: int | None = None,
         key_norm: bool = True,
     ) -> None:
         super().__init__()
@@ -90,7 +92,7 @@ class AttentionBlock(nn.Module):
             size,
             options.num_heads,
             key_size=key_size,
-            inner_size=inner_size,
+            inner_size=options.inner_size,
             dropout=options.attention_dropout,
             rotary=options.rotary,
             relation=options.relation,

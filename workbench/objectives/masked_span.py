@@ -56,7 +56,7 @@ class MaskedSpan(DecoderObjective):
 
 
 def stretch(free: np.ndarray, rate: float, rng: np.random.Generator) -> np.ndarray:
-    """Neighbouring free rows, `rate` of all (or as many as are neighbours), each such stretch as likely as any other."""
+    """Neighbouring free rows, `rate` of all (or as many as are neighbours), each such stretch equally likely."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], free, [False]])))
     starts, lengths = edges[::2], edges[1::2] - edges[::2]
     if not len(starts):

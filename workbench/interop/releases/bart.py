@@ -1,13 +1,15 @@
 """Hugging Face BART (Lewis et al., arXiv:1910.13461): an encoder on `text`, a decoder on `target`, norms behind.
 
 Positions are counted from 2, as RoBERTa's, with a table for each side; both have one table of words, which is the
-decoder's matrix too.
+decoder's matrix too. Its bias `final_logits_bias` is no parameter of theirs, and zero; another one has no place here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from torch import Tensor
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
@@ -23,7 +25,7 @@ STACKS = {"encoder": "text", "decoder": "target"}
 
 
 class Bart(Release):
-    """Hugging Face BART: a `text` and a `target` stream, `self` and `cross` layers."""
+    """Hugging Face BART: a `text` and a `target` stream, `self` and `cross` layers; head denoising."""
 
     prefix = "model."
 
@@ -49,6 +51,18 @@ class Bart(Release):
             {**decoder, "repeat": config["decoder_layers"]},
         ]
         return NetworkSpec({"text": dict(token), "target": dict(token)}, layers, tie={"target.token": "text.token"})
+
+    def heads(self, config: Config) -> dict[str, Spec]:
+        return {"denoising": {"objective": "denoising"}}
+
+    def completed(self, config: Config, state: Mapping[str, Tensor]) -> Config:
+        bias = state.get("final_logits_bias")
+        if bias is not None and bias.any():
+            raise WorkbenchError(
+                f"final_logits_bias is not zero (up to {float(bias.abs().max()):.3g}); our decoder adds nothing to its "
+                "scores, so it would say something else: take weights of BART itself, whose bias is zero"
+            )
+        return config
 
     def rules(self, config: Config) -> list[Rule]:
         rows, encoder = config["max_position_embeddings"] + UNUSED, config["encoder_layers"]
@@ -78,7 +92,7 @@ class Bart(Release):
         stacks = [[one for one in described.layers if one["stream"] == stream] for stream in STACKS.values()]
         encoder, decoder = (stack[0] for stack in stacks)
         return {
-            "architectures": ["BartModel"],
+            "architectures": ["BartForConditionalGeneration" if "denoising" in described.heads else "BartModel"],
             "model_type": "bart",
             "vocab_size": text["vocab_size"],
             "d_model": text["hidden_size"],

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import unknown
 from workbench.interop.bert_names import stacked
 from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
@@ -30,15 +30,10 @@ class T5(Release):
         return config.get("model_type") == "t5"
 
     def network(self, config: Config) -> NetworkSpec:
-        width, inner = config["d_model"], config["d_kv"] * config["num_heads"]
-        if width != inner:
-            raise WorkbenchError(
-                f"d_kv x num_heads = {inner}, d_model = {width}; our heads together are as wide as the rows"
-            )
         eps, dropout = config.get("layer_norm_epsilon", 1e-6), config.get("dropout_rate", 0.1)
         token = {
             "embedding": "token",
-            "hidden_size": width,
+            "hidden_size": config["d_model"],
             "vocab_size": config["vocab_size"],
             "max_positions": None,
             "token_types": 0,
@@ -86,7 +81,7 @@ class T5(Release):
             "model_type": "t5",
             "vocab_size": text["vocab_size"],
             "d_model": text["hidden_size"],
-            "d_kv": text["hidden_size"] // heads,
+            "d_kv": first["inner_size"] // heads,
             "d_ff": first["intermediate_size"],
             "num_layers": sum(layer.get("stream") == "text" for layer in described.layers) - 1,
             "num_decoder_layers": sum(layer.get("stream") == "target" for layer in described.layers) - 1,
@@ -134,6 +129,7 @@ def _block(config: Config, eps: float, dropout: float, bidirectional: bool = Tru
     }
     return {
         "num_heads": config["num_heads"],
+        "inner_size": config["d_kv"] * config["num_heads"],
         "intermediate_size": config["d_ff"],
         "activation": _activation(config),
         "norm": "rms",

@@ -18,7 +18,6 @@ class Co(nn.Module):
     Args:
         streams: the two streams.
         shared: one attention for both directions (LXMERT); needs equal hidden sizes.
-        inner_size: heads x head size of the attention (ViLBERT: 1024), default the queries' hidden size.
         feed_forward: add a feed-forward block per stream (ViLBERT: yes; LXMERT's follows its self layers: no).
         intermediate_sizes: of the feed-forward blocks, by stream, where they differ.
         options: those of every layer, `workbench.models.sublayers.BlockOptions`.
@@ -30,7 +29,6 @@ class Co(nn.Module):
         sizes: dict[str, int],
         num_heads: Heads,
         shared: bool = False,
-        inner_size: Size | None = None,
         feed_forward: bool = True,
         intermediate_sizes: dict[Word, Size] | None = None,
         **options: Unpack[BlockOptions],
@@ -45,7 +43,7 @@ class Co(nn.Module):
             if shared and name == b:
                 self.attention[name] = self.attention[a]
             else:
-                self.attention[name] = AttentionBlock(sizes[name], block, sizes[other], inner_size)
+                self.attention[name] = AttentionBlock(sizes[name], block, sizes[other])
             if feed_forward:
                 self.feed_forward[name] = FeedForwardBlock(sizes[name], block)
 
