@@ -111,7 +111,7 @@ class Mlm(Objective):
     def continuation(self, builder: Builder) -> Continuation | None:
         """Where segments are (also) read behind a prefix, a mask in the next token's place is asked for it (UniLM)."""
         able = "prefix" in builder.frame.visibilities
-        return TextContinuation(builder.frame, self.stream, "prefix", self.mask_id) if able else None
+        return TextContinuation(builder.frame, self.stream, "prefix", self.replace.mask_id) if able else None
 
     def head(self, network: Network) -> Head:
         return MlmHead(network, self.stream, self.soft, self.activation, self.norm_eps)
