@@ -10,8 +10,9 @@ from pipelines.commands.console import run
 from pipelines.commands.options import Cleaning
 from pipelines.stages import Stage
 from pipelines.stages.normalise_text import NormaliseText
+from pipelines.stages.set_language import SetLanguage
 from pipelines.stages.text_filters import LetterShare, MinimumLength, RepeatedLines
-from workbench.options.bounds import CountOrZero, Share
+from workbench.options.bounds import CountOrZero, Share, Word
 from workbench.options.command import command
 
 
@@ -24,8 +25,11 @@ def text(
     ] = 1,
     min_letters: Annotated[Share | None, typer.Option(help="Least share of letters (0 to 1).")] = None,
     max_repeated: Annotated[Share | None, typer.Option(help="Largest share of repeated lines (Gopher: 0.3).")] = None,
+    language: Annotated[
+        Word | None, typer.Option(help="What the texts are in (en), where their records do not say it.")
+    ] = None,
 ) -> None:
-    """Documents (plain text, JSON lines, WikiText, tables, linked text, typing and relation sets) -> a text corpus.
+    """Documents (plain or parallel text, JSON lines, WikiText, tables, linked text, relations) -> a text corpus.
 
     Texts that carry character spans (links, typed mentions) are stored as they are.
 
@@ -35,11 +39,16 @@ def text(
 
       workbench prepare text notes/ --output corpora/notes --option document=file
 
+      workbench prepare text train.en train.de --output corpora/en-de
+
+      workbench prepare text news.fr -o corpora/news-fr --option document=line --language fr
+
       workbench prepare text mnli/train.tsv -o corpora/mnli --option 'fields={labels: [gold_label]}'
 
       workbench prepare text news.jsonl -o corpora/news --option text_field=body --min-length 200 --dedupe
     """
-    options.read("text", text_stages(normalise, min_length, min_letters, max_repeated))
+    stages = text_stages(normalise, min_length, min_letters, max_repeated)
+    options.read("text", stages if language is None else [*stages, SetLanguage(language)])
 
 
 def text_stages(normalise: str, min_length: int, min_letters: float | None, max_repeated: float | None) -> list[Stage]:

@@ -36,12 +36,12 @@ def formats(kind: str) -> dict[str, type[RawReader]]:
 
 
 def detect(kind: str, paths: Sequence[Path]) -> str:
-    """The name of the format that the first input looks like (of a folder: the folder, else its first file).
+    """The format that the first input, among the others, looks like (of a folder: the folder, else its first file).
 
     Raises:
         WorkbenchError: the input is empty, or looks like none or several.
     """
-    source = peek(paths[0])
+    source = peek(paths[0], paths)
     matching = _matching(kind, source)
     if source.is_folder and not matching:
         suffixes = tuple({suffix for reader in formats(kind).values() for suffix in reader.suffixes})

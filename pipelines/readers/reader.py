@@ -55,10 +55,14 @@ class MalformedError(WorkbenchError):
 
 @dataclass(frozen=True)
 class Peek:
-    """The beginning of an input, for telling formats apart."""
+    """The beginning of an input, for telling formats apart: the `names` in a folder, the first lines of a file.
+
+    `inputs` are all that were named together with it, itself among them.
+    """
 
     path: Path
     names: frozenset[str] = frozenset()
+    inputs: tuple[Path, ...] = ()
     head: list[str] = field(default_factory=list)
 
     @property
@@ -90,10 +94,10 @@ class Peek:
         return re.search(rf'"{name}"\s*:', self.text) is not None
 
 
-def peek(path: Path) -> Peek:
+def peek(path: Path, inputs: Sequence[Path] = ()) -> Peek:
     """Look at the beginning of a file, or at the names in a folder."""
     if path.is_dir():
-        return Peek(path, frozenset(p.name for p in path.iterdir()))
+        return Peek(path, frozenset(p.name for p in path.iterdir()), tuple(inputs))
     head: list[str] = []
     size = 0
     for number, line in lines(path):
@@ -101,7 +105,7 @@ def peek(path: Path) -> Peek:
         size += len(line)
         if number >= PEEK_LINES or size >= PEEK_BYTES:
             break
-    return Peek(path, head=head)
+    return Peek(path, inputs=tuple(inputs), head=head)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ TEXT: dict[str, Any] = {
     "choices": ["Ann", "Bob"],
     "choice_spans": [[[0, 3, "Q1", 1.0]], []],
     "answer": 1,
+    "language": "en",
     "translations": {"de": "Anna traf Bob.", "fr": "Anne a rencontré Bob."},
     "translation_spans": {"fr": [], "de": [[0, 4, "Q1", 1.0]]},
     "labels": {"relation": "knows", "entailment": 2, "score": 0.5},

@@ -14,6 +14,7 @@ from pipelines.readers.reader import Drop
 from pipelines.stages.check_image import CheckImage
 from pipelines.stages.clean_captions import clean_captions
 from pipelines.stages.normalise_text import NormaliseText
+from pipelines.stages.set_language import SetLanguage
 from pipelines.stages.text_filters import LetterShare, MinimumLength, RepeatedLines
 
 
@@ -132,3 +133,9 @@ def test_resize_applies_the_exif_rotation():
     stored = Image.open(io.BytesIO(sample["image"]))
     assert stored.size == (30, 60)
     assert 0x0112 not in stored.getexif()
+
+
+def test_the_language_of_texts_that_do_not_say_it():
+    assert SetLanguage("en")({"text": "a"}) == {"text": "a", "language": "en"}
+    assert SetLanguage("en")({"text": "a", "language": "de"})["language"] == "de"
+    assert SetLanguage("en")({"translations": {"de": "a"}}) == {"translations": {"de": "a"}}

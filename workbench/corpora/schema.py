@@ -94,6 +94,7 @@ SCHEMA = (
     Field("choices", _WRITTEN, TEXTS, "texts to choose from"),
     Field("choice_spans", _WRITTEN, LINKS, "linked mentions of entities in them", spans_of="choices"),
     Field("answer", _WRITTEN, NUMBER, "the right choice", index_of="choices"),
+    Field("language", _TEXT, NAME, "what the text is in (`en`)"),
     Field("translations", _TEXT, TEXTS_BY_NAME, "the same text in several languages, by language", instead_of="text"),
     Field("translation_spans", _TEXT, LINKS, "linked mentions of entities in them", spans_of="translations"),
     Field("image", _IMAGE, IMAGE, "JPEG, PNG or WebP", AS_IMAGE, required=True, foreign=("jpg", "jpeg", "png", "webp")),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from pipelines.readers.reader import MalformedError, Peek, RawReader, Record
+from pipelines.readers.text.parallel import is_parallel
 from pipelines.readers.text.table import is_table
 from pipelines.sources.files import files, lines, record_key, stem
 from workbench.errors import WorkbenchError
@@ -41,7 +42,8 @@ class PlainText(RawReader):
     @classmethod
     def detect(cls, source: Peek) -> bool:
         structured = source.text.lstrip().startswith(("{", "["))
-        return not source.is_folder and not structured and not is_wikitext(source) and not is_table(source)
+        other = structured or is_wikitext(source) or is_table(source) or is_parallel(source)
+        return not source.is_folder and not other
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         for path in files(paths, self.suffixes):

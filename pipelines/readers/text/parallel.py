@@ -1,0 +1,101 @@
+"""Parallel text, as machine translation keeps it: a file a language, line i of each the same sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import ClassVar
+
+from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record
+from pipelines.sources.files import NOT_DATA, files, lines, plain_suffix, record_key, stem
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Word
+from workbench.sequences.sequence import Sample
+
+_LANGUAGE = re.compile(r"\.[a-z]{2}([-_][a-z0-9]{2,8})?")
+
+
+@dataclass(frozen=True)
+class Parallel(RawReader):
+    """`languages` are those of the files, in their order; by default the files' suffixes (`train.en train.de`).
+
+    A line becomes a record with `translations`, by language; one that is empty in some language is left out.
+    """
+
+    kind: ClassVar[str] = "text"
+
+    languages: list[Word] | None = None
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return is_parallel(source)
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        sources = files(paths)
+        languages, names = self._languages(sources), [path.name for path in sources]
+        each = [lines(path) for path in sources]
+        for number, found in enumerate(zip_longest(*each), 1):
+            if None in found:
+                read = [number - (line is None) for line in found]
+                raise _uneven(sources, [n + sum(1 for _ in rest) for n, rest in zip(read, each, strict=True)])
+            raw = [line for _, line in found]
+            if any(line.strip() for line in raw):
+                data = (stem(sources[0]), number, languages, names, raw)
+                yield Record(data, sum(map(len, raw)), f"{names[0]}:{number}")
+
+    def sample(self, record: Record) -> Sample | Drop:
+        stemmed, number, languages, names, raw = record.data
+        texts = [_decoded(line, f"{name}:{number}").strip() for line, name in zip(raw, names, strict=True)]
+        if not all(texts):
+            return Drop("a translation is empty")
+        translations = dict(zip(languages, texts, strict=True))
+        meta = {"source": names[0], "line": number}
+        return {"key": record_key(f"{stemmed}-{number}"), "translations": translations, "meta": meta}
+
+    def _languages(self, sources: Sequence[Path]) -> list[str]:
+        """The language of each file.
+
+        Raises:
+            WorkbenchError: a single file, not a language for each, or one twice.
+        """
+        found = ", ".join(path.name for path in sources)
+        if len(sources) < 2:
+            raise WorkbenchError(f"parallel text is a file for each language, in the same lines; found {found} alone")
+        languages = self.languages or [plain_suffix(path).removeprefix(".") for path in sources]
+        if len(languages) != len(sources) or len(set(languages)) < len(languages) or not all(languages):
+            raise WorkbenchError(
+                f"the files {found} have the languages {', '.join(languages) or 'none'}; one for each file is "
+                "needed, all different: call the files train.en, train.de, or say --option languages=[en,de]"
+            )
+        return languages
+
+
+def is_parallel(source: Peek) -> bool:
+    """Whether the inputs, or the files of a folder, have one name and a language each for a suffix."""
+    inside = [Path(name) for name in source.names if not name.startswith(NOT_DATA)]
+    named = inside if source.is_folder else list(source.inputs)
+    suffixes = {plain_suffix(path) for path in named}
+    return (
+        len(named) > 1
+        and len({stem(path) for path in named}) == 1
+        and len(suffixes) == len(named)
+        and all(map(_LANGUAGE.fullmatch, suffixes))
+    )
+
+
+def _uneven(sources: Sequence[Path], counts: Sequence[int]) -> WorkbenchError:
+    told = ", ".join(f"{path} has {count:,}" for path, count in zip(sources, counts, strict=True))
+    return WorkbenchError(
+        f"the files do not have equally many lines: {told}. Line i of each must be the same sentence; mend the files, "
+        "or take those of one set"
+    )
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}") from error
