@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ from pipelines.commands import options
 from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples
 from workbench.corpora.corpus import Corpus
-from workbench.options.bounds import Location, Size
+from workbench.options.bounds import Location, Share, Size
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -27,6 +27,10 @@ def tokenizer(
     kind: Annotated[Literal["wordpiece", "bpe", "unigram"], typer.Option(help="How words are cut.")] = "wordpiece",
     vocab_size: Annotated[Size, typer.Option(help="Tokens, special ones included.")] = 30522,
     lowercase: Annotated[bool, typer.Option(help="Fold case before cutting words.")] = True,
+    size_exponent: Annotated[
+        Share,
+        typer.Option(help="Corpora count in proportion to size ** this; below 1 the small ones count for more."),
+    ] = 1.0,
     limit: options.Limit = None,
 ) -> None:
     """Train a tokenizer on texts, captions, questions, entity labels and descriptions of corpora.
@@ -36,9 +40,11 @@ def tokenizer(
       workbench prepare tokenizer corpora/wiki --output tokenizer.json --vocab-size 8192
 
       workbench prepare tokenizer corpora/wiki corpora/coco -o tokenizer.json --kind bpe --no-lowercase
+
+      workbench prepare tokenizer corpora/en corpora/sw -o tokenizer.json --kind bpe --size-exponent 0.5
     """
     opened = [Corpus.open(place) for place in corpora]
-    texts = Texts(opened, limit)
+    texts: Iterable[str] = Texts(opened, limit) if size_exponent == 1 else Smoothed(opened, size_exponent, limit)
     trained = Tokenizer(train_tokenizer(texts, kind, vocab_size, lowercase=lowercase))
     written = trained.save(output)
     log.info("%d tokens from %s: %s", trained.vocab_size, ", ".join(corpora), written)
@@ -56,10 +62,31 @@ class Texts:
             yield from texts_of(sample)
 
 
+class Smoothed:
+    """The texts of corpora, as often as asked: as many characters as they have together, shared out in proportion to
+    size ** `exponent`. Large corpora give their beginning, small ones are read several times (XLM, arXiv:1901.07291,
+    section 3.1)."""
+
+    def __init__(self, corpora: Sequence[Corpus], exponent: float, limit: int | None = None) -> None:
+        self.each = [Texts([corpus], limit) for corpus in corpora]
+        sizes = [sum(map(len, texts)) for texts in self.each]
+        shares = [size**exponent if size else 0.0 for size in sizes]
+        self.characters = [round(sum(sizes) * share / (sum(shares) or 1)) for share in shares]
+
+    def __iter__(self) -> Iterator[str]:
+        for texts, left in zip(self.each, self.characters, strict=True):
+            endless = chain.from_iterable(repeat(texts))
+            while left > 0:
+                text = next(endless)[:left]
+                yield text
+                left -= len(text)
+
+
 def texts_of(sample: Sample) -> Iterator[str]:
     """Everything in a sample that a tokenizer will meet."""
-    if "text" in sample:
-        yield sample["text"]
+    yield from (sample[name] for name in ("text", "second") if name in sample)
+    yield from sample.get("translations", {}).values()
+    yield from sample.get("choices", [])
     yield from sample.get("captions", [])
     questions: list[dict[str, Any]] = sample.get("questions", [])
     for question in questions:

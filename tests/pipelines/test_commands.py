@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from kg.graph.store import GraphStore
 from pipelines.commands.app import app
+from pipelines.commands.tokenizer import Smoothed
 from pipelines.preparing.coverage import Coverage, coverage
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
@@ -246,6 +247,34 @@ def test_tokenizer_command(tmp_path, json_lines):
     tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
     assert tokenizer.vocab_size <= 60
     assert tokenizer.tokens(tokenizer.encode("lower").ids) == ["lower"]
+
+
+def test_small_corpora_count_for_more_than_their_size(tmp_path, json_lines):
+    texts = {"large": ["the cat sat"] * 90, "small": ["ein hund"] * 10}
+    for name, each in texts.items():
+        path = json_lines(f"{name}.jsonl", [{"text": text} for text in each])
+        prepare("text", path, "-o", tmp_path / name, "--workers", 1)
+    corpora = [Corpus.open(tmp_path / name) for name in texts]
+    sizes = {name: sum(map(len, each)) for name, each in texts.items()}
+    for exponent in (0.0, 0.5, 1.0):
+        found = list(Smoothed(corpora, exponent))
+        assert found == list(Smoothed(corpora, exponent))
+        german = sum(len(text) for text in found if text.startswith("e"))
+        share = sizes["small"] ** exponent / sum(size**exponent for size in sizes.values())
+        assert german == round(share * sum(sizes.values()))
+        assert sum(map(len, found)) == sum(sizes.values())
+    small = ["tokenizer", tmp_path / "large", tmp_path / "small", "-o", tmp_path / "t.json", "--vocab-size", 60]
+    prepare(*small, "--size-exponent", 0.5)
+    with pytest.raises(WorkbenchError, match="--size-exponent = 2"):
+        prepare(*small, "--size-exponent", 2)
+
+
+def test_a_tokenizer_is_trained_on_translations(tmp_path, json_lines):
+    path = json_lines("d.jsonl", [{"translations": {"en": "low", "de": "tief"}}] * 20)
+    prepare("text", path, "-o", tmp_path / "c", "--workers", 1)
+    prepare("tokenizer", tmp_path / "c", "-o", tmp_path / "tokenizer.json", "--vocab-size", 60)
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert [tokenizer.tokens(tokenizer.encode(word).ids) for word in ("low", "tief")] == [["low"], ["tief"]]
 
 
 def test_regions_command(tmp_path, json_lines, tar, picture, stored):

@@ -31,6 +31,7 @@ from workbench.options.bounds import (
     Positive,
     Processes,
     Seed,
+    Share,
     SizeOrZero,
     SomeShare,
     Source,
@@ -171,6 +172,11 @@ class SequenceSpec:
 class TaskSpec:
     """A task = corpora + sequence builder + objectives. `corpora` maps a corpus (path or URL) to its weight.
 
+    It is drawn from in proportion to its weight times its size to the power of `size_exponent`: 0 goes by the weights
+    alone, 1 by the sizes, and between them small corpora are read more often than their size would have it (XLM,
+    arXiv:1901.07291, section 3.1: 0.7). The size is in what the builder cuts: characters of text, elements of a list,
+    or else records.
+
     With `order: continuous` texts are read on: each sequence of a micro-batch follows the one that stood at its place
     in the lane's micro-batch before, so that networks with a `memory` see what came before.
 
@@ -186,6 +192,7 @@ class TaskSpec:
     duplicates: Count | None = None
     held_out: list[Location] = field(default_factory=list)
     start_step: CountOrZero = 0
+    size_exponent: Share = 0.0
 
     @staticmethod
     def spelt_out(value: Any) -> Any:

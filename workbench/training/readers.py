@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from workbench.corpora.corpus import Corpus
@@ -23,7 +24,7 @@ def reader_of(recipe: Recipe, task: Task) -> Reader:
     """The endless stream of a task's corpora."""
     verify = recipe.train.verify
     corpora = [Corpus.open(place, verify=verify) for place in task.spec.corpora]
-    weights = list(task.spec.corpora.values())
+    weights = weights_of(task, corpora)
     window = window_of(task, corpora, weights)
     if window is not None:
         logger.info("tasks.%s: windows of at most %s characters", task.name, f"{window:,}")
@@ -39,6 +40,14 @@ def reader_of(recipe: Recipe, task: Task) -> Reader:
         on_error=recipe.train.on_error,
         skip_limit=recipe.train.skip_limit,
     )
+
+
+def weights_of(task: Task, corpora: Sequence[Corpus]) -> list[float]:
+    """In what proportions a task reads its corpora: their weights, each times size ** `size_exponent`."""
+    unit, power = task.builder.unit, task.spec.size_exponent
+    manifests = [corpus.manifest for corpus in corpora]
+    sizes = [each.records if unit is None else each.lengths.get(unit, 0) for each in manifests]
+    return [weight * size**power for weight, size in zip(task.spec.corpora.values(), sizes, strict=True)]
 
 
 def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
