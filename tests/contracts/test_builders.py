@@ -16,7 +16,13 @@ from workbench.sequences.batch import collate
 from workbench.sequences.missing import how_to_prepare
 from workbench.sequences.sequence import Sample
 
-EVERY = {"second": "where", "choices": ["a", "b"], "answers": ["old"], "answer_spans": [[0, 3]]}
+EVERY = {
+    "translations": {"en": "the old river", "de": "Hamburg"},
+    "second": "where",
+    "choices": ["a", "b"],
+    "answers": ["old"],
+    "answer_spans": [[0, 3]],
+}
 UNITS = (None, "text", "captions", "questions", "triples")
 
 
@@ -32,8 +38,9 @@ def samples() -> list[Sample]:
         first, second = (len(word) for word in sample["text"].split()[:2])
         marks = [[0, first, "head"], [first + 1, first + 1 + second, "tail"]]
         extra = {"captions": ["small boats", ""], "questions": [question], "triples": [TRIPLE, TRIPLE], "marks": marks}
+        translated = {"translations": {"en": sample["text"], "de": "Hamburg near water"}}
         typed = {"id": sample["key"], "label": "river", "mention": [0, 3], "types": ["x"]}
-        made.append({**sample, **extra, **typed, "labels": {}})
+        made.append({**sample, **extra, **typed, **translated, "labels": {}})
     return made
 
 
@@ -88,7 +95,8 @@ def test_company_that_is_excused_is_kept(name: str) -> None:
 
 @over("builder", "small")
 def test_builders_on_empty_and_one_token(name: str) -> None:
-    sequences = build(name)([{**sample, "labels": {}} for sample in small_samples()], draws())
+    given = [{**sample, "labels": {}, "translations": {"en": sample["text"], "de": ""}} for sample in small_samples()]
+    sequences = build(name)(given, draws())
     ids = [i for s in sequences for i in s.streams["text"]["input_ids"].tolist()]
     assert [i for i in ids if i not in tokenizer().special_ids] == tokenizer().encode("river").ids.tolist()
 

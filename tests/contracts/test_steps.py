@@ -28,6 +28,7 @@ def linked(length: int, spans: list[tuple[int, int, str]], mask: tuple[int, int]
         [Span(*span) for span in spans],
         mask_spans=masks,
         marks=marks,
+        languages=("en",),
     )
 
 

@@ -14,6 +14,7 @@ from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
+from workbench.sequences.steps.languages import Languages
 from workbench.tasks.building import make_root
 from workbench.tasks.fitting import check_fields, check_links
 from workbench.tasks.task import build_tasks
@@ -97,6 +98,15 @@ def test_fields_that_no_record_has_are_told_before_the_first_step(world: Any, tm
     (task, *_) = tasks_of(recipe, world).values()
     task.spec.corpora = {plain: 1.0}
     check_fields([task])
+    task.builder.reads = ("translations",)
+    with pytest.raises(WorkbenchError, match=r"reads 'translations', .*`workbench prepare text FILE\.en FILE\.de"):
+        check_fields([task])
+    task.builder.reads, task.steps = (), [Languages(["en"])]
+    with pytest.raises(WorkbenchError, match=r"steps\[0\] reads 'language', .*`workbench prepare text .*--language en"):
+        check_fields([task])
+    task.builder.gives = ("language",)
+    check_fields([task])
+    task.steps = []
     for part, where in ((task.builder, "sequence.builder"), (task.objectives[0].objective, "the objective")):
         part.reads = ("tags",)
         told = rf"{where}.* reads 'tags', which no record has in .*plain \(it has text.*: `workbench prepare"

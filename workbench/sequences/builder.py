@@ -51,9 +51,10 @@ class Builder:
 
     `unit` is the field that the reader cuts items from: None (a record is an item), `text`, `captions`, `questions` or
     `triples`. `reads` names other fields that every sample must have: a corpus without one is refused before the first
-    step. `window` is the greatest length of a text item in characters (None: not cut); with `window_tokens` it is
-    as many characters as so many tokens have in the corpora, which the reader measures. `reads_spans` says that the
-    builder itself brings knowledge from the entities linked to the text, as a step may (`Step`).
+    step. `gives` names fields that its sequences do not need of the samples, as they know it otherwise. `window` is
+    the greatest length of a text item in characters (None: not cut); with `window_tokens` it is as many characters as
+    so many tokens have in the corpora, which the reader measures. `reads_spans` says that the builder itself brings
+    knowledge from the entities linked to the text, as a step may (`Step`).
 
     Args:
         tokenizer: given by the recipe.
@@ -68,6 +69,7 @@ class Builder:
 
     unit: str | None = None
     reads: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
     window: int | None = None
     window_tokens: int | None = None
     reads_spans: bool = False
@@ -168,4 +170,5 @@ def sequence_of(sample: Sample, streams: dict[str, Any], part: int, spans: list[
     """The part-th sequence of a sample, in the group of all of them."""
     group = tuple(sample.get("draw", ()))
     labels = dict(sample.get("labels", {}))
+    more = {"languages": (sample["language"],) if "language" in sample else (), **more}
     return Sequence(streams, (*group, part), str(sample.get("key", "")), spans, labels, group=group, **more)

@@ -120,6 +120,15 @@ class Frame:
         return stream, rows
 
 
+def joined(streams: Listing[Fields]) -> Fields:
+    """Text streams one after another: word numbers go on, positions begin anew with each."""
+    counts = np.array([int(stream["word_ids"].max(initial=-1)) + 1 for stream in streams])
+    shift = np.repeat(np.cumsum(counts) - counts, [len(stream["input_ids"]) for stream in streams])
+    text = {name: np.concatenate([stream[name] for stream in streams]) for name in streams[0]}
+    text["word_ids"] = np.where(text["word_ids"] < 0, -1, text["word_ids"] + shift)
+    return text
+
+
 def ranks(visibility: Visibility, length: int, begins: Listing[int]) -> np.ndarray:
     """The visibility integer `rank` [length] of rows whose segments begin at `begins`: a row sees those up to its own.
 

@@ -21,7 +21,6 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "marks": (_TEXT, {**_OSLO, "marks": [[0, 4, "head"], [13, 19, "tail"]]}),
     "tags": (_TEXT, {**_OSLO, "tags": [[0, 4, "city"], [13, 19, "country"]]}),
     "labels": (_TEXT, {**_OSLO, "labels": {"label": "geography"}}),
-    "translations": (_TEXT, {"translations": {"en": "Oslo lies in Norway.", "de": "Oslo liegt in Norwegen."}}),
     "image": (_IMAGES, {"image": "oslo.jpg", "captions": ["a harbour"]}),
     "captions": (_IMAGES, {"image": "oslo.jpg", "captions": ["a harbour"]}),
     "questions": (_IMAGES, {"question_id": 1, "image": "oslo.jpg", "question": "Where is it?", "answer": "Oslo"}),
@@ -30,6 +29,8 @@ _COMMANDS = {
     "spans": "workbench prepare link CORPUS --graph GRAPH --output LINKED",
     "regions": "workbench prepare regions CORPUS --backbone NETWORK --output FEATURES",
     "triples": "workbench prepare triples GRAPH.tsv --output CORPUS",
+    "language": "workbench prepare text FILES --language en --output CORPUS",
+    "translations": "workbench prepare text FILE.en FILE.de --output CORPUS",
 }
 
 

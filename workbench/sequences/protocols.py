@@ -12,8 +12,11 @@ class Step:
     """Changes the sequences that the builder made: injects knowledge, adds a stream, narrows who sees whom.
 
     It may have `take_dropped() -> dict[str, int]`: what it left out since the last call, by reason; and `reads_spans`,
-    where it reads the entities that are linked to the text: a corpus without any is then refused.
+    where it reads the entities that are linked to the text: a corpus without any is then refused. `reads` names other
+    fields of samples that it goes by, which must be in the corpora, unless the builder `gives` what they say.
     """
+
+    reads: tuple[str, ...] = ()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The sequences of one micro-batch, changed in place or made anew."""

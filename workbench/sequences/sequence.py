@@ -106,7 +106,8 @@ class Sequence:
 
     `spans` are mentions of entities, `marks` stretches with a part to play, `mask_spans` stretches that the policy
     `field` masks as a whole. `group` is that of all sequences that a builder makes of one sample (its draw; () for one
-    by itself), `role` what this one is of the sample (a choice). `meta` is what evaluation needs of the sample (a
+    by itself), `role` what this one is of the sample (a choice). `languages` are those of its segments in their order,
+    the last one's that of all after it; none where nobody said. `meta` is what evaluation needs of the sample (a
     question's answers, a mention's types) and never reaches the model.
     """
 
@@ -120,6 +121,7 @@ class Sequence:
     marks: list[Mark] = field(default_factory=list)
     role: str = ""
     group: Draw = ()
+    languages: tuple[str, ...] = ()
     meta: dict[str, Any] = field(default_factory=dict)
 
     def length(self, stream: str) -> int:

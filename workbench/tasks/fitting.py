@@ -107,7 +107,7 @@ def check_fields(tasks: Iterable[Task]) -> None:
     """What the parts of a task read of every sample must be in its corpora.
 
     Raises:
-        WorkbenchError: a corpus has no record with a field that the builder reads (`Builder.reads`), or no corpus has
+        WorkbenchError: a corpus has no record with a field that the builder or a step reads (`reads`), or no corpus has
             one that the labels of an objective are made of (`Objective.reads`).
     """
     for task in tasks:
@@ -115,6 +115,10 @@ def check_fields(tasks: Iterable[Task]) -> None:
         for field in getattr(task.builder, "reads", ()):
             for corpus in corpora:
                 _check_field(f"tasks.{task.name}.sequence.builder", field, [corpus])
+        for i, step in enumerate(task.steps):
+            for field in {*getattr(step, "reads", ())} - {*getattr(task.builder, "gives", ())}:
+                for corpus in corpora:
+                    _check_field(f"tasks.{task.name}.sequence.steps[{i}]", field, [corpus])
         for placed in task.objectives:
             for field in getattr(placed.objective, "reads", ()):
                 _check_field(f"tasks.{task.name}: the objective {placed.name}", field, corpora)

@@ -16,7 +16,7 @@ from workbench.keyed import Draws
 from workbench.options.bounds import Count, Positive, Role
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builders.document import Document
-from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.layout import VisibilityAlone, joined
 from workbench.sequences.rows import drop, recount, take
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Tokenizer
@@ -24,6 +24,8 @@ from workbench.text.tokenizer import Tokenizer
 
 class Packed(Document):
     """Documents (cut as `document` does) packed first-fit, longest first, into sequences of at most `max_length`.
+
+    Those of different languages are not packed together.
 
     Args:
         full: take the documents in their order instead, each cut where a sequence is full: of a micro-batch all
@@ -58,7 +60,12 @@ class Packed(Document):
                 f"sample {labelled.get('key', '?')!r} carries labels {sorted(labelled['labels'])}, which a packed "
                 "sequence of several documents cannot; use the builder document or sentence_pair"
             )
-        documents = super().__call__(samples, draws)
+        alike: dict[tuple[str, ...], list[Sequence]] = {}
+        for document in super().__call__(samples, draws):
+            alike.setdefault(document.languages, []).append(document)
+        return [_joined(bin_, self.across) for documents in alike.values() for bin_ in self._packed(documents)]
+
+    def _packed(self, documents: list[Sequence]) -> list[list[Sequence]]:
         if self.full:
             bins = _filled(documents, self.max_length)
         else:
@@ -66,7 +73,7 @@ class Packed(Document):
         if self.across:
             for document in (document for bin_ in bins for document in bin_[1:]):
                 drop(document, np.arange(len(self.frame.begin)))
-        return [_joined(bin_, self.across) for bin_ in bins]
+        return bins
 
 
 def _filled(documents: list[Sequence], size: int) -> list[list[Sequence]]:
@@ -115,14 +122,11 @@ def _bins(documents: list[Sequence], size: int) -> list[list[int]]:
 def _joined(documents: list[Sequence], across: bool) -> Sequence:
     streams = [document.streams["text"] for document in documents]
     lengths = [len(stream["input_ids"]) for stream in streams]
-    text = {name: np.concatenate([stream[name] for stream in streams]) for name in streams[0]}
+    text = joined(streams)
     if across:
         text |= {name: np.arange(sum(lengths)) for name in ("position_ids", "rank") if name in text}
     else:
         text["doc"] = np.repeat(np.arange(1, len(streams) + 1), lengths)
-    counts = np.array([int(stream["word_ids"].max(initial=-1)) + 1 for stream in streams])
-    shift = np.repeat(np.concatenate([[0], np.cumsum(counts)[:-1]]), lengths)
-    text["word_ids"] = np.where(text["word_ids"] < 0, -1, text["word_ids"] + shift)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     spans, masks = [], []
     for start, document in zip(starts.tolist(), documents, strict=True):
@@ -130,4 +134,12 @@ def _joined(documents: list[Sequence], across: bool) -> Sequence:
         masks += [Span(s.start + start, s.end + start, s.entity, s.score) for s in document.mask_spans]
     keys = [{"key": document.key, "row": start} for document, start in zip(documents, starts.tolist(), strict=True)]
     first = documents[0]
-    return Sequence({"text": text}, first.draw, first.key, spans, mask_spans=masks, meta={"documents": keys})
+    return Sequence(
+        {"text": text},
+        first.draw,
+        first.key,
+        spans,
+        mask_spans=masks,
+        languages=first.languages,
+        meta={"documents": keys},
+    )

@@ -1,0 +1,53 @@
+"""Which language each token is of (XLM, arXiv:1901.07291, figure 1), for an embedding with a table of languages."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from annotated_types import MinLen
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.keyed import Draws
+from workbench.options.bounds import Word
+from workbench.sequences.missing import how_to_prepare
+from workbench.sequences.protocols import Step
+from workbench.sequences.sequence import Sequence
+
+
+class Languages(Step):
+    """Writes the field `language_ids` of the text: for each row the number of its segment's language.
+
+    The language is the sample's `language`, that of each of two translations its own. The embedding reads it:
+    `extra: {language_ids: 15}`.
+
+    Args:
+        languages: their names; a language's number is its place here, from 0.
+
+    Raises:
+        WorkbenchError: a language is named twice, or a sequence is of none of them.
+    """
+
+    reads = ("language",)
+
+    def __init__(self, languages: Annotated[list[Word], MinLen(1)]) -> None:
+        self.numbers = {name: number for number, name in enumerate(languages)}
+        if len(self.numbers) < len(languages):
+            raise WorkbenchError(f"languages = {', '.join(languages)}: each may be named once")
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        for sequence in sequences:
+            numbers = np.array([self._number(language, sequence) for language in sequence.languages], np.int64)
+            if not len(numbers):
+                raise WorkbenchError(
+                    f"sequence {sequence.key!r}: nothing says what language it is in. Prepare the corpus so: "
+                    f"{how_to_prepare('language')}"
+                )
+            text = sequence.fields("text")
+            text["language_ids"] = numbers[np.minimum(text["token_type_ids"], len(numbers) - 1)]
+        return sequences
+
+    def _number(self, language: str, sequence: Sequence) -> int:
+        if language not in self.numbers:
+            raise unknown("language", language, self.numbers, f"the step languages, at sequence {sequence.key!r}")
+        return self.numbers[language]
