@@ -15,7 +15,9 @@ from workbench.sequences.builders.translation_pair import TranslationPair
 from workbench.sequences.steps.languages import Languages
 
 STEP = Languages(["en", "de", "fr"])
-CASE = StepCase({"languages": ["en", "de"]}, {"dropped": "drops nothing"}, ("text.language_ids",))
+CASE = StepCase(
+    {"languages": ["en", "de"]}, {"dropped": "no sequence and no token is left out"}, ("text.language_ids",)
+)
 
 
 def text(key: str, words: str, **fields: Any) -> dict[str, Any]:
