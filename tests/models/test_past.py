@@ -80,18 +80,23 @@ def pieces(batch: Batch) -> list[tuple[Batch, Tensor]]:
     return found
 
 
+def check_pieces(read: Network, batch: Batch, keeps: Any) -> Past:
+    """Read a batch at once and in pieces, which shall be the same; the past that stays."""
+    past, expected = Past(keeps), read(batch)["text"]
+    for piece, rows in pieces(batch):
+        context = Context(piece, past=past)
+        torch.testing.assert_close(read(piece, context)["text"], expected[rows], atol=1e-5, rtol=1e-5)
+        past = context.past_now
+    return past
+
+
 @pytest.mark.parametrize(("keeps", "kernel"), [("keys", "dense"), ("keys", "padded"), ("rows", "padded")])
 @pytest.mark.parametrize("name", STACKS)
 @torch.no_grad()
 def test_read_in_pieces_equals_read_at_once(name: str, kernel: str, keeps: Any) -> None:
-    read, batch, past = network(name), whole(), Past(keeps)
+    batch = whole()
     with use_kernel(kernel):
-        expected = read(batch)["text"]
-        for piece, rows in pieces(batch):
-            context = Context(piece, past=past)
-            found = read(piece, context)
-            past = context.past_now
-            torch.testing.assert_close(found["text"], expected[rows], atol=1e-5, rtol=1e-5)
+        past = check_pieces(network(name), batch, keeps)
     assert past.streams["text"].lengths == LENGTHS["text"]
     for field in ("position_ids", "rank", "until"):
         assert torch.equal(past.streams["text"].fields[field], batch.streams["text"].fields[field])

@@ -72,12 +72,7 @@ def test_a_prefix_is_a_past_of_every_sequence(name: str, kernel: str) -> None:
 @pytest.mark.parametrize("name", ["self", "window", "joint", "cross"])
 @torch.no_grad()
 def test_what_reads_on_has_its_prefix(name: str, keeps: Any) -> None:
-    read, batch, past = network(name), pasts.whole(), Past(keeps)
-    expected = read(batch)["text"]
-    for piece, rows in pasts.pieces(batch):
-        context = Context(piece, past=past)
-        torch.testing.assert_close(read(piece, context)["text"], expected[rows], atol=1e-5, rtol=1e-5)
-        past = context.past_now
+    pasts.check_pieces(network(name), pasts.whole(), keeps)
 
 
 @torch.no_grad()

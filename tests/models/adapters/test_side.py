@@ -17,7 +17,6 @@ from tests.training.conftest import make_recipe, world_folder  # noqa: F401 - fi
 from workbench.errors import WorkbenchError
 from workbench.models.adapting import adapt
 from workbench.models.context import Context
-from workbench.models.past import Past
 from workbench.tasks.forward import Forward, Sight
 
 QUIET = {"dropout": 0.0, "attention_dropout": 0.0}
@@ -70,14 +69,10 @@ def test_several_stacks_read_the_network_and_not_each_other() -> None:
 @pytest.mark.parametrize("keeps", ["keys", "rows"])
 @torch.no_grad()
 def test_what_reads_on_has_the_pasts_of_every_stack(keeps: Any) -> None:
-    read, whole, past = pasts.network("self"), pasts.whole(), Past(keeps)
+    read = pasts.network("self")
     adapt(read, [SIDE, {**SIDE, "after": [1]}], 0.3, "model.adapt")
     trained(read.eval())
-    expected = read(whole)["text"]
-    for piece, rows in pasts.pieces(whole):
-        context = Context(piece, past=past)
-        torch.testing.assert_close(read(piece, context)["text"], expected[rows], atol=1e-5, rtol=1e-5)
-        past = context.past_now
+    pasts.check_pieces(read, pasts.whole(), keeps)
 
 
 @torch.no_grad()
