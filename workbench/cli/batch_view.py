@@ -13,6 +13,7 @@ from workbench.tasks.objective import Objective
 from workbench.text.tokenizer import Tokenizer
 
 BRANCH_STYLES = ("", "cyan", "magenta", "blue", "yellow")
+INTEGERS = ("position_ids", "token_type_ids", "rank", "until", "branch", "anchor")
 Labels = dict[int, int]  # by row of a stream, or by sequence
 
 
@@ -23,8 +24,9 @@ def sequence_view(
 
     Of each stream of tokens a line: what an objective hides or replaces stands in red, with the token that is to be
     predicted behind it (`Objective.predicts`); injected branches in colour; a token that rows of another stream hang
-    on is underlined. Of other streams their rows and first boxes. Labels that are no tokens are numbers, a line for
-    each objective.
+    on is underlined. Below stand integers that say more than the order of the rows: positions that don't count the
+    rows, what decides who sees whom. Of other streams their rows and first boxes. Labels that are no tokens are
+    numbers, a line for each objective.
     """
     parts = [Text(f"  {batch.keys[i]}", style="dim")]
     for name in sorted(batch.streams, key=lambda name: ("input_ids" not in batch.streams[name].fields, name != "text")):
@@ -33,6 +35,7 @@ def sequence_view(
             continue
         if "input_ids" in stream.fields:
             parts.append(_tokens(batch, name, i, tokenizer, _wanted(batch, name, objectives or {})))
+            parts += _integers(stream, i)
         if "input_ids" not in stream.fields or "boxes" in stream.fields:
             parts.append(_rows(name, stream, i))
     parts += _numbers(batch, i, tokenizer, objectives or {})
@@ -71,6 +74,28 @@ def _tokens(batch: Batch, name: str, i: int, tokenizer: Tokenizer | None, wanted
             line.append(f"({_name(wanted[row], tokenizer)})", style="green")
         line.append(" ")
     return line
+
+
+def _integers(stream: Stream, i: int) -> Iterator[Text]:
+    """A line for each integer field of rows that is neither 0 everywhere nor, of positions, the rows counted."""
+    for field in INTEGERS:
+        if field in stream.fields:
+            values = stream.fields[field][stream.starts[i] : stream.starts[i + 1]].tolist()
+            if any(values) and not (field == "position_ids" and values == list(range(len(values)))):
+                yield Text(f"  {field}: {', '.join(_stretches(values))}", style="dim")
+
+
+def _stretches(values: list[int]) -> Iterator[str]:
+    """`3 x 0`, `1 to 5`, `9 to 7`, `4`: numbers that stay, or count up or down, in one word."""
+    begin = 0
+    while begin < len(values):
+        end = begin + 1
+        by = values[end] - values[begin] if end < len(values) else 0
+        while abs(by) <= 1 and end < len(values) and values[end] - values[end - 1] == by:
+            end += 1
+        first, last = values[begin], values[end - 1]
+        yield str(first) if end == begin + 1 else f"{first} to {last}" if by else f"{end - begin} x {first}"
+        begin = end
 
 
 def _hung(batch: Batch, stream: str) -> set[int]:
