@@ -9,6 +9,7 @@ from pipelines.commands.image_text import image_text
 from pipelines.commands.link import link
 from pipelines.commands.linker import linker
 from pipelines.commands.regions import regions
+from pipelines.commands.similar_words import similar_words
 from pipelines.commands.text import text
 from pipelines.commands.tokenizer import tokenizer
 from pipelines.commands.triples import triples
@@ -21,5 +22,5 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for function in (text, image_text, triples, tokenizer, graph, vectors, linker, link, regions):
+for function in (text, image_text, triples, tokenizer, graph, vectors, linker, link, regions, similar_words):
     app.command()(command(function))

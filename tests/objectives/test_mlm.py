@@ -15,10 +15,12 @@ from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.parts.building import build
 from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch, collate
-from workbench.sequences.sequence import Span
+from workbench.sequences.replacing import Replacing
+from workbench.sequences.sequence import Span, text_fields
 from workbench.tasks.forward import Sight
 from workbench.tasks.root import Root
 from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
+from workbench.text.similar_words import save_similar_words
 
 CASE = ObjectiveCase(
     sequence={"builder": "document"},
@@ -129,7 +131,7 @@ def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
     [
         ({"rate": 0.0}, "rate = 0.0"),
         ({"mask": 0.9, "random": 0.2}, "shares of at most 1"),
-        ({"replace": "word"}, "replace = 'word'; allowed: token, group"),
+        ({"replace": "words"}, "replace = 'words'; allowed: token, word, group"),
         ({"max_predictions": 0}, "max_predictions = 0"),
         ({"policy": "wholeword"}, "unknown policy 'wholeword'.* Did you mean 'whole_word'"),
         ({"policy": {"policy": "span", "q": 1}}, "unknown option 'q'"),
@@ -190,3 +192,91 @@ def test_soft_targets_are_those_of_the_moving_average(make_network, tokenizer, m
 
 def test_a_head_without_soft_targets_is_not_copied(make_network, tokenizer):
     assert Mlm(tokenizer).head(make_network()).averaged() is None
+
+
+WORD = {"policy": "whole_word", "replace": "word"}
+
+
+def words_selected(sequence):
+    """The selected rows, word by word."""
+    rows = sequence.targets["mlm"]["rows"].index
+    words = sequence.streams["text"]["word_ids"][rows]
+    return np.split(rows, np.flatnonzero(np.diff(words)) + 1)
+
+
+@pytest.fixture
+def similar(tokenizer, make_samples, tmp_path):
+    """(file, words): to each word of the samples but those of one token belong two of as many tokens."""
+    words = set()
+    for sequence in build("builder", "document", "", tokenizer=tokenizer, max_length=512)(make_samples(300), DRAWS):
+        text = sequence.streams["text"]
+        for rows in np.split(np.arange(len(text["word_ids"])), np.flatnonzero(np.diff(text["word_ids"])) + 1):
+            words.add(tuple(text["input_ids"][rows].tolist()))
+    known = sorted(word for word in words if len(word) > 1)
+    table = known + [(t, *rest) for _, *rest in known for t in tokenizer.ordinary_ids[:2].tolist()]
+    near = np.full((len(table), 2), -1)
+    near[: len(known)] = len(known) + np.arange(2 * len(known)).reshape(-1, 2)
+    save_similar_words(tmp_path / "near.safetensors", table, near, tokenizer.identity, {})
+    return str(tmp_path / "near.safetensors"), {word: [table[i] for i in near[k]] for k, word in enumerate(known)}
+
+
+def test_a_word_is_masked_replaced_or_kept_as_a_whole(tokenizer, make_samples):
+    made = Mlm(tokenizer, rate=0.5, mask=0.5, random=0.0, **WORD)
+    fates = []
+    for a, b in zip(*corrupted(made, tokenizer, make_samples(200)), strict=True):
+        for rows in words_selected(b):
+            masked = b.streams["text"]["input_ids"][rows] == made.replace.mask_id
+            assert masked.all() or (b.streams["text"]["input_ids"][rows] == a.streams["text"]["input_ids"][rows]).all()
+            fates.append(bool(masked[0]))
+    assert abs(np.mean(fates) - 0.5) < 4 * np.sqrt(0.25 / len(fates))
+
+
+def test_words_become_similar_ones_at_the_published_shares(tokenizer, make_samples, similar):
+    file, near = similar
+    made = Mlm(tokenizer, rate=0.5, similar=file, **WORD)
+    counts, drawn = np.zeros(3, int), np.zeros(2, int)  # similar, other, as it was
+    for a, b in zip(*corrupted(made, tokenizer, make_samples(300)), strict=True):
+        old, new = a.streams["text"]["input_ids"], b.streams["text"]["input_ids"]
+        np.testing.assert_array_equal(b.targets["mlm"]["labels"], old[b.targets["mlm"]["rows"].index])
+        for rows in words_selected(b):
+            were, are = tuple(old[rows].tolist()), tuple(new[rows].tolist())
+            if were in near:
+                place = near[were].index(are) if are in near[were] else None
+                counts[0 if place is not None else 2 if are == were else 1] += 1
+                drawn[place or 0] += place is not None
+            else:
+                assert made.replace.mask_id not in are
+    total, expected = counts.sum(), np.array([0.8, 0.1, 0.1])
+    assert total > 1000
+    assert (np.abs(counts - expected * total) < 4 * np.sqrt(expected * (1 - expected) * total) + 0.01 * total).all()
+    assert abs(drawn[0] - drawn.sum() / 2) < 2 * np.sqrt(drawn.sum())
+
+
+def test_a_word_without_similar_ones_or_selected_in_part_becomes_random_tokens(tokenizer, tmp_path):
+    first, second, alone = tokenizer.ordinary_ids[:3].tolist()
+    save_similar_words(
+        tmp_path / "near.safetensors", [(first,), (second,)], np.array([[1], [0]]), tokenizer.identity, {}
+    )
+    replacing = Replacing(tokenizer, 1.0, 0.0, str(tmp_path / "near.safetensors"))
+    fields = text_fields(np.array([first]))
+    replacing(fields, np.array([0]), np.ones(1), np.random.default_rng(0))
+    assert fields["input_ids"].tolist() == [first]
+    became = []
+    for seed in range(200):
+        fields = text_fields(np.array([first, alone, first, alone]), word_ids=np.array([0, 0, 1, 2]))
+        replacing(fields, np.array([0, 2, 3]), np.zeros(3), np.random.default_rng(seed))
+        became.append(fields["input_ids"])
+    part, kept, whole, unknown = np.array(became).T
+    assert set(whole) == {second}
+    assert set(kept) == {alone}
+    for random in (part, unknown):
+        assert len(set(random)) > 20
+        assert np.isin(random, tokenizer.ordinary_ids).all()
+
+
+def test_similar_words_are_of_the_run_s_tokenizer_and_per_word(tokenizer, tmp_path, similar):
+    save_similar_words(tmp_path / "other.safetensors", [(1,)], np.array([[-1]]), "another", {})
+    with pytest.raises(WorkbenchError, match="those of another tokenizer"):
+        Mlm(tokenizer, similar=str(tmp_path / "other.safetensors"), **WORD)
+    with pytest.raises(WorkbenchError, match=r"similar words with replace = 'token'; allowed: replace = 'word'"):
+        Mlm(tokenizer, similar=similar[0])

@@ -32,7 +32,9 @@ def prepare(*arguments: object) -> None:
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize("command", ["text", "image-text", "triples", "tokenizer", "linker", "link", "regions"])
+@pytest.mark.parametrize(
+    "command", ["text", "image-text", "triples", "tokenizer", "linker", "link", "regions", "similar-words"]
+)
 def test_every_command_has_help_with_examples(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0

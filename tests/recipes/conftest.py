@@ -18,6 +18,7 @@ from kg.graph.store import GraphStore
 from kg.vectors.vectors import Vectors, save_vectors
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
+from workbench.text.similar_words import save_similar_words
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 BACKBONE = "made-up"
@@ -30,13 +31,14 @@ TYPES = ["town", "place", "country"]
 
 @dataclass(frozen=True)
 class World:
-    """Where the data is: two corpora, the tokenizer, the graph store, the entity vectors."""
+    """Where the data is: two corpora, the tokenizer, the graph store, the entity vectors, the similar words."""
 
     text: Path
     images: Path
     tokenizer: Path
     graph: Path
     vectors: Path
+    similar: Path
 
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
@@ -112,13 +114,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     vectors, relations = torch.randn(12, VECTOR_SIZE), torch.randn(2, VECTOR_SIZE)
     save_vectors(Vectors(sorted(labels), vectors, ["lies_in", "near"], relations), folder / "entities.safetensors")
     words = [s["text"] for s in texts] + [s["captions"][0] for s in images] + ["lies in near how many in one two?"]
-    Tokenizer(train_tokenizer(words * 3, "wordpiece", 150)).save(folder / "tokenizer.json")
+    tokenizer = Tokenizer(train_tokenizer(words * 3, "wordpiece", 150))
+    tokenizer.save(folder / "tokenizer.json")
+    towns = [tuple(tokenizer.encode(town).ids.tolist()) for town in TOWNS[:2]]
+    save_similar_words(folder / "near.safetensors", towns, np.array([[1], [0]]), tokenizer.identity, {})
     return World(
         _write(folder / "text", "text", texts),
         _write(folder / "images", "image-text", images),
         folder / "tokenizer.json",
         folder / "graph",
         folder / "entities.safetensors",
+        folder / "near.safetensors",
     )
 
 

@@ -57,7 +57,12 @@ def shrunk(value: Any, world: Any) -> Any:
         small["repeat"] = 1
     if "num_heads" in small:
         small["num_heads"] = [2, 2] if isinstance(small["num_heads"], list) else 2
-    for key, path in (("graph", world.graph), ("table", world.vectors), ("path", world.vectors)):
+    for key, path in (
+        ("graph", world.graph),
+        ("table", world.vectors),
+        ("path", world.vectors),
+        ("similar", world.similar),
+    ):
         if key in small:
             small[key] = str(path)
     if "image" in small and "backbone" in small:

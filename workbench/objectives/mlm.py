@@ -3,7 +3,8 @@
     L = - sum over selected tokens i of log softmax(E^T t(h_i) + b)[x_i],   t(h) = LayerNorm(gelu(W h + c))
 
 E is the token embedding of the network. Of the selected tokens 80 % become [MASK], 10 % a random ordinary token, 10 %
-stay; the draw is per token (BERT) or per group (SpanBERT's paper: per span). The rate may go from one number to another
+stay; the draw is per token (BERT), per word or per group (SpanBERT's paper: per span). Or the 80 % become a similar
+word (MacBERT, arXiv:2004.13922: masked language modelling as correction). The rate may go from one number to another
 in the course of the run (Ankner et al., arXiv:2305.15096: from 0.3 to 0.15). With `soft`, what a moving average of
 network and head predicts is a share of the targets (ALBEF).
 """
@@ -16,14 +17,15 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.blocks import ACTIVATIONS, Ungated
 from workbench.objectives._text import TextContinuation
 from workbench.objectives._vocabulary import TokenLoss, token_table
-from workbench.options.bounds import Count, Epsilon, PartName, PartSpec, Share, SomeShare, Word
+from workbench.options.bounds import Count, Epsilon, Location, PartName, PartSpec, Share, SomeShare, Word
 from workbench.parts.building import build
 from workbench.parts.calls import call
-from workbench.sequences.replacing import Replacing
+from workbench.sequences.replacing import Replacing, begins_word
 from workbench.sequences.returns import GROUPS
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.continuation import Continuation
@@ -45,7 +47,9 @@ class Mlm(Objective):
         final_rate: the share at the end of the run, to which it goes evenly, and in held-out passes; by default `rate`.
         policy: what is selected together: token, whole_word, ngram, span, entity, field, or an import path.
         mask, random: shares of the selected that become [MASK] and a random token; the rest stays.
-        replace: whether [MASK]/random/stay is drawn per `token` or per `group` of the policy.
+        replace: whether [MASK]/random/stay is drawn per `token`, per `word` or per `group` of the policy.
+        similar: file of similar words (`prepare similar-words`), of which each word becomes one instead of [MASK]; one
+            that has none, or is selected in part, becomes random tokens. For `replace: word`.
         max_predictions: at most so many labels per sequence.
         soft: {follower, share, ramp} of soft targets (`workbench.tasks.soft_targets`); by default the labels alone.
         stream: the stream of the tokens.
@@ -62,7 +66,8 @@ class Mlm(Objective):
         policy: PartName | PartSpec = "token",
         mask: Share = 0.8,
         random: Share = 0.1,
-        replace: Literal["token", "group"] = "token",
+        replace: Literal["token", "word", "group"] = "token",
+        similar: Location | None = None,
         max_predictions: Count | None = None,
         soft: SoftTargets | None = None,
         final_rate: SomeShare | None = None,
@@ -70,9 +75,11 @@ class Mlm(Objective):
         activation: Ungated = "gelu",
         norm_eps: Epsilon = 1e-12,
     ) -> None:
-        self.rate, self.replace = rate, Replacing(tokenizer, mask, random)
+        if similar is not None and replace != "word":
+            raise WorkbenchError(f"similar words with replace = {replace!r}; allowed: replace = 'word'")
+        self.rate, self.replace = rate, Replacing(tokenizer, mask, random, similar)
         self.final_rate = rate if final_rate is None else final_rate
-        self.per_group = replace == "group"
+        self.per = replace
         self.max_predictions = max_predictions
         self.soft = soft
         self.stream = stream
@@ -97,10 +104,13 @@ class Mlm(Objective):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         text = sequence.fields(self.stream)
         rows = np.concatenate(groups)
-        if self.per_group:
-            draw = np.repeat(rng.random(len(groups)), [len(group) for group in groups])
-        else:
+        if self.per == "token":
             draw = rng.random(len(rows))
+        elif self.per == "word":
+            number = np.cumsum(begins_word(text, rows)) - 1
+            draw = rng.random(number[-1] + 1)[number]
+        else:
+            draw = np.repeat(rng.random(len(groups)), [len(group) for group in groups])
         rows, draw = rows[: self.max_predictions], draw[: self.max_predictions]
         order = np.argsort(rows)
         rows, draw = rows[order], draw[order]

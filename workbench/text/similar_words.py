@@ -1,0 +1,148 @@
+"""Similar words: for each word of a corpus those that word vectors put near it, in one safetensors file.
+
+A word is the ids of its tokens under one tokenizer; those similar to it have as many tokens, so that one can stand in
+for the other. The file holds, by the row of a word, `words` [tokens of all words] with `ends` [words] (where each one's
+tokens end), `hashes` [words], ascending, by which a word is found, and `similar` [words, nearest], rows of the same
+table, the most similar first, -1 behind the last; in its metadata the tokenizer's identity, how the table was made,
+and a checksum of all that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from workbench.errors import WorkbenchError
+from workbench.files.checksums import matches
+from workbench.files.drafts import atomic
+from workbench.files.identities import note
+
+KIND = "similar words"
+SAID = ("tokenizer", "provenance", "sha256")
+
+
+class Table(NamedTuple):
+    """The arrays of the file."""
+
+    words: np.ndarray
+    ends: np.ndarray
+    hashes: np.ndarray
+    similar: np.ndarray
+
+
+class SimilarWords:
+    """A table of similar words; its arrays stay memory-mapped.
+
+    Attributes:
+        tokenizer: the identity of the tokenizer whose ids the words are.
+        provenance: how it was made.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Open a file.
+
+        Raises:
+            WorkbenchError: there is no such file, it holds something else, or it was changed or damaged.
+        """
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise WorkbenchError(
+                f"there is no file {path} with similar words; `workbench prepare similar-words CORPUS --tokenizer "
+                f"TOKENIZER --output {path}` makes one"
+            )
+        self.table, metadata = _read(self.path)
+        checksum = metadata["sha256"]
+        if not matches(self.path, checksum, lambda p: _checksum(*_read(p))):
+            raise WorkbenchError(f"{path} was changed or damaged after it was written; make it again")
+        self.tokenizer = metadata["tokenizer"]
+        self.provenance: dict[str, Any] = json.loads(metadata["provenance"])
+        note(KIND, path, checksum)
+
+    def __len__(self) -> int:
+        return len(self.table.ends)
+
+    def __reduce__(self) -> tuple[type[SimilarWords], tuple[Path]]:
+        return SimilarWords, (self.path,)
+
+    def word(self, row: int) -> np.ndarray:
+        """The token ids of the word of a row."""
+        begin = self.table.ends[row - 1] if row else 0
+        return self.table.words[begin : self.table.ends[row]]
+
+    def of(self, word: np.ndarray) -> np.ndarray:
+        """The rows of the words similar to one [at most `nearest`], the most similar first; none for an unknown one.
+
+        Args:
+            word: the ids of its tokens.
+        """
+        key = _hash(word)
+        row = int(np.searchsorted(self.table.hashes, key))
+        while row < len(self) and self.table.hashes[row] == key:
+            if np.array_equal(self.word(row), word):
+                similar = self.table.similar[row]
+                return similar[similar >= 0]
+            row += 1
+        return np.zeros(0, np.int32)
+
+
+def save_similar_words(
+    path: Path, words: list[tuple[int, ...]], similar: np.ndarray, tokenizer: str, provenance: Mapping[str, Any]
+) -> None:
+    """Write the file, whole or not at all.
+
+    Args:
+        words: the ids of each one's tokens.
+        similar: [words, nearest] their places in that list, the most similar first, -1 behind the last.
+        tokenizer: its identity.
+        provenance: how the table was made.
+    """
+    hashes = np.array([_hash(word) for word in words], np.int64)
+    order = np.argsort(hashes, kind="stable")
+    rows = np.empty(len(words), np.int32)
+    rows[order] = np.arange(len(words))
+    ordered = [words[place] for place in order]
+    table = Table(
+        np.array([token for word in ordered for token in word], np.int32),
+        np.cumsum([len(word) for word in ordered], dtype=np.int64),
+        hashes[order],
+        np.where(similar < 0, -1, rows[similar])[order].astype(np.int32),
+    )
+    metadata = {"kind": KIND, "tokenizer": tokenizer, "provenance": json.dumps(provenance)}
+    metadata["sha256"] = _checksum(table, metadata)
+    with atomic(path) as file:
+        file.write(save(table._asdict(), metadata))
+
+
+def _read(path: Path) -> tuple[Table, dict[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("kind") != KIND or not metadata.keys() >= {*SAID}:
+                raise WorkbenchError(
+                    f"{path} holds no similar words (its tensors: {', '.join(list(file.keys())[:5])}); "
+                    "`workbench prepare similar-words` makes such files"
+                )
+            return Table(*(file.get_tensor(name).numpy() for name in Table._fields)), metadata
+    except SafetensorError as error:
+        raise WorkbenchError(f"{path} is no safetensors file, or damaged ({error}); make it again") from error
+
+
+def _checksum(table: Table, metadata: Mapping[str, str]) -> str:
+    """The SHA-256 checksum of the arrays and of what is said of them."""
+    state = hashlib.sha256(json.dumps([metadata["tokenizer"], metadata["provenance"]]).encode())
+    for name, array in table._asdict().items():
+        state.update(f"{name} {array.dtype} {array.shape}".encode())
+        state.update(np.ascontiguousarray(array).data)
+    return state.hexdigest()
+
+
+def _hash(word: np.ndarray | tuple[int, ...]) -> int:
+    digest = hashlib.blake2b(np.asarray(word, np.int64).tobytes(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)

@@ -1,0 +1,104 @@
+"""Word vectors of a corpus (word2vec, Mikolov et al., arXiv:1301.3781), with gensim, and which words they put together.
+
+Words are what the tokenizer's pre-tokenizer separates, each as the ids of its tokens.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Count, Seed, Size
+from workbench.text.tokenizer import Encoded, Tokenizer
+
+Words = list[tuple[int, ...]]
+BATCH = 256
+"""Texts that are encoded at once, and words whose neighbours are looked for at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordVectorOptions:
+    """The skip-gram model of word2vec and its training."""
+
+    dim: Annotated[Size, typer.Option(help="Size of the vectors.")] = 100
+    window: Annotated[Count, typer.Option(help="Words on each side that a word predicts.")] = 5
+    min_count: Annotated[Count, typer.Option(help="Words that occur less often are left out.")] = 5
+    epochs: Annotated[Count, typer.Option(help="Passes over the texts.")] = 5
+    seed: Seed = 0
+
+
+def train_word_vectors(
+    texts: Iterable[str], tokenizer: Tokenizer, options: WordVectorOptions
+) -> tuple[Words, np.ndarray]:
+    """The words of the texts, the commonest first, and their vectors [words, dim]; the same for the same arguments.
+
+    Words with an unknown token are left out.
+
+    Raises:
+        WorkbenchError: no word occurs often enough, or gensim is not installed.
+    """
+    try:
+        from gensim.models.word2vec import LineSentence, Word2Vec
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            "training word vectors needs the package 'gensim': pip install 'pretraining-workbench[text]'"
+        ) from error
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder) / "words.txt"
+        with lines.open("w", encoding="ascii") as file:
+            file.writelines(f"{line}\n" for line in _lines(texts, tokenizer))
+        model = Word2Vec(
+            vector_size=options.dim,
+            window=options.window,
+            min_count=options.min_count,
+            seed=options.seed,
+            sg=1,
+            workers=1,  # with more of them the order of the updates depends on the machine
+        )
+        model.build_vocab(LineSentence(str(lines)))
+        if not len(model.wv):
+            raise WorkbenchError(
+                f"no word occurs {options.min_count} times in the texts; give more text or a smaller min_count"
+            )
+        model.train(LineSentence(str(lines)), total_examples=model.corpus_count, epochs=options.epochs)
+    words = [tuple(int(token) for token in key.split("_")) for key in model.wv.index_to_key]
+    return words, np.asarray(model.wv.vectors, np.float32)
+
+
+def neighbours(words: Words, vectors: np.ndarray, nearest: int) -> np.ndarray:
+    """[words, nearest]: the places of the most similar words (by cosine) with as many tokens, -1 behind the last."""
+    similar = np.full((len(words), nearest), -1, np.int64)
+    unit = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=1)
+    lengths = np.array([len(word) for word in words])
+    for length in np.unique(lengths).tolist():
+        places = torch.from_numpy(np.flatnonzero(lengths == length))
+        for block in places.split(BATCH):
+            scores = unit[block] @ unit[places].T
+            scores[block[:, None] == places] = -torch.inf
+            best = scores.topk(min(nearest, len(places) - 1), 1).indices
+            similar[block, : best.shape[1]] = places[best].numpy()
+    return similar
+
+
+def _lines(texts: Iterable[str], tokenizer: Tokenizer) -> Iterator[str]:
+    """Each text as a line of words, a word as the ids of its tokens joined by "_"."""
+    waiting = iter(texts)
+    unknown = tokenizer.id("unk") if tokenizer.has("unk") else -1
+    while batch := list(islice(waiting, BATCH)):
+        for encoded in tokenizer.encode_batch(batch):
+            yield " ".join("_".join(map(str, word)) for word in _words(encoded) if unknown not in word)
+
+
+def _words(encoded: Encoded) -> list[list[int]]:
+    """The ids of the tokens of each word."""
+    ends = np.flatnonzero(np.diff(encoded.words)) + 1
+    return [word.tolist() for word in np.split(encoded.ids, ends)] if len(encoded) else []
