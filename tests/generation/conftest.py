@@ -67,9 +67,9 @@ def _grown(sequence: TokenSequence, stream: str, row: dict[str, Tensor]) -> Toke
     return longer
 
 
-def make_network(vocab_size: int, **layer: Any) -> Network:
+def make_network(vocab_size: int, embedding: str = "token", **layer: Any) -> Network:
     torch.manual_seed(0)
-    text = {"embedding": "token", "hidden_size": 32, "max_positions": 64, "dropout": 0.0, "token_types": 6}
+    text = {"embedding": embedding, "hidden_size": 32, "max_positions": 64, "dropout": 0.0, "token_types": 6}
     block = {"layer": "self", "stream": "text", "num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0, "repeat": 2}
     return Network(NetworkSpec({"text": text}, [{**block, **layer}], init_range=0.2), vocab_size=vocab_size).eval()
 
@@ -79,16 +79,16 @@ Setting = tuple[Network, Head, Continuation, list[TokenSequence]]
 
 @pytest.fixture
 def setting(tokenizer: Tokenizer) -> Callable[..., Setting]:
-    """(builder, options of the layers) -> a network, its head, its continuation, prompts; `objective` trains it."""
+    """(builder, options of the layers) -> a network, its head, its continuation, prompts, each with a `blank` at its
+    end; `objective` trains it."""
 
-    def make(builder: dict[str, Any], objective: str = "clm", **layer: Any) -> Setting:
+    def make(builder: dict[str, Any], objective: str = "clm", blank: str = "", **layer: Any) -> Setting:
         made = build("builder", builder, "", tokenizer=tokenizer, max_length=32).evaluating()
         network = make_network(tokenizer.vocab_size, **layer)
         placed = build("objective", objective, "", tokenizer=tokenizer)
         continuation = placed.continuation(made)
-        more = {"visibility": continuation.visibility}
-        samples = [{"key": str(i), "draw": (i,), "text": text, **more} for i, text in enumerate(TEXTS)]
-        prompts = made(samples, Draws(0, number=()))
+        samples = [{"key": str(i), "draw": (i,), "text": text + blank} for i, text in enumerate(TEXTS)]
+        prompts = made([continuation.arrange(sample) for sample in samples], Draws(0, number=()))
         for prompt in prompts:
             continuation.prompt(prompt)
         return network, placed.head(network).eval(), continuation, prompts

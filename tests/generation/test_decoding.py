@@ -30,6 +30,8 @@ SETTINGS = [
     (PREFIX, {"share": "all", "relation": "buckets"}),
     (PREFIX, {"objective": "mlm"}),
     (MIXTURE, {"objective": "mlm", "relation": "buckets"}),
+    ({"builder": "document"}, {"objective": "blank_filling", "embedding": "blank_token"}),
+    ({"builder": "document"}, {"objective": "blank_filling", "embedding": "blank_token", "blank": " [MASK] water"}),
 ]
 pytestmark = pytest.mark.usefixtures("no_gradients")
 

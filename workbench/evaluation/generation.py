@@ -130,8 +130,7 @@ class Generator:
         return mine[0]
 
     def _prompt(self, sample: Sample) -> Sequence:
-        seen = self.continuation.visibility
-        sequences = self.task.sequences([sample if seen is None else {**sample, "visibility": seen}])
+        sequences = self.task.sequences([self.continuation.arrange(sample)])
         if not sequences:
             raise WorkbenchError(f"prompt {sample['key']!r} is empty; write something")
         if len(sequences) > 1:
@@ -147,14 +146,17 @@ class Generator:
         stream, new = self.continuation.stream, self.decoding.max_new_tokens
         if not sequence.length(stream):
             raise WorkbenchError(f"prompt {sequence.key!r} is empty, and the builder adds no token before it")
-        limit = getattr(self.network.embeddings[stream], "max_positions", None)
-        first = int(sequence.streams[stream]["position_ids"][-1]) + 1
-        if limit is not None and first + new > limit:
-            advice = f"at most {limit - first} new tokens fit" if first < limit else "shorten the prompt"
-            raise WorkbenchError(
-                f"prompt {sequence.key!r} has {first} positions and --max-new-tokens is {new}, but the network has "
-                f"{limit} positions: {advice}"
-            )
+        embedding = self.network.embeddings[stream]
+        limits = {"position_ids": getattr(embedding, "max_positions", None), **getattr(embedding, "limits", {})}
+        for name in self.continuation.counted:
+            limit, first = limits.get(name), int(sequence.streams[stream].get(name, [0])[-1]) + 1
+            if limit and first + new > limit:
+                what = "positions" if name == "position_ids" else name
+                advice = f"at most {limit - first} new tokens fit" if first < limit else "shorten the prompt"
+                raise WorkbenchError(
+                    f"prompt {sequence.key!r} has {first} {what} and --max-new-tokens is {new}, but the network has "
+                    f"{limit} {what}: {advice}"
+                )
 
 
 def generate_texts(

@@ -9,7 +9,7 @@ from torch import Tensor
 from workbench.errors import WorkbenchError
 from workbench.sequences.layout import Frame, Visibility
 from workbench.sequences.rows import drop
-from workbench.sequences.sequence import Fields, Sequence
+from workbench.sequences.sequence import Fields, Sample, Sequence
 from workbench.tasks.continuation import Continuation
 
 
@@ -40,10 +40,13 @@ class TextContinuation(Continuation):
         self, frame: Frame, stream: str, visibility: Visibility | None = None, mask: int | None = None
     ) -> None:
         seen = visibility or frame.visibility
-        super().__init__(stream, frame.end[0] if frame.end else None, seen)
-        self.prefix = seen == "prefix"
+        super().__init__(stream, frame.end[0] if frame.end else None)
+        self.visibility, self.prefix = seen, seen == "prefix"
         self.type = frame.types(seen)[-1]
         self.mask = mask
+
+    def arrange(self, sample: Sample) -> Sample:
+        return {**sample, "visibility": self.visibility}
 
     def prompt(self, sequence: Sequence) -> None:
         text = sequence.fields(self.stream)

@@ -12,6 +12,7 @@ from workbench.errors import WorkbenchError
 
 _KNOWN = {
     "position_ids": ("position", "max_positions", "shorten the max_length of the builder or of the steps"),
+    "block_ids": ("place in a blank", "block_positions", "cut shorter spans out"),
     "token_type_ids": ("segment", "token_types", "choose a builder of one segment, or 0 for no segments"),
 }
 

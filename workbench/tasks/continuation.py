@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from workbench.sequences.layout import Visibility
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Sample, Sequence
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
-
-COUNTED = ("position_ids", "rank")
 
 
 class Continuation:
@@ -23,13 +20,20 @@ class Continuation:
     Args:
         stream: the stream that grows.
         end: the token that ends it; None where none does.
-        visibility: how a prompt is read, where the builder mixes visibilities.
+
+    Attributes:
+        counted: the fields that count on from row to row.
     """
 
-    def __init__(self, stream: str, end: int | None, visibility: Visibility | None = None) -> None:
+    counted: tuple[str, ...] = ("position_ids", "rank")
+
+    def __init__(self, stream: str, end: int | None) -> None:
         self.stream = stream
         self.end = end
-        self.visibility = visibility
+
+    def arrange(self, sample: Sample) -> Sample:
+        """The sample of which the builder is to make the prompt."""
+        return sample
 
     def prompt(self, sequence: Sequence) -> None:
         """Make of a sequence, as the task's builder gives it, one to go on with: its stream `stream` ends with the row
@@ -39,9 +43,9 @@ class Continuation:
     def next_rows(self, last: dict[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
         """Integer fields of each sequence's last row -> those of the row after it, each [sequences].
 
-        The row holds `tokens`; positions and ranks count on, all else stays as it is.
+        The row holds `tokens`; what is `counted` counts on, all else stays as it is.
         """
-        counted = {name: last[name] + 1 for name in COUNTED if name in last}
+        counted = {name: last[name] + 1 for name in self.counted if name in last}
         return {**last, **counted, "input_ids": tokens}
 
     def asking_rows(self, last: dict[str, Tensor]) -> dict[str, Tensor] | None:

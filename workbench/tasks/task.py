@@ -133,6 +133,7 @@ class Task:
         for view, objectives in grouped.items():
             mine = sequences if len(grouped) == 1 else [sequence.copy() for sequence in sequences]
             targets = {placed.name: self._corrupt(placed, mine, number, progress) for placed in objectives}
+            self._check_limits(mine)
             views[view] = collate(mine, targets)
             counts |= {placed.name: call(placed.objective, "count", COUNT, views[view]) for placed in objectives}
         return MicroBatch(self.name, share_streams(views), counts, number, self.take_dropped(), slots)
@@ -143,10 +144,13 @@ class Task:
         sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, draws)
         for i, step in enumerate(self.steps):
             sequences = call(step, "", SEQUENCES, sequences, self._draws(f"step-{i}", "build", number, progress))
+        self._check_limits(sequences)
+        return sequences
+
+    def _check_limits(self, sequences: list[Sequence]) -> None:
         for sequence, stream in itertools.product(sequences, self.limits):
             who = f"tasks.{self.name}.sequence: sequence {sequence.key!r}, in its stream {stream!r},"
             check_limits(sequence.streams.get(stream, {}), self.limits[stream], who)
-        return sequences
 
     def _corrupt(self, placed: TaskObjective, sequences: list[Sequence], number: Draw, progress: float) -> BatchTargets:
         draws = self._draws(placed.name, "corrupt", number, progress)

@@ -13,11 +13,9 @@ from workbench.options.bounds import SomeShare
 from workbench.sequences.noises._stretches import stretches_of
 from workbench.sequences.protocols import Noise
 from workbench.sequences.rows import take
-from workbench.sequences.sequence import Fields, Sequence
+from workbench.sequences.sentences import SentenceEnds
+from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
-
-SPACED, UNSPACED = frozenset(".!?…"), frozenset("。！？")
-_PREFIXES = "#Ġ▁ "  # of tokens inside or at the beginning of a word
 
 
 class Permute(Noise):
@@ -28,23 +26,14 @@ class Permute(Noise):
     """
 
     def __init__(self, tokenizer: Tokenizer, rate: SomeShare) -> None:
-        self.rate = rate
-        marks = {token_id: token.lstrip(_PREFIXES) for token, token_id in tokenizer.vocabulary.items()}
-        self.spaced = np.array(sorted(i for i, mark in marks.items() if mark in SPACED), np.int64)
-        self.unspaced = np.array(sorted(i for i, mark in marks.items() if mark in UNSPACED), np.int64)
+        self.rate, self.sentences = rate, SentenceEnds(tokenizer)
 
     def __call__(self, sequence: Sequence, stream: str, rng: np.random.Generator) -> None:
         fields, rows = sequence.fields(stream), np.arange(sequence.length(stream))
         for start, end in stretches_of(fields):
-            sentences = np.split(rows[start:end].copy(), self._ends(fields, start, end))
+            sentences = self.sentences.split(fields, rows[start:end].copy())
             moved = rng.permutation(len(sentences))[: round(self.rate * len(sentences))]
             order = np.arange(len(sentences))
             order[np.sort(moved)] = moved
             rows[start:end] = np.concatenate([sentences[i] for i in order])
         take(sequence, rows, stream)
-
-    def _ends(self, fields: Fields, start: int, end: int) -> np.ndarray:
-        """Where the sentences of the rows [start, end) end but for the last, counted from `start`."""
-        ids = fields["input_ids"][start : end - 1]
-        apart = fields["char_start"][start + 1 : end] > fields["char_end"][start : end - 1]
-        return np.flatnonzero(np.isin(ids, self.unspaced) | (np.isin(ids, self.spaced) & apart)) + 1

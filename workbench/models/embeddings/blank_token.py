@@ -1,0 +1,56 @@
+"""Token embeddings with two positions (GLM, arXiv:2103.10360, section 2.2): in the text, and in a blank of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from workbench.models.blocks import NormKind
+from workbench.models.embeddings.token import Token
+from workbench.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero
+
+FIELD = "block_ids"
+
+
+class BlankToken(Token):
+    """`token` plus a table for the place of a row in the blank that it fills, from 1; 0 for the rows of the text.
+
+    The objective `blank_filling` writes these places (`block_ids`). Where nobody does, as when a text is encoded, there
+    is no blank, and all are 0.
+
+    Args:
+        vocab_size: rows of the table (given: the tokenizer's size).
+        hidden_size: width of the rows that come out.
+        max_positions: rows of the table of positions in the text.
+        block_positions: rows of the table of places in a blank: two more than the longest one has tokens.
+        token_types: rows of the segment table; 0 leaves it out.
+        embedding_norm: whether a norm follows.
+    """
+
+    def __init__(
+        self,
+        hidden_size: Size,
+        vocab_size: Count,
+        max_positions: Count | None = 512,
+        block_positions: Count = 512,
+        token_types: SizeOrZero = 0,
+        dropout: Dropout = 0.1,
+        embedding_norm: bool = False,
+        norm: NormKind = "layer",
+        norm_eps: Epsilon = 1e-5,
+    ) -> None:
+        super().__init__(
+            hidden_size,
+            vocab_size,
+            max_positions,
+            token_types,
+            dropout,
+            embedding_norm,
+            norm,
+            norm_eps,
+            extra={FIELD: block_positions},
+        )
+
+    def forward(self, fields: dict[str, Tensor]) -> Tensor:
+        """As `Token`; with `block_ids` [rows], or without."""
+        return super().forward(fields if FIELD in fields else {**fields, FIELD: torch.zeros_like(fields["input_ids"])})
