@@ -21,7 +21,7 @@ DROPOUT = frozenset({"dropout", "attention_dropout"})
 """Options that decide how a network is trained, not what it computes."""
 
 
-COMPARED_IN_HEADS = ("activation", "norm_eps", "tied", "previous")
+COMPARED_IN_HEADS = ("activation", "norm_eps", "bias", "tied", "previous")
 """Options of objectives that change what the same weights of a head compute, or its classes."""
 
 
@@ -138,7 +138,7 @@ def _embedding(spec: Spec, given: Mapping[str, Any]) -> Spec:
     if full.get("embedding_size", 0) is None:
         full["embedding_size"] = full["hidden_size"]
     if full.get("embedding_norm") is False:  # its kind and epsilon decide nothing
-        full = {name: value for name, value in full.items() if name not in ("norm", "norm_eps")}
+        full = {name: value for name, value in full.items() if name not in ("norm", "norm_eps", "norm_bias")}
     return full
 
 

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from torch import Tensor, nn
 
+from workbench.errors import WorkbenchError
 from workbench.models.blocks import (
     Activation,
     FeedForward,
@@ -77,6 +78,7 @@ class Options:
 class AttentionBlock(nn.Module):
     """Attention from one set of rows to another (or itself) with residual and norm.
 
+    `normed`: whether there is a norm at all, which only pre-norm layers do without;
     `key_norm`: in pre-norm layers, whether another stream's rows are normed before they are read.
     """
 
@@ -86,6 +88,7 @@ class AttentionBlock(nn.Module):
         options: Options,
         key_size: int | None = None,
         key_norm: bool = True,
+        normed: bool = True,
     ) -> None:
         super().__init__()
         self.attention = MultiHeadAttention(
@@ -101,6 +104,10 @@ class AttentionBlock(nn.Module):
             bias=options.bias if options.attention_bias is None else options.attention_bias,
         )
         self.residual = options.sublayer(size)
+        if not normed:
+            if options.norm_place != "pre":
+                raise WorkbenchError("attention_norm: false leaves out a norm that stands before: add norm_place: pre")
+            self.residual.norm = nn.Identity()
         self.one_kind = key_size is None
         pre = key_norm and not self.one_kind and options.norm_place == "pre"
         self.key_norm = options.norm_of(key_size or size) if pre else None

@@ -53,7 +53,8 @@ class Mlm(Objective):
         max_predictions: at most so many labels per sequence.
         soft: {follower, share, ramp} of soft targets (`workbench.tasks.soft_targets`); by default the labels alone.
         stream: the stream of the tokens.
-        activation, norm_eps: of the head, where a release has others than BERT.
+        activation, norm_eps, bias: of the head, where a release has others than BERT; `bias` of its linear map and its
+            norm, the words' own biases stay.
     """
 
     name = "mlm"
@@ -74,6 +75,7 @@ class Mlm(Objective):
         stream: Word = "text",
         activation: Ungated = "gelu",
         norm_eps: Epsilon = 1e-12,
+        bias: bool = True,
     ) -> None:
         if similar is not None and replace != "word":
             raise WorkbenchError(f"similar words with replace = {replace!r}; allowed: replace = 'word'")
@@ -85,6 +87,7 @@ class Mlm(Objective):
         self.stream = stream
         self.activation: Ungated = activation
         self.norm_eps = norm_eps
+        self.bias = bias
         self.policy = build("policy", policy, "policy")
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
@@ -124,7 +127,7 @@ class Mlm(Objective):
         return TextContinuation(builder.frame, self.stream, "prefix", self.replace.mask_id) if able else None
 
     def head(self, network: Network) -> Head:
-        return MlmHead(network, self.stream, self.soft, self.activation, self.norm_eps)
+        return MlmHead(network, self.stream, self.soft, self.activation, self.norm_eps, self.bias)
 
 
 class MlmHead(Head):
@@ -139,12 +142,13 @@ class MlmHead(Head):
         soft: SoftTargets | None = None,
         activation: Ungated = "gelu",
         norm_eps: float = 1e-12,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.stream, self.soft = stream, soft
         vocab_size, width = token_table(network, stream).shape
-        self.dense = nn.Linear(network.sizes[stream], width)
-        self.norm = nn.LayerNorm(width, eps=norm_eps)
+        self.dense = nn.Linear(network.sizes[stream], width, bias=bias)
+        self.norm = nn.LayerNorm(width, eps=norm_eps, bias=bias)
         self.activation = ACTIVATIONS[activation]
         self.bias = nn.Parameter(self.dense.weight.new_zeros(vocab_size))
         self.loss = TokenLoss()

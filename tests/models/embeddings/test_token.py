@@ -13,6 +13,7 @@ _EXCUSED = {"masked": "hidden tokens have an id of their own", "frozen": "every 
 _OPTIONS = {"hidden_size": 8, "dropout": 0.0}
 CASES = {
     "": EmbeddingCase(_OPTIONS, _EXCUSED, content="input_ids"),
+    "no bias": EmbeddingCase({**_OPTIONS, "norm_bias": False}, _EXCUSED, content="input_ids"),
     "languages": EmbeddingCase({**_OPTIONS, "extra": {"language_ids": 3}}, _EXCUSED, content="input_ids"),
 }
 

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from tests.contracts.cases import LayerCase
 
-CASE = LayerCase({"stream": "text"}, {"attention": "it attends to nothing"})
+_EXCUSED = {"attention": "it attends to nothing"}
+CASES = {"": LayerCase({"stream": "text"}, _EXCUSED), "no bias": LayerCase({"stream": "text", "bias": False}, _EXCUSED)}

@@ -24,6 +24,7 @@ class Token(nn.Module):
         extra: further integer fields of the stream, which builders or steps write, and how many rows the table of each
             has: `{language_ids: 15}` (XLM, arXiv:1901.07291).
         embedding_norm: whether a norm follows (pre-norm stacks often have none).
+        norm_bias: whether that norm has a bias.
     """
 
     by_token = ("token.weight",)
@@ -41,6 +42,7 @@ class Token(nn.Module):
         norm_eps: Epsilon = 1e-12,
         embedding_size: Size | None = None,
         extra: dict[Word, Count] | None = None,
+        norm_bias: bool = True,
     ) -> None:
         super().__init__()
         own = {"position_ids": max_positions or 0, "token_type_ids": token_types}
@@ -54,7 +56,7 @@ class Token(nn.Module):
         self.token_type = nn.Embedding(token_types, size) if token_types else None
         self.extra = nn.ModuleDict({name: nn.Embedding(rows, size) for name, rows in (extra or {}).items()})
         self.limits = {**own, **(extra or {})}
-        self.norm = make_norm(norm, size, norm_eps) if embedding_norm else nn.Identity()
+        self.norm = make_norm(norm, size, norm_eps, norm_bias) if embedding_norm else nn.Identity()
         self.dropout = dropout
         self.project = nn.Linear(size, hidden_size) if size != hidden_size else None
 

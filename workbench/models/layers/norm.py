@@ -16,15 +16,21 @@ class Norm(nn.Module):
         stream: the stream's name.
         sizes: hidden size of every stream (given by the network).
         norm: layer, rms or unbiased.
+        bias: whether it has one.
     """
 
     def __init__(
-        self, stream: Word, sizes: dict[str, int], norm: NormKind = "layer", norm_eps: Epsilon = 1e-12
+        self,
+        stream: Word,
+        sizes: dict[str, int],
+        norm: NormKind = "layer",
+        norm_eps: Epsilon = 1e-12,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.stream = stream
         self.reads = self.changes = (stream,)
-        self.norm = make_norm(norm, sizes[stream], norm_eps)
+        self.norm = make_norm(norm, sizes[stream], norm_eps, bias)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         if self.stream not in hidden:

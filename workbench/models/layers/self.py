@@ -17,6 +17,8 @@ class Self(nn.Module):
     Args:
         stream: the stream's name.
         sizes: hidden size of every stream (given by the network).
+        attention_norm: whether attention reads normed rows, where `norm_place` is pre; ModernBERT's first layer does
+            not, as the embedding ends with a norm.
         options: those of every layer, `workbench.models.sublayers.BlockOptions`.
     """
 
@@ -25,13 +27,14 @@ class Self(nn.Module):
         stream: Word,
         sizes: dict[str, int],
         num_heads: Heads,
+        attention_norm: bool = True,
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
         block = Options(num_heads, **options)
         self.stream = stream
         self.reads = self.changes = (stream,)
-        self.attention = AttentionBlock(sizes[stream], block)
+        self.attention = AttentionBlock(sizes[stream], block, normed=attention_norm)
         self.feed_forward = FeedForwardBlock(sizes[stream], block)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:

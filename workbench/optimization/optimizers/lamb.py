@@ -12,16 +12,17 @@ takes the plain step x - lr u; so does a tensor of zeros, or an update of zeros,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from workbench.optimization.moments import Moments, directions
 from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 
 
-class Lamb(torch.optim.Optimizer):
+class Lamb(Moments):
     """Adam's update with decoupled weight decay, scaled to the size of each parameter tensor; for large batches.
 
     Args:
@@ -40,51 +41,15 @@ class Lamb(torch.optim.Optimizer):
         eps: Epsilon = 1e-6,
         weight_decay: NotNegative = 0.01,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
+        super().__init__(params, lr, betas, eps, weight_decay)
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            parameters = [p for p in group["params"] if p.grad is not None]
-            if parameters:
-                self._update(parameters, group)
-        return loss
-
-    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        updates = self._adam(parameters, group["betas"], group["eps"])
+    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        updates = directions(*self.moved(parameters, group["betas"]), group["eps"])
         if group["weight_decay"]:
             torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         if group.get("decayed", True):
             torch._foreach_mul_(updates, _trust_ratios(parameters, updates))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
-
-    def _adam(self, parameters: list[Tensor], betas: tuple[float, float], eps: float) -> list[Tensor]:
-        """Adam's direction of every parameter; moves the moments."""
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        for parameter in parameters:
-            if not self.state[parameter]:
-                self.state[parameter] = {
-                    "step": torch.zeros(()),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
-        first = [self.state[p]["exp_avg"] for p in parameters]
-        second = [self.state[p]["exp_avg_sq"] for p in parameters]
-        steps = [self.state[p]["step"].add_(1).item() for p in parameters]
-        torch._foreach_lerp_(first, gradients, 1 - betas[0])
-        torch._foreach_mul_(second, betas[1])
-        torch._foreach_addcmul_(second, gradients, gradients, 1 - betas[1])
-        roots = torch._foreach_sqrt(second)
-        torch._foreach_div_(roots, [(1 - betas[1] ** t) ** 0.5 for t in steps])
-        torch._foreach_add_(roots, eps)
-        directions = torch._foreach_div(first, roots)
-        torch._foreach_div_(directions, [1 - betas[0] ** t for t in steps])
-        return list(directions)
 
 
 def _trust_ratios(parameters: list[Tensor], updates: list[Tensor]) -> list[Tensor]:

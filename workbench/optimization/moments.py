@@ -1,0 +1,73 @@
+"""What optimizers of Adam's family (Kingma & Ba, arXiv:1412.6980) share: the two moments, and the step over groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Moments(torch.optim.Optimizer):
+    """Keeps a moving average of the gradients and one of their squares; a subclass says by `update` what it makes of
+    them.
+
+    Args:
+        params: groups of parameters.
+        lr: the peak learning rate.
+        betas: decay of the two moments.
+        eps: added to the root of the second moment.
+        weight_decay: share of a weight that an update takes away.
+    """
+
+    def __init__(
+        self, params: Iterable[dict[str, Any]], lr: float, betas: list[float], eps: float, weight_decay: float
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
+
+    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        """Move the parameters of a group, all of which have a gradient."""
+        raise NotImplementedError(f"{type(self).__name__} must define update")
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if parameters:
+                self.update(parameters, group)
+        return loss
+
+    def moved(self, parameters: list[Tensor], betas: tuple[float, float]) -> tuple[list[Tensor], list[Tensor]]:
+        """Both moments of each parameter after its gradient, without the bias of their first values:
+        m / (1 - b1^t), v / (1 - b2^t)."""
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        for parameter in parameters:
+            if not self.state[parameter]:
+                self.state[parameter] = {
+                    "step": torch.zeros(()),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+        first = [self.state[p]["exp_avg"] for p in parameters]
+        second = [self.state[p]["exp_avg_sq"] for p in parameters]
+        steps = [self.state[p]["step"].add_(1).item() for p in parameters]
+        torch._foreach_lerp_(first, gradients, 1 - betas[0])
+        torch._foreach_mul_(second, betas[1])
+        torch._foreach_addcmul_(second, gradients, gradients, 1 - betas[1])
+        return (
+            list(torch._foreach_div(first, [1 - betas[0] ** t for t in steps])),
+            list(torch._foreach_div(second, [1 - betas[1] ** t for t in steps])),
+        )
+
+
+def directions(first: list[Tensor], second: list[Tensor], eps: float) -> list[Tensor]:
+    """Adam's direction of each parameter, m / (sqrt(v) + eps)."""
+    roots = torch._foreach_sqrt(second)
+    torch._foreach_add_(roots, eps)
+    return list(torch._foreach_div(first, roots))

@@ -1,0 +1,55 @@
+"""StableAdamW (Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language models",
+arXiv:2304.13013, algorithm 2): AdamW whose rate is lowered where the second moment has fallen behind the gradients.
+
+For each parameter tensor x with gradient g, and moments m and v without the bias of their first values:
+
+    RMS = sqrt(mean(g^2 / max(v, eps^2)))      lr' = lr / max(1, RMS)
+    x = x - lr' (weight_decay x + m / (sqrt(v) + eps))
+
+The clipping is Adafactor's (arXiv:1804.04235, section 6), by tensor. Gradients need no clipping beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workbench.optimization.moments import Moments, directions
+from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
+
+
+class StableAdamw(Moments):
+    """AdamW with Adafactor's clipping of updates; for large rates and short memories of the second moment.
+
+    Args:
+        params: groups of parameters (given).
+        lr: the peak learning rate (given).
+        betas: decay of the two moments.
+        eps: added to the root of the second moment.
+        weight_decay: share of a weight, times the rate, that an update takes away.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[dict[str, Any]],
+        lr: LearningRate,
+        betas: Betas = [0.9, 0.99],  # noqa: B006  (read alone)
+        eps: Epsilon = 1e-6,
+        weight_decay: NotNegative = 0.01,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay)
+
+    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        first, second = self.moved(parameters, group["betas"])
+        excess = torch._foreach_clamp_min(second, group["eps"] ** 2)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        ratios = torch._foreach_div(torch._foreach_mul(gradients, gradients), excess)
+        rates = [group["lr"] / ratio.mean().sqrt().clamp_min(1.0) for ratio in ratios]
+        updates = directions(first, second, group["eps"])
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        torch._foreach_mul_(updates, rates)
+        torch._foreach_sub_(parameters, updates)
