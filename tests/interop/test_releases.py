@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 from tests.interop.worlds import equal, hugging_face, model_of, recipe_file, text_task, texts, there_and_back, tokenizer
 from workbench.cli.export import export
 from workbench.recipe.reading import load_recipe
+from workbench.runs.loading import load
+from workbench.sequences.batch import Batch, Stream
 from workbench.training.pretrain import pretrain
 
 HEADS = {
@@ -80,6 +82,37 @@ def test_electra_s_generator_and_discriminator(shared: Path, tmp_path: Path, cor
         equal(written, golden)
         assert written.keys() == golden.keys()
         same_states(folder, tmp_path / network)
+
+
+def test_a_trained_electra_goes_out_and_on(tmp_path: Path, corpus: Path) -> None:
+    """Networks that share their tables: each is written with its head, and the discriminator starts a classifier."""
+    transformers = importlib.import_module("transformers")
+    words = tokenizer(tmp_path / "tokenizer.json")
+    changes = [
+        f"tokenizer={words}",
+        f"tasks.text.corpora=[{corpus}]",
+        "train.max_steps=2",
+        "train.lr_schedule=constant",
+    ]
+    run = pretrain(load_recipe("electra-tiny", changes), tmp_path / "run")
+    loaded = load(run)
+    ids = torch.arange(5, 15)
+    fields = {"input_ids": ids, "position_ids": torch.arange(10), "token_type_ids": 0 * ids}
+    batch = Batch({"text": Stream(fields, torch.tensor([0, 10]), [10])})
+    for network, name, kind in (("generator", "mlm", "ElectraForMaskedLM"), ("main", "rtd", "ElectraForPreTraining")):
+        export(run, tmp_path / network, "electra", network=network)
+        model = getattr(transformers, kind).from_pretrained(tmp_path / network).eval()
+        head: Any = loaded.model.heads[name]
+        with torch.no_grad():
+            states = loaded.model.network(network)(batch)["text"]
+            given = (loaded.model.network(network), states) if name == "mlm" else (states,)
+            torch.testing.assert_close(head.logits(*given), model(ids[None]).logits[0], atol=1e-5, rtol=1e-5)
+
+    spec = load_recipe("electra-tiny", [f"tokenizer={words}"]).networks["main"]
+    model = {"streams": spec.streams, "layers": spec.layers, "init_from": {"weights": str(run), "network": "main"}}
+    next_run = recipe_file(tmp_path / "next.yaml", model, text_task(corpus, "mlm"), tokenizer=str(words))
+    started = load(pretrain(load_recipe(str(next_run)), tmp_path / "next")).model.network("main").state_dict()
+    equal(started, loaded.model.network("main").state_dict())
 
 
 @torch.no_grad()

@@ -65,6 +65,25 @@ def test_two_ranks_equal_one(make_recipe: Any, launch: Launch, tmp_path: Path) -
     np.testing.assert_allclose(two, one, atol=1e-5, rtol=1e-5)
 
 
+def replaced(tree: dict[str, Any]) -> None:
+    """A generator, whose replacements are drawn on the device, and a discriminator that shares its words."""
+    main = tree["model"]
+    generator = {"streams": main["streams"], "layers": main["layers"], "tie": {"text.token": "main.text.token"}}
+    tree["model"] = {"generator": generator, "main": main}
+    mlm, rtd = {"objective": "mlm", "network": "generator", "rate": 0.4}, {"objective": "rtd", "weight": 20}
+    tree["tasks"]["text"]["objectives"] = [mlm, rtd]
+
+
+def test_what_is_drawn_on_the_device_does_not_depend_on_ranks(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
+    """`found` counts the tokens that were replaced: another draw anywhere and it is another number."""
+    recipe = make_recipe(replaced)
+    pretrain(load_recipe(str(recipe), trust=True), tmp_path / "one")
+    run_ranks(launch, 2, recipe, tmp_path / "two")
+    one, two = (columns(tmp_path / name, "rtd/loss", "mlm/loss", "rtd/found", "grad_norm") for name in ("one", "two"))
+    assert len(one) == 20
+    np.testing.assert_allclose(two, one, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("schedule", ["sampled", "together"])
 def test_step_wide_and_several_tasks_on_two_ranks(
     make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path, schedule: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-class Moments(torch.optim.Optimizer):
+class Moments(torch.optim.Optimizer, ABC):
     """Keeps a moving average of the gradients and one of their squares; a subclass says by `update` what it makes of
     them.
 
@@ -26,9 +27,9 @@ class Moments(torch.optim.Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
 
+    @abstractmethod
     def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         """Move the parameters of a group, all of which have a gradient."""
-        raise NotImplementedError(f"{type(self).__name__} must define update")
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
