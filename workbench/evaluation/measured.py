@@ -68,7 +68,7 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> Result:
         objective = run.objective.objective
-        made = measured(run, _items(run, corpus, scoring.batch_size, scoring.limit))
+        made = measured(run, items(run, corpus, scoring.batch_size, scoring.limit))
         if not made:
             raise WorkbenchError(
                 f"corpus {corpus.name!r} has no {self.needs(objective)} (it has {', '.join(corpus.manifest.fields)}); "
@@ -113,13 +113,14 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
         """The first samples that are labelled, each read alone."""
         objective: Objective = run.objective.objective
         alone, shown = replace(run, world=World()), 0
-        for samples in _items(run, corpus, 1, min(limit or LOOKED_AT, LOOKED_AT)):
+        for samples in items(run, corpus, 1, min(limit or LOOKED_AT, LOOKED_AT)):
             made = measured(alone, [samples])
             if made and shown < EXAMPLES:
                 shown += 1
                 yield self.example(objective, samples[0], made)
 
 
-def _items(run: Evaluated, corpus: Corpus, size: int, limit: int | None) -> Iterator[list[Sample]]:
+def items(run: Evaluated, corpus: Corpus, size: int, limit: int | None) -> Iterator[list[Sample]]:
+    """What the run's task reads of a corpus, so many at once: every item once, or the first ones."""
     window = window_of(run.task, [corpus])
     return sample_pass([corpus], size=size, unit=run.task.builder.unit, window=window, limit=limit)

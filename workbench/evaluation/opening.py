@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,23 +125,50 @@ def find_objective(
         WorkbenchError: no such task, network or objective, several networks and none named, or a control that nothing
             in this run heeds.
     """
+    name = objective.__name__.lower()
+
+    def fits(task: Task, placed: TaskObjective) -> bool:
+        return isinstance(placed.objective, objective)
+
+    where: Any = {"task": task, "network": network, "control": control}
+    return find_fitting(loaded, run, fits, f"the objective {name}", wanted, **where)
+
+
+def find_fitting(
+    loaded: Loaded,
+    run: Path,
+    fits: Callable[[Task, TaskObjective], bool],
+    what: str,
+    wanted: str,
+    *,
+    task: str | None = None,
+    network: str | None = None,
+    control: str | None = None,
+) -> Evaluated:
+    """The run's first task, in evaluation mode, with an objective that fits; all else as `find_objective`.
+
+    Args:
+        what: such an objective, for messages.
+    """
     if task is not None and task not in loaded.transforms:
         raise unknown("task", task, loaded.transforms, str(run))
     if network is not None:
         loaded.model.network_name(network)
     tasks = [loaded.transforms[task]] if task is not None else list(loaded.transforms.values())
     found = [
-        Evaluated(loaded, each.evaluating(), placed, run)
-        for each in tasks
+        Evaluated(loaded, each, placed, run)
+        for each in (task.evaluating() for task in tasks)
         for placed in each.objectives
-        if isinstance(placed.objective, objective) and network in (None, placed.network)
+        if fits(each, placed) and network in (None, placed.network)
     ]
     if not found:
         reading = f" that reads {network}" if network else ""
-        raise WorkbenchError(f"{run} has no task with the objective {objective.__name__.lower()}{reading}: {wanted}")
+        raise WorkbenchError(f"{run} has no task with {what}{reading}: {wanted}")
     read = sorted({each.objective.network for each in found})
     if len(read) > 1:
-        raise WorkbenchError(f"{run}: {objective.__name__.lower()} reads the networks {', '.join(read)}; say --network")
+        raise WorkbenchError(
+            f"{run}: {what.removeprefix('the objective ')} reads the networks {', '.join(read)}; say --network"
+        )
     check_control(control, found[0].parts, str(run))
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     return found[0]

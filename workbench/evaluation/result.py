@@ -30,7 +30,8 @@ class Result:
     `options` are those of the evaluation that differ from their default;
     `inputs` are the run's checkpoint, the corpus with its checksum, and in `read` the identity of all else that was
     opened (`workbench.files.identities`: the tokenizer, graphs, how true a shuffled one is); `examples` are a few
-    predictions, which the `panels` (import paths, `workbench.report.panels`) show.
+    predictions, which the `panels` (import paths, `workbench.report.panels`) show; `documents`, where a task tells of
+    each text, lie beside the result, a line of JSON for each.
     """
 
     task: str
@@ -43,20 +44,30 @@ class Result:
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     examples: list[dict[str, Any]] = field(default_factory=list)
     panels: list[str] = field(default_factory=list)
+    documents: list[dict[str, Any]] = field(default_factory=list)
 
     def write(self, folder: Path) -> Path:
         """Write JSON into a folder, whole or not at all; returns the file.
 
-        Its name is <task>-<corpus>[-<control>][-<option>=<value>...].json. A result takes the place of an earlier one
-        of the same inputs (but for the checkpoint) and options; where another one has that name, a checksum is added.
+        Its name is <task>-<corpus>[-<control>][-<option>=<value>...].json (`documents`: .jsonl). A result takes the
+        place of an earlier one of the same inputs (but for the checkpoint) and options; where another one has that
+        name, a checksum is added.
         """
         path = folder / f"{self._name()}.json"
         if path.is_file() and _what(parse_json(path.read_text(encoding="utf-8"))) != self._what():
             path = folder / f"{self._name()}-{hashlib.sha256(self._what().encode()).hexdigest()[:8]}.json"
         folder.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".jsonl")
+        if self.documents:
+            with atomic(beside) as file:
+                file.writelines((json.dumps(line, ensure_ascii=False) + "\n").encode() for line in self.documents)
         with atomic(path) as file:
-            file.write((json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n").encode())
+            file.write((json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n").encode())
         return path
+
+    def record(self) -> dict[str, Any]:
+        """What the JSON file tells."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "documents"}
 
     def _name(self) -> str:
         corpus = self.inputs.get("corpus")
@@ -65,7 +76,7 @@ class Result:
         return "-".join(filter(None, (self.task, place, self.control, *chosen)))[:MAX_NAME]
 
     def _what(self) -> str:
-        return _what(dataclasses.asdict(self))
+        return _what(self.record())
 
     def table(self) -> Table:
         """The numbers beside those of the baselines."""

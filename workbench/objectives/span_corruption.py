@@ -52,6 +52,8 @@ class SpanCorruption(DecoderObjective):
         WorkbenchError: the tokenizer has no `pad` or `eos` token.
     """
 
+    predicts = "tokens"
+
     def __init__(
         self,
         tokenizer: Tokenizer,

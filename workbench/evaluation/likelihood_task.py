@@ -1,0 +1,173 @@
+"""What the evaluations that add up probabilities of tokens have in common: the pass, the baseline, a line for each
+text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import typer
+
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.likelihood import Cost, Predicted, entropy, unigram_loss
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.passes import all_records, sample_pass
+from workbench.evaluation.result import Result, corpus_input
+from workbench.evaluation.task import DownstreamTask
+from workbench.options.bounds import Location
+from workbench.sequences.sequence import Sample
+from workbench.text.tokenizer import Encoded
+
+EXAMPLES, SHOWN = 12, 80
+"""So many texts are shown, and tokens of each."""
+TEXTS = 64
+"""So many texts are tokenised at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikelihoodScoring(Scoring):
+    """What an evaluation of probabilities is told."""
+
+    unigrams: Annotated[
+        Location | None,
+        typer.Option(
+            metavar="CORPUS", help="Count the baseline's tokens here (the training set); default: the test set."
+        ),
+    ] = None
+
+
+Options = TypeVar("Options", bound=LikelihoodScoring)
+
+
+@dataclass
+class _Part:
+    """What a rank made of a group of samples: by text its cost, how often each token was predicted, examples."""
+
+    costs: list[tuple[str, Cost]]
+    counts: Counter[int]
+    examples: list[dict[str, Any]]
+
+
+class LikelihoodTask(DownstreamTask[Tuning, Options]):
+    """Base of the evaluations that add up -log p of tokens; a subclass says of which, and given what."""
+
+    gathers = True
+
+    def predicted(self, run: Evaluated, samples: list[Sample], scoring: Options) -> Iterable[Predicted]:
+        """What is predicted of these samples, in their order; parts of a text have its key."""
+        raise NotImplementedError(f"{type(self).__name__} must define predicted")
+
+    def predictable(self, run: Evaluated, text: Encoded) -> np.ndarray:
+        """Which tokens of a text `predicted` predicts, but for what a text begins with."""
+        raise NotImplementedError(f"{type(self).__name__} must define predictable")
+
+    def convention(self, run: Evaluated, scoring: Options) -> str:
+        """What a token is predicted from."""
+        raise NotImplementedError(f"{type(self).__name__} must define convention")
+
+    def groups(self, run: Evaluated, corpus: Corpus, scoring: Options) -> Iterator[list[Sample]]:
+        """Whole records, some at a time."""
+        return sample_pass([corpus], size=min(TEXTS, scoring.batch_size), unit=None, limit=scoring.limit)
+
+    def sized(self, run: Evaluated) -> bool:
+        """Whether texts are predicted from their beginning to their end, so that they have a cost for each byte."""
+        return True
+
+    def score(self, run: Evaluated, corpus: Corpus, scoring: Options) -> Result:
+        self._check(run, corpus, scoring)
+        parts = self._parts(run, corpus, scoring)
+        costs: dict[str, Cost] = {}
+        counts: Counter[int] = Counter()
+        for part in parts:
+            for key, cost in part.costs:
+                costs.setdefault(key, Cost()).add(cost)
+            counts.update(part.counts)
+        total = Cost()
+        for cost in costs.values():
+            total.add(cost)
+        if not total.tokens:
+            raise WorkbenchError(f"there is nothing to predict in corpus {corpus.name!r}: its texts are empty")
+        baseline, inputs = self._baseline(run, total, counts, scoring)
+        return Result(
+            task=self.name,
+            numbers=total.numbers(self._number),
+            counts={"texts": len(costs), "tokens": total.tokens}
+            | ({"bytes": total.bytes, "characters": total.characters} if total.bytes else {}),
+            variant=self.convention(run, scoring),
+            baselines=baseline,
+            inputs=inputs,
+            examples=[example for part in parts for example in part.examples][:EXAMPLES],
+            documents=[self._line(key, cost) for key, cost in costs.items()],
+        )
+
+    @property
+    def _number(self) -> str:
+        return self.name.replace("-", "_")
+
+    def _check(self, run: Evaluated, corpus: Corpus, scoring: Options) -> None:
+        if scoring.unigrams is not None and not self.sized(run):
+            raise WorkbenchError(
+                f"--unigrams: the objective {run.objective.name!r} predicts other tokens than those of whole texts; "
+                "leave it out: the baseline is then of what is predicted"
+            )
+        if self.sized(run) and corpus.kind != "text":
+            raise WorkbenchError(f"corpus {corpus.name!r} holds {corpus.kind}; {self.name} is of texts")
+
+    def _parts(self, run: Evaluated, corpus: Corpus, scoring: Options) -> list[_Part]:
+        """Of all groups in their order; each rank makes its share."""
+        mine: dict[int, _Part] = {}
+        for number, samples in enumerate(self.groups(run, corpus, scoring)):
+            if number % run.world.size == run.world.rank:
+                mine[number] = self._part(run, samples, scoring)
+        found = {number: part for each in run.world.gather(mine) for number, part in each.items()}
+        return [found[number] for number in sorted(found)]
+
+    def _part(self, run: Evaluated, samples: list[Sample], scoring: Options) -> _Part:
+        costs = {sample["key"]: Cost() for sample in samples}
+        if self.sized(run):
+            for sample in samples:
+                text = sample["text"]
+                costs[sample["key"]] = Cost(characters=len(text), bytes=len(text.encode()))
+        counts: Counter[int] = Counter()
+        examples: list[dict[str, Any]] = []
+        for each in self.predicted(run, samples, scoring):
+            costs[each.key].add(Cost(len(each.nats), float(each.nats.sum())))
+            counts.update(each.labels.tolist())
+            if len(examples) < EXAMPLES and len(each.labels):
+                examples.append(_example(run, each))
+        return _Part(list(costs.items()), counts, examples)
+
+    def _baseline(
+        self, run: Evaluated, total: Cost, counts: Counter[int], scoring: Options
+    ) -> tuple[dict[str, dict[str, float]], dict[str, Any]]:
+        """The cost by how frequent each token is, whatever stands around it; and the corpus where that was counted."""
+        name, inputs, loss = "unigrams of the test set", {}, entropy(counts)
+        if scoring.unigrams is not None:
+            corpus = Corpus.open(scoring.unigrams)
+            name, inputs = f"unigrams of {corpus.name}", {"unigrams": corpus_input(corpus)}
+            loss = unigram_loss(counts, self._known(run, corpus), run.tokenizer.vocab_size)
+        cost = Cost(total.tokens, loss * total.tokens, total.characters, total.bytes)
+        return {name: cost.numbers(self._number)}, inputs
+
+    def _known(self, run: Evaluated, corpus: Corpus) -> Counter[int]:
+        known: Counter[int] = Counter()
+        for sample in all_records(corpus):
+            known.update(self.predictable(run, run.tokenizer.encode(sample.get("text", ""))).tolist())
+        return known
+
+    def _line(self, key: str, cost: Cost) -> dict[str, Any]:
+        """What is told of a text; of one without tokens no number."""
+        sizes = {"bytes": cost.bytes, "characters": cost.characters} if cost.bytes else {}
+        numbers = cost.numbers(self._number) if cost.tokens else {}
+        return {"key": key, "tokens": cost.tokens, "nats": cost.nats, **sizes, **numbers}
+
+
+def _example(run: Evaluated, predicted: Predicted) -> dict[str, Any]:
+    """The first tokens of a text with the bits that each has cost."""
+    bits = (predicted.nats[:SHOWN] / np.log(2)).round(3).tolist()
+    return {"key": predicted.key, "tokens": run.tokenizer.tokens(predicted.labels[:SHOWN]), "bits": bits}

@@ -1,0 +1,12 @@
+"""What a report shows of perplexity: the first tokens of texts, by what they have cost."""
+
+from __future__ import annotations
+
+from workbench.report.examples import example_panel
+from workbench.report.run import Run
+from workbench.report.surprise import surprising
+
+
+def predicted(run: Run) -> str | None:
+    """Texts with the bits of each token."""
+    return example_panel(run, "perplexity", "What the next tokens cost", surprising)
