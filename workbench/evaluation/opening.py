@@ -108,29 +108,14 @@ def find_objective(
     run: Path,
     objective: type,
     wanted: str,
-    *,
-    task: str | None = None,
-    network: str | None = None,
-    control: str | None = None,
+    **where: Any,
 ) -> Evaluated:
-    """The run's first task with an objective of this class, on the GPU where there is one.
-
-    Args:
-        wanted: what to do where there is no such task, for the message.
-        task: the task's name, where the run has several.
-        network: the network that the objective reads, where such objectives read several.
-        control: what `loaded` was loaded under, for this evaluation alone.
-
-    Raises:
-        WorkbenchError: no such task, network or objective, several networks and none named, or a control that nothing
-            in this run heeds.
-    """
+    """The run's first task with an objective of this class; `where` and all else as `find_fitting`."""
     name = objective.__name__.lower()
 
     def fits(task: Task, placed: TaskObjective) -> bool:
         return isinstance(placed.objective, objective)
 
-    where: Any = {"task": task, "network": network, "control": control}
     return find_fitting(loaded, run, fits, f"the objective {name}", wanted, **where)
 
 
@@ -145,10 +130,18 @@ def find_fitting(
     network: str | None = None,
     control: str | None = None,
 ) -> Evaluated:
-    """The run's first task, in evaluation mode, with an objective that fits; all else as `find_objective`.
+    """The run's first task with an objective that fits, in evaluation mode, on the GPU where there is one.
 
     Args:
         what: such an objective, for messages.
+        wanted: what to do where there is no such task, for the message.
+        task: the task's name, where the run has several.
+        network: the network that the objective reads, where such objectives read several.
+        control: what `loaded` was loaded under, for this evaluation alone.
+
+    Raises:
+        WorkbenchError: no such task, network or objective, several networks and none named, or a control that nothing
+            in this run heeds.
     """
     if task is not None and task not in loaded.transforms:
         raise unknown("task", task, loaded.transforms, str(run))

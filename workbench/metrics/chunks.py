@@ -1,4 +1,4 @@
-"""Scores of tagged words: accuracy, and precision, recall and F1 of the chunks that their tags spell.
+"""Scores of tagged words: accuracy, and precision, recall and F1 of the chunks that tags spell, as seqeval has them.
 
 A chunk is found where its first and last word and its name are right, as in the CoNLL evaluations (Tjong Kim Sang and
 De Meulder, CoNLL 2003): all chunks of all texts count alike. `B-x` begins a chunk x, `I-x` goes on with one, or begins
@@ -10,8 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
+
+from workbench.packages import library
 
 OUTSIDE = "O"
 WORD_TAG = re.compile(rf"{OUTSIDE}|[BIES]-.+")
@@ -21,18 +24,12 @@ Chunk = tuple[int, int, str]  # the words [begin, end), the name
 
 
 def chunks(tags: Iterable[str]) -> list[Chunk]:
-    """The chunks that the tags of a text's words spell, in their order."""
-    found: list[Chunk] = []
-    begin, name, ended = -1, "", True
-    for place, tag in enumerate([*tags, OUTSIDE]):
-        prefix, _, kind = tag.partition("-")
-        if begin >= 0 and (ended or prefix in (OUTSIDE, "B", "S") or kind != name):
-            found.append((begin, place, name))
-            begin = -1
-        if begin < 0 and prefix != OUTSIDE:
-            begin, name = place, kind
-        ended = prefix in ("E", "S")
-    return found
+    """The chunks that the tags of a text's words spell, in their order.
+
+    Raises:
+        WorkbenchError: seqeval is not installed.
+    """
+    return [(begin, last + 1, name) for name, begin, last in _seqeval().get_entities(list(tags))]
 
 
 def tag_scores(predicted: np.ndarray, gold: np.ndarray, words: Sequence[int], names: Sequence[str]) -> dict[str, float]:
@@ -44,19 +41,25 @@ def tag_scores(predicted: np.ndarray, gold: np.ndarray, words: Sequence[int], na
 
     Raises:
         ValueError: there is no word.
+        WorkbenchError: seqeval is not installed.
     """
     if not len(gold):
         raise ValueError("there are no words to score")
-    right = guessed = wanted = 0
-    for end, count in zip(accumulate(words), words, strict=True):
-        text = slice(end - count, end)
-        of_text = [set(chunks(names[tag] for tag in tags[text].tolist())) for tags in (predicted, gold)]
-        right += len(of_text[0] & of_text[1])
-        guessed += len(of_text[0])
-        wanted += len(of_text[1])
+    ends = list(accumulate(words))
+    guessed, right = (
+        [[names[tag] for tag in tags[end - count : end].tolist()] for end, count in zip(ends, words, strict=True)]
+        for tags in (predicted, gold)
+    )
+    precision, recall, f1, _ = _seqeval().precision_recall_fscore_support(
+        right, guessed, average="micro", zero_division=0
+    )
     return {
         "accuracy": float((predicted == gold).mean()),
-        "precision": right / guessed if guessed else 0.0,
-        "recall": right / wanted if wanted else 0.0,
-        "f1": 2 * right / (guessed + wanted) if right else 0.0,
+        "precision": float(precision),
+        "recall": float(recall),
+        "f1": float(f1),
     }
+
+
+def _seqeval() -> Any:
+    return library("seqeval.metrics.sequence_labeling", "text", "chunks of tags")

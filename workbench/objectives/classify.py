@@ -72,7 +72,7 @@ class Classify(Objective):
         return {}
 
     def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
-        return class_scores(made["predicted"].numpy(), made["gold"].numpy(), len(self.classes))
+        return class_scores(made["predicted"].numpy(), made["gold"].numpy())
 
     def head(self, network: Network) -> Head:
         if self.stream not in network.poolers:

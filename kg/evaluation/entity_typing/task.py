@@ -16,16 +16,15 @@ from kg.metrics.typing import Gold, Macro, Rule, TypingScores, predicted_types, 
 from kg.objectives.types import Types
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import BatchSize, Epochs, LearningRate, Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.options.bounds import Count, Name
-from workbench.recipe.spec import Recipe, SequenceSpec
+from workbench.recipe.spec import Recipe
 from workbench.text.tokenizer import Tokenizer
 
-LENGTH = 128
 MARKERS = ("。", "@", "#", "*", "|", "/")
 
 
@@ -91,14 +90,9 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
 
     def setup(self, tuning: TypingTuning, base: Recipe) -> Setup:
         inventory = read_inventory(tuning.types, Corpus.open(tuning.corpus))
-        builder = {
-            "builder": "mention",
-            "max_length": tuning.max_length or text_length(base, LENGTH),
-            "marker": tuning.marker or _known_marker(base, tuning.run),
-            "types": inventory,
-        }
+        marker = tuning.marker or _known_marker(base, tuning.run)
         return Setup(
-            SequenceSpec(builder, steps=knowledge_steps(base)),
+            text_sequence(base, "mention", tuning.max_length, marker=marker, types=inventory),
             {"objective": "kg.types", "num_types": len(inventory), "pooled": tuning.pooled},
             poolers=("text",) if tuning.pooled else (),
         )

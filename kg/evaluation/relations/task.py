@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from kg.objectives.relations import Relations
-from workbench.evaluation.classify.task import LENGTH, Classification, ClassifyScoring, LabelTuning, class_objective
-from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.classify.task import Classification, ClassifyScoring, LabelTuning, class_objective
+from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made
 from workbench.evaluation.task import Setup
 from workbench.objectives.classify import Classify
 from workbench.options.bounds import Name
-from workbench.recipe.spec import Recipe, SequenceSpec
+from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 
 
@@ -57,14 +57,9 @@ class RelationClassification(Classification):
 
     def setup(self, tuning: LabelTuning, base: Recipe) -> Setup:
         assert isinstance(tuning, RelationTuning)
-        builder = {
-            "builder": "kg.marked_pair",
-            "max_length": tuning.max_length or text_length(base, LENGTH),
-            "head": tuning.head,
-            "tail": tuning.tail,
-        }
+        sequence = text_sequence(base, "kg.marked_pair", tuning.max_length, head=tuning.head, tail=tuning.tail)
         objective = {**class_objective(tuning), "objective": "kg.relations", "negative": tuning.negative}
-        return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), objective, poolers=("text",))
+        return Setup(sequence, objective, poolers=("text",))
 
     def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
         assert isinstance(objective, Relations)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from tests.contracts.cases import EvaluationCase, World
 from tests.evaluation.conftest import make_texts, prepare, pretrain_on
@@ -21,7 +20,6 @@ from workbench.evaluation.classify.task import Classification, ClassifyScoring, 
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.evaluation.seeds import fine_tune_seeds
-from workbench.metrics.classes import class_scores
 from workbench.objectives.classify import Classify
 from workbench.report.run import load_run
 from workbench.runs.loading import load
@@ -128,17 +126,6 @@ def test_a_long_text_is_one_item_and_a_pair_keeps_both(tuned: Path, prepared: Ca
     (sequence,) = task.sequences([long])
     assert sequence.length("text") <= task.builder.max_length
     assert not sequence.streams["text"]["token_type_ids"].any()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_scores_are_those_of_scikit_learn(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    classes = int(rng.integers(2, 5))
-    gold, predicted = rng.integers(0, classes, (2, 30))
-    found = class_scores(predicted, gold, classes)
-    assert found["accuracy"] == pytest.approx(accuracy_score(gold, predicted))
-    assert found["macro_f1"] == pytest.approx(f1_score(gold, predicted, average="macro"))
-    assert found["mcc"] == pytest.approx(matthews_corrcoef(gold, predicted))
 
 
 def test_ranks_measure_together_in_the_order_of_the_pass() -> None:

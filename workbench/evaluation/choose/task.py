@@ -10,7 +10,7 @@ import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning
@@ -18,11 +18,9 @@ from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.objectives.choose import Choose
 from workbench.options.bounds import Count
-from workbench.recipe.spec import Recipe, SequenceSpec
+from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
-
-LENGTH = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +66,8 @@ class Choosing(MeasuredTask[ChooseTuning, ChooseScoring]):
     def setup(self, tuning: ChooseTuning, base: Recipe) -> Setup:
         corpus = Corpus.open(tuning.corpus)
         _check_choices(corpus)
-        builder = {"builder": "choices", "max_length": tuning.max_length or text_length(base, LENGTH)}
-        return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), {"objective": "choose"}, poolers=("text",))
+        sequence = text_sequence(base, "choices", tuning.max_length)
+        return Setup(sequence, {"objective": "choose"}, poolers=("text",))
 
     def needs(self, objective: Choose) -> str:
         return "texts with `choices` and `answer`"

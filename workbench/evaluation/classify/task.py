@@ -14,7 +14,7 @@ import typer
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.images import image_sequence
-from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
@@ -22,11 +22,9 @@ from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.objectives.classify import Classify
 from workbench.options.bounds import Count, Name
-from workbench.recipe.spec import Recipe, SequenceSpec
+from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
-
-LENGTH = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +66,7 @@ class ClassifyTuning(LabelTuning):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyScoring(Scoring):
-    """Accuracy, macro F1 and Matthews correlation, beside the most frequent class of the training set.
+    """Accuracy, macro and micro F1 and Matthews correlation, beside the most frequent class of the training set.
 
     CORPUS holds texts, or captions with images, with `labels`, those that RUN was fine-tuned on.
 
@@ -99,12 +97,8 @@ class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
             raise WorkbenchError(
                 f"--media: corpus {corpus.name!r} holds {corpus.kind}, which has no pictures; take an image-text corpus"
             )
-        builder = {
-            "builder": "sentence_pair",
-            "split": False,
-            "max_length": tuning.max_length or text_length(base, LENGTH),
-        }
-        return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), objective, poolers=("text",))
+        sequence = text_sequence(base, "sentence_pair", tuning.max_length, split=False)
+        return Setup(sequence, objective, poolers=("text",))
 
     def needs(self, objective: Classify) -> str:
         return f"texts with the label {objective.label!r}"
@@ -155,6 +149,20 @@ def _check_media(corpus: Corpus, media: list[str] | None) -> None:
 
 def _classes(corpus: Corpus, label: str | None) -> tuple[str, list[str]]:
     """The label, and its classes in CORPUS: numbers in their order, names sorted."""
+    chosen, counts = chosen_label(corpus, label)
+    names = list(counts)
+    if len(names) < 2:
+        raise WorkbenchError(f"all texts of corpus {corpus.name!r} have {chosen} = {names[0]}; nothing can be learnt")
+    numbers = all(name.lstrip("-").isdigit() for name in names)
+    return chosen, sorted(names, key=int) if numbers else sorted(names)
+
+
+def chosen_label(corpus: Corpus, label: str | None) -> tuple[str, Counter[str]]:
+    """The label of this name, or the only one that a corpus has, and how many samples have which value of it.
+
+    Raises:
+        WorkbenchError: the corpus has no labels, no such label, or several and none was named.
+    """
     counts = _counts(all_records(corpus))
     if not counts:
         raise WorkbenchError(
@@ -166,11 +174,7 @@ def _classes(corpus: Corpus, label: str | None) -> tuple[str, list[str]]:
     chosen = label or next(iter(counts))
     if chosen not in counts:
         raise unknown("label", chosen, counts, f"corpus {corpus.name!r}")
-    names = list(counts[chosen])
-    if len(names) < 2:
-        raise WorkbenchError(f"all texts of corpus {corpus.name!r} have {chosen} = {names[0]}; nothing can be learnt")
-    numbers = all(name.lstrip("-").isdigit() for name in names)
-    return chosen, sorted(names, key=int) if numbers else sorted(names)
+    return chosen, counts[chosen]
 
 
 def _counts(samples: Iterable[Sample]) -> dict[str, Counter[str]]:

@@ -10,7 +10,7 @@ import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Epochs, Scoring, Tuning
@@ -18,7 +18,7 @@ from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.objectives.extract import Extract, told
 from workbench.options.bounds import Count
-from workbench.recipe.spec import Recipe, SequenceSpec
+from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
 
@@ -68,14 +68,9 @@ class Extraction(MeasuredTask[ExtractTuning, ExtractScoring]):
     panels = ("workbench.evaluation.extract.panel:answered",)
 
     def setup(self, tuning: ExtractTuning, base: Recipe) -> Setup:
-        builder: dict[str, Any] = {
-            "builder": "passage",
-            "max_length": tuning.max_length or text_length(base, LENGTH),
-            "stride": tuning.stride,
-        }
         silent = has_questions_without_answer(Corpus.open(tuning.corpus))
         objective = {"objective": "extract", "no_answer": silent, "longest": tuning.longest}
-        return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), objective)
+        return Setup(text_sequence(base, "passage", tuning.max_length, LENGTH, stride=tuning.stride), objective)
 
     def needs(self, objective: Extract) -> str:
         return "questions (`second`) with `answers` and `answer_spans`"

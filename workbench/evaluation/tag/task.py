@@ -10,7 +10,7 @@ import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.inherited import knowledge_steps, text_length
+from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
@@ -19,11 +19,9 @@ from workbench.evaluation.task import Setup
 from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunks
 from workbench.objectives.tag import Tag, check_apart
 from workbench.options.bounds import Count
-from workbench.recipe.spec import Recipe, SequenceSpec
+from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
-
-LENGTH = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +63,9 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
     panels = ("workbench.evaluation.tag.panel:tagged",)
 
     def setup(self, tuning: TagTuning, base: Recipe) -> Setup:
-        builder = {"builder": "document", "max_length": tuning.max_length or text_length(base, LENGTH)}
         places = [tuning.corpus, *([tuning.held_out] if tuning.held_out else [])]
         objective = {"objective": "tag", "tags": tags_of([Corpus.open(place) for place in places])}
-        return Setup(SequenceSpec(builder, steps=knowledge_steps(base)), objective)
+        return Setup(text_sequence(base, "document", tuning.max_length), objective)
 
     def needs(self, objective: Tag) -> str:
         return "texts with `tags`"

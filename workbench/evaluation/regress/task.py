@@ -1,0 +1,87 @@
+"""Regression on texts and pairs of texts: semantic similarity, ratings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.classify.task import LabelTuning, chosen_label
+from workbench.evaluation.inherited import text_sequence
+from workbench.evaluation.measured import Made, MeasuredTask
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Scoring
+from workbench.evaluation.task import Setup
+from workbench.objectives.regress import Regress
+from workbench.recipe.spec import Recipe
+from workbench.sequences.sequence import Sample
+from workbench.tasks.objective import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressTuning(LabelTuning):
+    """Fine-tune a pretrained run to tell a number of a text, or of a text and its `second`.
+
+    CORPUS holds texts with `labels`: by name a number. The steps that bring in knowledge are those of the run's
+    pretraining.
+
+    Example:
+
+      workbench finetune regress runs/bert corpora/sts-train --held-out corpora/sts-dev --seeds 3
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressScoring(Scoring):
+    """Pearson and Spearman correlation and mean squared error, beside always the mean of the training set.
+
+    CORPUS holds texts with the label that RUN was fine-tuned on.
+
+    Example:
+
+      workbench evaluate regress runs/bert-regress corpora/sts-dev
+    """
+
+
+class Regression(MeasuredTask[RegressTuning, RegressScoring]):
+    """One number for a text or for a pair."""
+
+    tuning = RegressTuning
+    scoring = RegressScoring
+    objective: type[Objective] = Regress
+    panels = ("workbench.evaluation.regress.panel:estimated",)
+
+    def setup(self, tuning: RegressTuning, base: Recipe) -> Setup:
+        corpus = Corpus.open(tuning.corpus)
+        label, counts = chosen_label(corpus, tuning.label)
+        if len(counts) < 2:
+            raise WorkbenchError(
+                f"all texts of corpus {corpus.name!r} have {label} = {next(iter(counts))}; nothing can be learnt"
+            )
+        sequence = text_sequence(base, "sentence_pair", tuning.max_length, split=False)
+        return Setup(sequence, {"objective": "regress", "label": label}, poolers=("text",))
+
+    def needs(self, objective: Regress) -> str:
+        return f"texts with the label {objective.label!r}"
+
+    def counts(self, objective: Regress, made: Made) -> dict[str, int]:
+        return {"texts": len(made["gold"])}
+
+    def variant(self, objective: Regress, scoring: RegressScoring) -> str:
+        return f"label {objective.label}"
+
+    def baselines(self, run: Evaluated, objective: Regress, made: Made) -> dict[str, Made]:
+        """Always the mean of the training set."""
+        trained = run.trained_on()
+        if trained is None:
+            return {}
+        found = [sample["labels"][objective.label] for sample in trained if objective.label in sample.get("labels", {})]
+        mean = torch.full_like(made["gold"], sum(found) / len(found))
+        return {"always the mean": {**made, "predicted": mean}}
+
+    def example(self, objective: Regress, sample: Sample, made: Made) -> dict[str, Any]:
+        told = {"prediction": round(float(made["predicted"]), 4), "number": float(made["gold"])}
+        return {"text": sample["text"], "second": sample.get("second", ""), **told}

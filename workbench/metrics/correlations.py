@@ -1,0 +1,25 @@
+"""Scores of predicted numbers: how they go with the right ones (GLUE's STS-B, Wang et al., arXiv:1804.07461), as scipy
+computes it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.packages import library
+
+
+def number_scores(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:
+    """`pearson` and `spearman` of predicted and gold numbers, both [examples], and the mean `squared_error`.
+
+    A correlation with numbers that are all equal, or with fewer than two, is 0.
+
+    Raises:
+        WorkbenchError: scipy is not installed.
+    """
+    stats = library("scipy.stats", "text", "correlations")
+    varied = len(gold) > 1 and np.ptp(gold) > 0 and np.ptp(predicted) > 0
+    return {
+        "pearson": float(stats.pearsonr(predicted, gold).statistic) if varied else 0.0,
+        "spearman": float(stats.spearmanr(predicted, gold).statistic) if varied else 0.0,
+        "squared_error": float(((predicted - gold) ** 2).mean()),
+    }
