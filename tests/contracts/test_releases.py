@@ -12,10 +12,13 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.contracts.finding import case_of, cases_of, over
+from tests.interop.worlds import WORDS, tokenizer
 from workbench.errors import WorkbenchError
+from workbench.evaluation.encoding import encode_texts
 from workbench.interop.described import DROPOUT, described, differences
-from workbench.interop.exporting import exported
+from workbench.interop.exporting import exported, write_release
 from workbench.interop.files import find_files
+from workbench.interop.opening import load
 from workbench.interop.reading import make_release, read_release, recognised
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Buffer, Copy, to_ours, to_theirs
@@ -111,6 +114,21 @@ def test_the_original_weights_come_back(name: str, folder: str, shared: Path) ->
         files = find_files(place)
         assert files is not None
         assert read_release(files).family == part
+
+
+@over("release")
+def test_a_folder_is_opened_as_a_run(name: str, tmp_path: Path) -> None:
+    """With its special tokens and as many positions as it has; what its text can be asked for is given."""
+    release, config, network = made(name)
+    part = cases_of("release")[name].part
+    write_release(tmp_path, exported(part, network, release.network(config), torch.nn.ModuleDict(), {}))
+    tokenizer(tmp_path / "tokenizer.json")
+    loaded = load(tmp_path)
+    vectors = encode_texts(loaded, [" ".join(WORDS), WORDS[2]])
+    assert vectors.shape == (2, network.sizes["text"])
+    assert vectors.isfinite().all()
+    sequence = loaded.recipe.tasks["text"].sequence
+    assert (sequence.visibility or "bidirectional") == release.visibility(config)
 
 
 def check_equal(theirs: dict[str, Tensor], original: dict[str, Tensor], rows: dict[str, int | slice]) -> None:

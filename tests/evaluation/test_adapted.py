@@ -1,4 +1,5 @@
-"""Any run is fine-tuned by adapters of any form: by one override, evaluated as other runs are, and gone on with."""
+"""Any run is fine-tuned by adapters of any form, by heads alone, with rates by layers: by one override, evaluated as
+other runs are, and gone on with."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from workbench.evaluation.finetuning import fine_tune
 from workbench.runs.loading import load
 
 SIDE = "stream: text, after: [0, 1], size: 4, depth: 1, num_heads: 2"
+BOTH = "targets: [layers.*.output, layers.*.outer]"
 FORMS = {
+    "bottleneck": f"{{adapter: bottleneck, {BOTH}, size: 4}}",
     "lora": "{adapter: lora, targets: [layers.*.qkv], rank: 2}",
     "prefix": "{adapter: prefix, size: 2}",
     "side": f"{{adapter: side, {SIDE}}}",
@@ -39,3 +42,37 @@ def test_a_run_is_fine_tuned_by_adapters(
     gone_on = load(again).model.network().state_dict()
     for name in added:
         torch.testing.assert_close(gone_on[name], tuned[name], atol=1e-6, rtol=1e-6)
+
+
+def test_frozen_features_train_pooler_and_head_alone(
+    pretrained: Path, prepared: Callable[..., str], tmp_path: Path
+) -> None:
+    """The states are the same in every epoch: what is not trained has no dropout."""
+    films, only = prepared("films", rows(64, 0)), "train.train_only=[heads,networks.main.poolers]"
+    quick = ("model.streams.text.dropout=0.5", "train.lr_schedule.warmup_steps=0")
+    run = fine_tune(Classification(), tuning(pretrained, films, tmp_path / "run", only, *quick))
+    base, tuned = (load(each).model.network() for each in (pretrained, run))
+    changed = {name for name, tensor in tuned.state_dict().items() if not _equal(base.state_dict().get(name), tensor)}
+    assert changed == {"poolers.text.dense.weight", "poolers.text.dense.bias"}
+    found = evaluate(Classification(), ClassifyScoring(run=run, corpus=films))
+    assert found.counts["texts"] == 64
+
+
+def test_layers_learn_at_rates_of_their_own(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
+    films = prepared("films", rows(64, 0))
+    once = ("train.max_steps=1", "train.lr_schedule.warmup_steps=0", "train.clip_norm=null")
+    base = load(pretrained).model.network().state_dict()
+    moved = {}
+    for decay in ("1.0", "0.5"):
+        run = fine_tune(
+            Classification(), tuning(pretrained, films, tmp_path / decay, f"train.layer_decay={decay}", *once)
+        )
+        state = load(run).model.network().state_dict()
+        names = ("layers.0.attention.attention.qkv.weight", "embeddings.text.token.weight")
+        moved[decay] = [float((state[name] - base[name]).abs().max()) for name in names]
+    for number, share in enumerate((0.5, 0.25)):  # a top layer, the embedding below it
+        assert moved["0.5"][number] == pytest.approx(share * moved["1.0"][number], rel=0.05)
+
+
+def _equal(one: torch.Tensor | None, other: torch.Tensor) -> bool:
+    return one is not None and torch.equal(one, other)

@@ -114,14 +114,15 @@ def _read(place: Path) -> Read:
 def _recipe(place: Path, read: Read, tokenizer: Tokenizer | None) -> Recipe:
     poolers = [name for name in read.network.poolers if not any(m.startswith(f"poolers.{name}") for m in read.missing)]
     longest = read.network.streams[TASK].get("max_positions") or LENGTH
-    builder: Spec = {**read.sequence, "max_length": min(LENGTH, longest)}
+    builder: Spec = {"max_length": min(LENGTH, longest), **read.sequence}
+    steps = builder.pop("steps", [])
     if tokenizer is not None:
         builder |= {end: None for end in ("begin", "end") if builder.get(end) and not tokenizer.has(builder[end])}
     heads = [{**spec, "name": name} for name, spec in read.heads.items() if _predicts_tokens(spec)]
     once: Any = {"max_steps": 1, "global_batch_size": 1, "micro_batch_size": 1, "lr": 1e-5}
     return Recipe(
         model=replace(read.network, init_from=[InitFrom(str(place))], poolers=poolers),
-        tasks={TASK: TaskSpec({}, SequenceSpec(builder), heads)},
+        tasks={TASK: TaskSpec({}, SequenceSpec(builder, steps), heads)},
         train=TrainSpec(**once),
         name=name_at(place),
         description=f"a release of the family {read.family}",

@@ -74,8 +74,8 @@ class Release:
         return "bidirectional"
 
     def sequence(self, config: Config) -> Spec:
-        """How the family reads a text: the builder, without `max_length`. A special token that the tokenizer lacks is
-        left out."""
+        """How the family reads a text: the builder (without `max_length`), with `steps` where it needs any, as a
+        recipe says `sequence`. A special token that the tokenizer lacks is left out."""
         visibility = self.visibility(config)
         ends = {"begin": None, "end": "eos"} if visibility == "causal" else {"begin": "cls", "end": "sep"}
         return {"builder": "document", "visibility": visibility, **ends}

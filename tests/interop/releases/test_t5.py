@@ -6,7 +6,7 @@ from tests.contracts.cases import ReleaseCase
 
 CONFIG = {
     "model_type": "t5",
-    "vocab_size": 30,
+    "vocab_size": 140,
     "d_model": 16,
     "d_kv": 8,
     "d_ff": 24,

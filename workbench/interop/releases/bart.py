@@ -53,7 +53,8 @@ class Bart(Release):
         return NetworkSpec({"text": dict(token), "target": dict(token)}, layers, tie={"target.token": "text.token"})
 
     def heads(self, config: Config) -> dict[str, Spec]:
-        return {"denoising": {"objective": "denoising"}}
+        noises = [{"noise": "permute", "rate": 1.0}, {"noise": "infill", "rate": 0.3}]  # (section 4 of the paper)
+        return {"denoising": {"objective": "denoising", "noises": noises}}
 
     def completed(self, config: Config, state: Mapping[str, Tensor]) -> Config:
         bias = state.get("final_logits_bias")

@@ -13,7 +13,7 @@ from workbench.interop.described import Described
 from workbench.interop.release import Config
 from workbench.interop.releases.bert import Bert
 from workbench.interop.rules import Rule, Same
-from workbench.recipe.spec import NetworkSpec
+from workbench.recipe.spec import NetworkSpec, Spec
 
 TASKS = "task_type_ids"
 
@@ -32,6 +32,11 @@ class Ernie(Bert):
         if config.get("use_task_id"):
             network.streams["text"]["extra"] = {TASKS: config.get("task_type_vocab_size", 3)}
         return network
+
+    def sequence(self, config: Config) -> Spec:
+        """Its code reads texts of no stated task as those of the first."""
+        steps = {"steps": [{"step": "task_type"}]} if config.get("use_task_id") else {}
+        return {**super().sequence(config), **steps}
 
     def rules(self, config: Config) -> list[Rule]:
         tasks = Same("ernie.embeddings.task_type_embeddings.weight", f"embeddings.text.extra.{TASKS}.weight")
