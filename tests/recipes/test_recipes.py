@@ -130,10 +130,13 @@ def test_show_prints_tokens_where_tokens_are_predicted_and_numbers_elsewhere(nam
                 p for i in range(batch.size) for p in sequence_view(batch, i, tokenizer, objectives).renderables
             )
             styles = [str(span.style) for span in told.spans]
-            hidden = sum(
-                len(targets["rows"]) for of, targets in batch.targets.items() if objectives[of].predicts == "tokens"
-            )
-            assert styles.count("bold red") == hidden
+            hidden = {
+                (batch.links[of]["rows"], row)
+                for of, targets in batch.targets.items()
+                if objectives[of].predicts == "tokens"
+                for row in targets["rows"].tolist()
+            }
+            assert styles.count("bold red") == len(hidden)
             for of, targets in batch.targets.items():
                 if "labels" in targets and objectives[of].predicts == "numbers":
                     assert f"{of} label" in told.plain

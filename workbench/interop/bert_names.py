@@ -62,6 +62,20 @@ def embeddings(theirs: str, ours: str = "embeddings.text") -> list[Rule]:
     ]
 
 
+def span_head(words: str, theirs: str = "cls.pair_target_predictions") -> list[Rule]:
+    """SpanBERT's head that predicts the tokens of a masked span from what stands around it."""
+    layers = f"{theirs}.mlp_layer_norm"
+    return [
+        Same(f"{theirs}.bias", "sbo.bias"),
+        Same(f"{theirs}.position_embeddings.weight", "sbo.place.weight"),
+        *both(f"{layers}.linear1", "sbo.first"),
+        *both(f"{layers}.layer_norm1", "sbo.first_norm"),
+        *both(f"{layers}.linear2", "sbo.second"),
+        *both(f"{layers}.layer_norm2", "sbo.second_norm"),
+        Copy(f"{theirs}.decoder.weight", words, beside=f"{theirs}.bias"),
+    ]
+
+
 def word_head(
     words: str, theirs: str = "cls.predictions", dense: str = "transform.dense", norm: str = "transform.LayerNorm"
 ) -> list[Rule]:

@@ -25,7 +25,7 @@ CONFIG = {
     "model_type": "bert",
     "max_position_embeddings": 12,
 }
-CASE = ReleaseCase(config=CONFIG, golden=("hf/bert", "spanbert/model"), unused=("cls.pair_target_predictions",))
+CASE = ReleaseCase(config=CONFIG, golden=("hf/bert", "spanbert/model"))
 LENGTHS = [7, 1, 12]
 
 

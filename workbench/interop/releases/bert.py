@@ -1,6 +1,7 @@
 """Hugging Face BERT (Devlin et al., arXiv:1810.04805), and the files of Google's release that were converted to torch.
 
-Names of `BertForPreTraining`, `BertForMaskedLM` and `BertModel`; the last one without the prefix `bert.`.
+Names of `BertForPreTraining`, `BertForMaskedLM` and `BertModel`; the last one without the prefix `bert.`. Those of
+SpanBERT's pretraining (Joshi et al., arXiv:1907.10529) are the same, with a head more, which the library passes over.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from workbench.sequences.layout import Visibility
 
 WORDS = "bert.embeddings.word_embeddings.weight"
 QUERY = "bert.encoder.layer.0.attention.self.query.weight"
+TENSORFLOW = {"gamma": "weight", "beta": "bias"}
 
 
 class Bert(Release):
-    """Hugging Face BERT: a `text` stream with `self` layers; heads mlm and nsp."""
+    """Hugging Face BERT, and SpanBERT: a `text` stream with `self` layers; heads mlm, nsp and sbo."""
 
     prefix = "bert."
     library = "Bert"
@@ -38,14 +40,22 @@ class Bert(Release):
         return NetworkSpec({"text": bert_config.text_stream(config)}, [layer], ["text"])
 
     def heads(self, config: Config) -> dict[str, Spec]:
-        return {"mlm": bert_config.word_head(config), "nsp": {"objective": "nsp"}}
+        spans = {
+            "objective": "sbo",
+            "max_span": config.get("max_pair_targets", 20),
+            "place_size": config.get("pair_position_embedding_size", 200),
+            "norm_eps": bert_config.norm_eps(config),
+        }
+        return {"mlm": bert_config.word_head(config), "nsp": {"objective": "nsp"}, "sbo": spans}
 
     def rules(self, config: Config) -> list[Rule]:
+        words = f"{self.prefix}embeddings.word_embeddings.weight"
         return [
             *bert_names.embeddings(f"{self.prefix}embeddings"),
             *bert_names.layers(f"{self.prefix}encoder.layer", config["num_hidden_layers"]),
             *bert_names.both(f"{self.prefix}pooler.dense", "poolers.text.dense"),
-            *bert_names.word_head(f"{self.prefix}embeddings.word_embeddings.weight"),
+            *bert_names.word_head(words),
+            *bert_names.span_head(words),
             *bert_names.both("cls.seq_relationship", "nsp.classifier"),
             Copy("cls.predictions.decoder.bias", "cls.predictions.bias"),
             Buffer(f"{self.prefix}embeddings.position_ids"),
@@ -63,11 +73,20 @@ class Bert(Release):
             "num_hidden_layers": len(described.layers),
             **bert_config.config_of(described.streams["text"], described.layers[0]),
             **bert_config.decoding(described),
+            **_pair_targets(described.heads.get("sbo", {})),
         }
 
     def spelt(self, name: str) -> str:
         """Files converted from TensorFlow say gamma and beta."""
-        return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        stem, _, last = name.rpartition(".")
+        return f"{stem}.{TENSORFLOW[last]}" if last in TENSORFLOW else name
 
     def adapted(self, described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:
         return bert_config.with_segments(described, state)
+
+
+def _pair_targets(head: Spec) -> dict[str, Any]:
+    """The keys of SpanBERT's head, where there is one."""
+    if not head:
+        return {}
+    return {"max_pair_targets": head["max_span"], "pair_position_embedding_size": head["place_size"]}

@@ -65,9 +65,9 @@ def span_at(free: np.ndarray, words: np.ndarray, anchor: int, length: int) -> np
 
 def merged(groups: list[np.ndarray]) -> list[np.ndarray]:
     """The rows of all groups, those that are neighbours together, from left to right."""
-    if not groups:
+    rows = np.sort(np.concatenate(groups)) if groups else np.zeros(0, np.int64)
+    if not len(rows):
         return []
-    rows = np.sort(np.concatenate(groups))
     return np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
 
 
