@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -15,8 +17,9 @@ from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.parts.building import build
 from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch, collate
+from workbench.sequences.protocols import Policy
 from workbench.sequences.replacing import Replacing
-from workbench.sequences.sequence import Span, text_fields
+from workbench.sequences.sequence import Sequence, Span, text_fields
 from workbench.tasks.forward import Sight
 from workbench.tasks.root import Root
 from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
@@ -280,3 +283,39 @@ def test_similar_words_are_of_the_run_s_tokenizer_and_per_word(tokenizer, tmp_pa
         Mlm(tokenizer, similar=str(tmp_path / "other.safetensors"), **WORD)
     with pytest.raises(WorkbenchError, match=r"similar words with replace = 'token'; allowed: replace = 'word'"):
         Mlm(tokenizer, similar=similar[0])
+
+
+class Replay:
+    """A generator that draws what SpanBERT's release has drawn."""
+
+    def __init__(self, draws, left_out):
+        uniform = [drawn for kind, drawn in draws if kind == "uniform"]
+        self.uniform = iter([drawn for place, drawn in enumerate(uniform) if place not in left_out])
+        self.token = iter([drawn for kind, drawn in draws if kind == "token"])
+
+    def random(self, count):
+        return np.array([next(self.uniform) for _ in range(count)])
+
+    def integers(self, least, size):
+        return np.array([next(self.token) for _ in range(size)], np.int64)
+
+
+def test_tokens_become_what_they_become_in_spanbert(shared, monkeypatch, tokenizer):
+    """Of every recorded example, a draw for each span or for each token; before these there the release draws once more
+    for the span."""
+    for example in json.loads((shared / "golden/spanbert/masking/examples.json").read_text()):
+        whole, spans = example["settings"]["replacement_method"] == "span", example["merged_spans"]
+        made = Mlm(tokenizer, replace="group" if whole else "token")
+        made.replace.mask_id, made.replace.ordinary = 4, np.arange(100)
+        recorded = [np.arange(first, last + 1) for first, last in spans]
+        made.policy = type("Recorded", (Policy,), {"__call__": lambda *_, groups=recorded: groups})()
+        begins = np.cumsum([0, *(1 + len(rows) for rows in recorded)])
+        replay = Replay(example["draws"], [] if whole else begins)
+        draws = Draws(0, number=(0,))
+        monkeypatch.setattr(draws, "of", lambda draw, replay=replay: replay)
+        one = Sequence({"text": text_fields(np.array(example["sentence"]))}, (0,))
+        made.corrupt([one], draws)
+        assert one.streams["text"]["input_ids"].tolist() == example["masked_sentence"]
+        target = np.zeros(len(example["sentence"]), np.int64)
+        target[one.targets["mlm"]["rows"].index] = one.targets["mlm"]["labels"]
+        assert target.tolist() == example["mlm_target"]
