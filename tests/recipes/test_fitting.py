@@ -113,3 +113,19 @@ def test_fields_that_no_record_has_are_told_before_the_first_step(world: Any, tm
         with pytest.raises(WorkbenchError, match=told):
             check_fields([task])
         part.reads = ()
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp"])
+def test_texts_of_single_sentences_are_no_pairs(world: Any, tmp_path: Path, objective: str) -> None:
+    recipe, plain = small_recipe("bert", world), corpus_without_links(tmp_path / "plain")
+    tree = dataclasses.asdict(recipe)
+    tree["tasks"]["text"]["objectives"] = [{"objective": objective}]
+    (task,) = tasks_of(recipe_from_dict(tree), world).values()
+    check_fields([task])
+    task.spec.corpora = {plain: 1.0}
+    with pytest.raises(
+        WorkbenchError, match=rf"objective {objective} needs texts of two sentences .*plain.*\"second\""
+    ):
+        check_fields([task])
+    task.spec.corpora = {plain: 1.0, str(world.text): 1.0}
+    check_fields([task])

@@ -34,6 +34,11 @@ def in_two(sample: Sample, rng: np.random.Generator) -> Sample:
     return _pair(sample, 0, points[int(rng.integers(len(points)))], len(text))
 
 
+def splits_at_sentence(text: str) -> bool:
+    """Whether a sentence of a text ends before the text does."""
+    return bool(_points(_SENTENCE, {"text": text}))
+
+
 def sentence_pairs(sample: Sample) -> list[Sample]:
     """The pairs of neighbouring sentences that make up a text, each a sample; the last of an odd number goes to the
     pair before it. The sample itself where it is a pair already, or has no two sentences."""

@@ -12,8 +12,10 @@ from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.sequences.missing import how_to_prepare
+from workbench.sequences.segments import splits_at_sentence
 from workbench.tasks.root import Root
 from workbench.tasks.task import DEFAULT_NETWORK, Task
+from workbench.tasks.windows import texts_within
 
 logger = logging.getLogger(__name__)
 OWN_SPANS = ("triples", "questions")  # units of builders that don't read the fields of linked entities
@@ -108,7 +110,8 @@ def check_fields(tasks: Iterable[Task]) -> None:
 
     Raises:
         WorkbenchError: a corpus has no record with a field that the builder or a step reads (`reads`), or no corpus has
-            one that the labels of an objective are made of (`Objective.reads`).
+            one that the labels of an objective are made of (`Objective.reads`), or a text of two sentences for one that
+            cuts texts in two (`Objective.splits`).
     """
     for task in tasks:
         corpora = [Corpus.open(place) for place in task.spec.corpora]
@@ -122,6 +125,8 @@ def check_fields(tasks: Iterable[Task]) -> None:
         for placed in task.objectives:
             for field in getattr(placed.objective, "reads", ()):
                 _check_field(f"tasks.{task.name}: the objective {placed.name}", field, corpora)
+            if getattr(placed.objective, "splits", False):
+                _check_sentences(f"tasks.{task.name}: the objective {placed.name}", corpora)
 
 
 def _check_field(reader: str, field: str, corpora: Sequence[Corpus]) -> None:
@@ -131,6 +136,18 @@ def _check_field(reader: str, field: str, corpora: Sequence[Corpus]) -> None:
     raise WorkbenchError(
         f"{reader} reads {field!r}, which no record has in {found}. Prepare it: {how_to_prepare(field)}"
     )
+
+
+def _check_sentences(reader: str, corpora: Sequence[Corpus]) -> None:
+    texts = [corpus for corpus in corpora if corpus.kind == "text"]
+    if any(corpus.manifest.fields.get("second") for corpus in texts):
+        return
+    if texts and not any(splits_at_sentence(text) for corpus in texts for text in texts_within(corpus)):
+        raise WorkbenchError(
+            f"{reader} needs texts of two sentences or more, and none of those looked at in "
+            f"{', '.join(corpus.place for corpus in texts)} has a second one in its 'text'. Prepare records of whole "
+            f"documents, or pairs: {how_to_prepare('second')}"
+        )
 
 
 def check_links(tasks: Iterable[Task], control: str | None) -> None:

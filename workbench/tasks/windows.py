@@ -44,7 +44,7 @@ def characters_per_token(
     """
     tokens_each, shares = [], []
     for corpus, weight in zip(corpora, weights or [1.0] * len(corpora), strict=True):
-        texts = _texts(corpus)
+        texts = texts_within(corpus)
         characters = sum(map(len, texts))
         tokens = sum(map(len, tokenizer.encode_batch(texts)))
         if characters and tokens:
@@ -58,7 +58,7 @@ def characters_per_token(
     return float(1 / np.average(tokens_each, weights=shares))
 
 
-def _texts(corpus: Corpus) -> list[str]:
+def texts_within(corpus: Corpus) -> list[str]:
     """The middles of records from all over a corpus, the same at every call."""
     found = []
     shards = _spread(len(corpus.shards), SHARDS)

@@ -15,10 +15,12 @@ from workbench.interop.release import Config
 from workbench.interop.releases.bart import Bart
 from workbench.interop.rules import to_ours
 from workbench.models.network import Network
+from workbench.objectives._pair import PairHead
 from workbench.objectives.mlm import MlmHead
 from workbench.sequences.batch import Batch, Stream
 
 CLOSE = {"atol": 1e-5, "rtol": 0.0}
+PAIRS = {"nsp": ("seq_relationship_logits", "next_sentence_label"), "sop": ("sop_logits", "sentence_order_label")}
 
 
 def batch_of(inputs: dict[str, Tensor]) -> tuple[Batch, Tensor]:
@@ -73,5 +75,19 @@ def test_states_and_logits(name: str, shared: Path) -> None:
     said = release.heads(config)["mlm"]
     head = MlmHead(network, activation=said["activation"], norm_eps=said["norm_eps"])
     head.load_state_dict({n.removeprefix("mlm."): t for n, t in weights.items() if n.startswith("mlm.")})
-    logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
-    torch.testing.assert_close(head.logits(network, states), logits[mask], **CLOSE)
+    expected = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
+    logits, labels = head.logits(network, states), inputs["labels"][mask]
+    torch.testing.assert_close(logits, expected[mask], **CLOSE)
+    if "loss" not in outputs:
+        return
+    loss = head.loss(logits, labels).loss / (labels != -100).sum()
+    for pair, (scores, label) in PAIRS.items():
+        if label in inputs:
+            classifier = PairHead(network)
+            classifier.load_state_dict(
+                {n.removeprefix(f"{pair}."): t for n, t in weights.items() if n.startswith(pair)}
+            )
+            logits = classifier.logits(network, network.pool({"text": states}, batch))
+            torch.testing.assert_close(logits, outputs[scores], **CLOSE)
+            loss = loss + classifier.loss(logits, inputs[label]).loss / len(logits)
+    torch.testing.assert_close(loss, outputs["loss"], **CLOSE)
