@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,19 +47,27 @@ def tokens(batch: Batch, stream: str = "text") -> Inputs:
     return {"input_ids": padded(batch, stream, ids), "attention_mask": padded(batch, stream, torch.ones_like(ids))}
 
 
-def labels(batch: Batch, objective: str, stream: str = "text") -> Tensor:
-    """The labels of an objective at their rows [sequences, longest], IGNORED elsewhere."""
-    targets = batch.targets[objective]
+def labels(batch: Batch, stream: str = "text") -> Tensor:
+    """The labels of all objectives at their rows of a stream [sequences, longest], IGNORED elsewhere."""
     found = torch.full_like(batch.streams[stream].fields["input_ids"], IGNORED)
-    found[targets["rows"]] = targets["labels"]
+    for name, targets in batch.targets.items():
+        if batch.links.get(name, {}).get("rows") == stream:
+            found[targets["rows"]] = targets["labels"]
     return padded(batch, stream, found, IGNORED)
 
 
 def masked(micro: MicroBatch) -> Inputs:
-    """Masked words, wherever an objective predicts tokens of the text."""
+    """Masked words, wherever objectives predict tokens of the text."""
     (batch,) = micro.views.values()
-    name = next(name for name, of in batch.targets.items() if "rows" in of)
-    return {**tokens(batch), "labels": labels(batch, name)}
+    return {**tokens(batch), "labels": labels(batch)}
+
+
+def masked_pair(micro: MicroBatch, name: str = "next_sentence_label") -> Inputs:
+    """Masked words, and the class of a pair."""
+    (batch,) = micro.views.values()
+    (classes,) = (of["labels"] for of in batch.targets.values() if "rows" not in of)
+    types = padded(batch, "text", batch.streams["text"].fields["token_type_ids"])
+    return {**masked(micro), "token_type_ids": types, name: classes}
 
 
 def causal(micro: MicroBatch) -> Inputs:
@@ -68,21 +77,32 @@ def causal(micro: MicroBatch) -> Inputs:
     return {**found, "labels": found["input_ids"].masked_fill(found["attention_mask"] == 0, IGNORED)}
 
 
+def three_classes(micro: MicroBatch) -> Inputs:
+    """As `masked_pair`; the class has two answers, so that the third is asked for as the first."""
+    found = masked_pair(micro)
+    return {**found, "next_sentence_label": found["next_sentence_label"].clamp_max(1)}
+
+
 def with_ranks(micro: MicroBatch) -> Inputs:
-    """Masked words where a row sees those of its own rank and below, as a mask of three dimensions."""
-    found = masked(micro)
+    """Masked words where a row sees those of its own rank and below, as a mask [sequences, 1, queries, keys]."""
+    found = masked_pair(micro)
     (batch,) = micro.views.values()
     rank = padded(batch, "text", batch.streams["text"].fields["rank"])
     seen = (rank[:, None, :] <= rank[:, :, None]) & (found["attention_mask"][:, None, :] > 0)
-    return {**found, "attention_mask": seen.long()}
+    return {**found, "attention_mask": seen[:, None]}
+
+
+def segments(micro: MicroBatch) -> Inputs:
+    """Every token by those before it, of segments of one length; the class does not move the labels."""
+    found = causal(micro)
+    return {"input_ids": found["input_ids"], "labels": found["labels"].roll(-1, 1)}
 
 
 def translated(micro: MicroBatch) -> Inputs:
     """An encoder's tokens and a decoder's."""
     (batch,) = micro.views.values()
-    (name,) = batch.targets
     decoder = tokens(batch, "target")["input_ids"]
-    return {**tokens(batch), "decoder_input_ids": decoder, "labels": labels(batch, name, "target")}
+    return {**tokens(batch), "decoder_input_ids": decoder, "labels": labels(batch, "target")}
 
 
 BERT = {
@@ -91,23 +111,51 @@ BERT = {
     "num_attention_heads": HEADS,
     "intermediate_size": INNER,
 }
+GPT = {"n_embd": HIDDEN, "n_layer": LAYERS, "n_head": HEADS}
+BART = {
+    "d_model": HIDDEN,
+    "encoder_layers": LAYERS,
+    "decoder_layers": LAYERS,
+    "encoder_attention_heads": HEADS,
+    "decoder_attention_heads": HEADS,
+    "encoder_ffn_dim": INNER,
+    "decoder_ffn_dim": INNER,
+}
+T5 = {
+    "d_model": HIDDEN,
+    "d_ff": INNER,
+    "d_kv": HIDDEN // HEADS,
+    "num_heads": HEADS,
+    "num_layers": LAYERS,
+    "num_decoder_layers": LAYERS,
+}
+WORDS = Peer("BertForMaskedLM", "BertConfig", BERT, masked)
+PAIRS = Peer("BertForPreTraining", "BertConfig", BERT, masked_pair)
+XLNET = {
+    "d_model": HIDDEN,
+    "n_layer": LAYERS,
+    "n_head": HEADS,
+    "d_inner": INNER,
+}
+ALBERT = {**BERT, "embedding_size": HIDDEN, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 PEERS = {
-    "bert": Peer("BertForMaskedLM", "BertConfig", BERT, masked),
+    "albert": Peer("AlbertForPreTraining", "AlbertConfig", ALBERT, partial(masked_pair, name="sentence_order_label")),
+    "bart": Peer("BartForConditionalGeneration", "BartConfig", BART, translated),
+    "bert": PAIRS,
+    "bert-wwm": PAIRS,
+    "gpt": Peer("OpenAIGPTLMHeadModel", "OpenAIGPTConfig", GPT, causal),
+    "gpt-2": Peer("GPT2LMHeadModel", "GPT2Config", GPT, causal),
+    "macbert": PAIRS,
+    "mass": Peer("BartForConditionalGeneration", "BartConfig", BART, translated),
     "roberta": Peer("RobertaForMaskedLM", "RobertaConfig", {**BERT, "max_position_embeddings": 514}, masked),
-    "gpt": Peer(
-        "OpenAIGPTLMHeadModel", "OpenAIGPTConfig", {"n_embd": HIDDEN, "n_layer": LAYERS, "n_head": HEADS}, causal
-    ),
-    "t5": Peer(
+    "structbert": Peer("BertForPreTraining", "BertConfig", BERT, three_classes),
+    "t5": Peer("T5ForConditionalGeneration", "T5Config", T5, translated),
+    "t5-v1_1": Peer(
         "T5ForConditionalGeneration",
         "T5Config",
-        {
-            "d_model": HIDDEN,
-            "d_ff": INNER,
-            "d_kv": HIDDEN // HEADS,
-            "num_heads": HEADS,
-            "num_layers": LAYERS,
-            "num_decoder_layers": LAYERS,
-        },
+        {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
         translated,
     ),
+    "transformer-xl": Peer("XLNetLMHeadModel", "XLNetConfig", {**XLNET, "attn_type": "uni"}, segments),
+    "unilm": Peer("BertForPreTraining", "BertConfig", {**BERT, "type_vocab_size": 6}, with_ranks),
 }

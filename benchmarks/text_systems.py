@@ -48,9 +48,11 @@ def systems() -> list[str]:
 
 def prepare(data: Path, corpora: Path) -> None:
     """The corpora that the recipes name, with held-out parts, and one tokenizer."""
+    text = str(corpora / "text")
     commands = [
         ("text", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"),
-        ("tokenizer.json", "tokenizer", str(corpora / "text"), "--vocab-size", VOCABULARY),
+        ("tokenizer.json", "tokenizer", text, "--vocab-size", VOCABULARY),
+        ("similar-words.safetensors", "similar-words", text, "--tokenizer", str(corpora / "tokenizer.json")),
     ]
     for name, *command in commands:
         if not (corpora / name).exists():
