@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from workbench.cli.page import as_page
 from workbench.errors import unknown
 from workbench.options.bounds import Word
 from workbench.parts.kinds import KINDS
@@ -17,7 +18,7 @@ from workbench.terminal import Terminal
 
 def list_parts(
     kind: Annotated[Word | None, typer.Argument(help="Only the parts of this kind, with their options.")] = None,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="All of them as the page docs/parts.md.")] = False,
+    as_markdown: Annotated[bool, as_page("parts.md", markdown)] = False,
 ) -> None:
     """List the parts that recipes can name, with a line each; of one kind with their options.
 
@@ -27,9 +28,6 @@ def list_parts(
 
       workbench parts layer
     """
-    if as_markdown:
-        typer.echo("\n".join(markdown()))
-        return
     if kind is not None and kind not in KINDS:
         raise unknown("kind of part", kind, sorted(KINDS))
     console = Terminal()

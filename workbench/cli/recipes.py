@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
+from workbench.cli.page import as_page
 from workbench.recipe.listing import families, markdown
 from workbench.recipe.reading import shipped
 from workbench.recipe.sizes import sizes_of
@@ -15,7 +15,7 @@ from workbench.terminal import Terminal
 
 
 def list_recipes(
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="All of them as the page docs/systems.md.")] = False,
+    as_markdown: Annotated[bool, as_page("systems.md", markdown)] = False,
 ) -> None:
     """List the recipes that the workbench ships, family by family: name, paper, one line each.
 
@@ -23,9 +23,6 @@ def list_recipes(
 
       workbench recipes
     """
-    if as_markdown:
-        typer.echo("\n".join(markdown()))
-        return
     console = Terminal()
     for family, recipes in families().items():
         console.print(f"\n[bold]{family.replace('_', '-')}[/]")

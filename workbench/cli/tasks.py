@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from workbench.cli.page import as_page
 from workbench.evaluation.listing import markdown, tasks
 from workbench.options.bounds import Word
 from workbench.terminal import Terminal
@@ -15,7 +16,7 @@ from workbench.terminal import Terminal
 
 def list_tasks(
     task: Annotated[Word | None, typer.Argument(help="Only this one, with its options.")] = None,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="All of them as the page docs/tasks.md.")] = False,
+    as_markdown: Annotated[bool, as_page("tasks.md", markdown)] = False,
 ) -> None:
     """List what runs can be fine-tuned for and measured by, with a line each; of one task its options.
 
@@ -25,9 +26,6 @@ def list_tasks(
 
       workbench tasks classify
     """
-    if as_markdown:
-        typer.echo("\n".join(markdown()))
-        return
     console, table = Terminal(), Table(box=None, pad_edge=False, show_header=False)
     for shown in tasks([task] if task else None):
         table.add_row(f"[bold]{escape(shown.name)}[/]", " ".join(c.verb for c in shown.commands), escape(shown.line))
