@@ -7,23 +7,32 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModel
 
+from workbench.cli.export import export
 from workbench.evaluation.encoding import Encoder, encode_texts
 from workbench.evaluation.generation import Generator, generate_texts
 from workbench.generation.decoding import Decoding
+from workbench.keyed import Draws
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loading import Loaded, load
+from workbench.sequences.batch import collate
 from workbench.training.pretrain import pretrain
 
 LINES = ["They like the river and Norway.", "They like the river."]
 
 
 @pytest.fixture(scope="module")
-def unilm(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def run(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     small = ["train.max_steps=2", "train.lr_schedule.warmup_steps=1", "model.streams.text.hidden_size=32"]
     corpora = [f"tokenizer={world.tokenizer}", f"tasks.text.corpora=['{world.text}']"]
     recipe = load_recipe("unilm-tiny", [*small, *corpora])
-    return load(pretrain(recipe, Path(tmp_path_factory.mktemp("runs")) / "unilm"))
+    return pretrain(recipe, Path(tmp_path_factory.mktemp("runs")) / "unilm")
+
+
+@pytest.fixture(scope="module")
+def unilm(run: Path) -> Loaded:
+    return load(run)
 
 
 def test_sequences_of_a_micro_batch_differ_and_those_of_both_directions_are_asked_for_their_order(
@@ -43,6 +52,26 @@ def test_sequences_of_a_micro_batch_differ_and_those_of_both_directions_are_aske
         assert bool(rank.any()) == (types[0] > 1)
     assert kinds == {(0, 1), (2,), (3,), (4, 5)}
     assert {0, 1} < set(labels)
+
+
+def test_sequences_of_four_visibilities_together_have_the_states_they_have_alone(unilm: Loaded) -> None:
+    task, network = unilm.transforms["text"], unilm.model.network().eval()
+    samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {LINES[0]} Boats look for songs."} for i in range(24)]
+    arranged = task.builder.arrange(samples, Draws(0, number=()))
+    assert len({sample["visibility"] for sample in arranged}) == 4
+    sequences = task.sequences(arranged)
+    together = network(collate(sequences))["text"].split([sequence.length("text") for sequence in sequences])
+    for sequence, states in zip(sequences, together, strict=True):
+        torch.testing.assert_close(network(collate([sequence]))["text"], states, atol=1e-5, rtol=1e-5)
+
+
+def test_it_leaves_as_bert_and_reads_texts_so_there(run: Path, unilm: Loaded, tmp_path: Path) -> None:
+    export(run, tmp_path / "bert", "bert")
+    theirs = AutoModel.from_pretrained(tmp_path / "bert").eval()
+    [sequence] = Encoder(unilm)._texts([{"key": "", "draw": (0,), "text": LINES[0]}], ())
+    ids = torch.from_numpy(sequence.streams["text"]["input_ids"])[None]
+    ours = unilm.model.network().eval()(collate([sequence]))["text"]
+    torch.testing.assert_close(ours, theirs(input_ids=ids).last_hidden_state[0], atol=1e-5, rtol=1e-5)
 
 
 def test_texts_are_encoded_in_both_directions(unilm: Loaded) -> None:
