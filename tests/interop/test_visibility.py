@@ -88,4 +88,8 @@ def test_a_network_is_read_in_all_ways_that_it_has_learnt(tmp_path: Path) -> Non
     both = replace(recipe, tasks={**recipe.tasks, "other": from_left})
     assert visibilities_of(both, "main") == {"bidirectional", "causal"}
     assert not others(visibilities_of(both, "main"), frozenset({"causal"}))
+    mixture = {"visibility": {"bidirectional": 1, "prefix": 2}}
+    text = recipe.tasks["it"].sequence
+    mixed = replace(recipe.tasks["it"], sequence=replace(text, builder={"builder": "sentence_pair", **mixture}))
+    assert visibilities_of(replace(recipe, tasks={"it": mixed}), "main") == {"bidirectional", "prefix"}
     assert others(visibilities_of(recipe, "main"), frozenset({"causal"}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,14 @@ def fine_tuned(run: Path, world: Any, sequence: SequenceSpec, objective: dict[st
 def test_fine_tuning_keeps_it(gpt: Path, world: Any, builder: str) -> None:
     recipe = fine_tuned(gpt, world, SequenceSpec({"builder": builder, "max_length": 32}), {"objective": "mlm"})
     assert recipe.tasks["plain"].sequence.visibility == "causal"
+
+
+def test_fine_tuning_keeps_the_other_direction_too(gpt: Path, world: Any, tmp_path: Path) -> None:
+    run = shutil.copytree(gpt, tmp_path / "run")
+    recipe = (run / "recipe.yaml").read_text()
+    (run / "recipe.yaml").write_text(recipe.replace("visibility: causal", "visibility: anticausal"))
+    found = fine_tuned(run, world, SequenceSpec({"builder": "document", "max_length": 32}), {"objective": "mlm"})
+    assert found.tasks["plain"].sequence.visibility == "anticausal"
 
 
 def test_what_fine_tuning_says_itself_holds(gpt: Path, world: Any) -> None:

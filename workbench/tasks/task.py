@@ -211,7 +211,7 @@ def visibilities_of(recipe: Recipe, network: str) -> frozenset[str]:
     """Which rows of a text each one sees in the tasks that a network learns from; none where it reads no text."""
     if "text" not in recipe.all_networks[network].streams:
         return frozenset()
-    return frozenset(task.sequence.visibility or "bidirectional" for task, _ in _placed(recipe, network))
+    return frozenset(seen for task, _ in _placed(recipe, network) for seen in task.sequence.visibilities)
 
 
 def _placed(recipe: Recipe, network: str) -> Iterator[tuple[TaskSpec, Spec]]:
