@@ -1,4 +1,4 @@
-"""N-grams of drawn lengths: tokens (UniLM, arXiv:1905.03197, section 2.3) or words (ALBERT, arXiv:1909.11942, eq. 1).
+"""N-grams of drawn lengths: tokens (UniLM, arXiv:1905.03197, section 2.4) or words (ALBERT, arXiv:1909.11942, eq. 1).
 
 A length is drawn by its weight, then a place among those where so many free neighbours are left, each as likely as any
 other; where there is none the n-gram is shorter. So the lengths keep their shares however much is masked already.
