@@ -22,12 +22,11 @@ from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
+from workbench.interop.opening import load, recipe_at
 from workbench.metrics.ranks import rank_scores
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.options.bounds import Count, Location, Word
 from workbench.recipe.spec import Recipe
-from workbench.runs.folder import read_recipe
-from workbench.runs.loading import load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +61,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
     panels = ("kg.evaluation.facts.panel:filled",)
 
     def open(self, scoring: FactsScoring) -> Evaluated:
-        name = scoring.task or _facts_task(read_recipe(scoring.run))
+        name = scoring.task or _facts_task(recipe_at(scoring.run))
         wanted = "evaluate a run that was pretrained with mlm"
         loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
         options: Any = {"task": name, "network": scoring.network, "control": scoring.control}

@@ -17,11 +17,14 @@ import numpy as np
 from workbench.errors import WorkbenchError
 from workbench.evaluation.likelihood import Predicted, joined, token_nats
 from workbench.evaluation.likelihood_task import LikelihoodScoring, LikelihoodTask
-from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.opening import Evaluated, find_objective
+from workbench.interop.opening import load
 from workbench.objectives.mlm import Mlm
 from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Rows, Sample, Sequence
 from workbench.text.tokenizer import Encoded
+
+WANTED = "evaluate a run, or a release with its head, that was pretrained with it; for next tokens: perplexity"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,9 @@ class PseudoPerplexity(LikelihoodTask[PseudoPerplexityScoring]):
     panels = ("workbench.evaluation.pseudo_perplexity.panel:predicted",)
 
     def open(self, scoring: PseudoPerplexityScoring) -> Evaluated:
-        found = super().open(scoring)
+        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        where = {"network": scoring.network, "control": scoring.control}
+        found = find_objective(loaded, scoring.run, Mlm, WANTED, **where)
         objective, builder = found.objective.objective, found.task.builder
         assert isinstance(objective, Mlm)
         if objective.stream != "text":
