@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from tests.evaluation.conftest import prepare
 from tests.evaluation.perplexity.test_task import causal
-from tests.evaluation.test_measured import Meeting, Threads
+from tests.evaluation.test_measured import scored_by_ranks
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.likelihood import Cost, entropy, unigram_loss
@@ -35,13 +34,7 @@ def test_two_ranks_tell_what_one_tells(task: LikelihoodTask[Any], pretrained: Pa
         opened = replace(task.open(scoring), world=world)
         results[rank] = task.score(opened, Corpus.open(scoring.corpus), scoring)
 
-    score(-1, World())
-    meeting = Meeting(2)
-    ranks = [threading.Thread(target=score, args=(r, Threads(r, 2, meeting=meeting))) for r in range(2)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join()
+    scored_by_ranks(score)
     for rank in range(2):
         assert results[rank].numbers == pytest.approx(results[-1].numbers)
         assert results[rank].counts == results[-1].counts

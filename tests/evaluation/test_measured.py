@@ -68,6 +68,17 @@ class Threads(World):
         return found
 
 
+def scored_by_ranks(score: Callable[[int, World], None]) -> None:
+    """Have a rank alone (-1), then two together (0 and 1) score."""
+    score(-1, World())
+    meeting = Meeting(2)
+    ranks = [threading.Thread(target=score, args=(r, Threads(r, 2, meeting=meeting))) for r in range(2)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+
+
 @pytest.mark.parametrize(("task", "options"), TASKS, ids=lambda each: getattr(each, "name", ""))
 def test_two_ranks_tell_what_one_tells(
     task: MeasuredTask[Any, Any],
@@ -89,13 +100,7 @@ def test_two_ranks_tell_what_one_tells(
         with torch.inference_mode():
             results[rank] = task.score(opened, Corpus.open(corpus), scoring)
 
-    score(-1, World())
-    meeting = Meeting(2)
-    ranks = [threading.Thread(target=score, args=(r, Threads(r, 2, meeting=meeting))) for r in range(2)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join()
+    scored_by_ranks(score)
     for rank in range(2):
         assert results[rank].numbers == pytest.approx(results[-1].numbers)
         assert results[rank].counts == results[-1].counts
