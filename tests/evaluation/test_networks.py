@@ -13,7 +13,7 @@ from tests.evaluation.conftest import network, recipe_tree
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
 from workbench.evaluation.encoding import encode
-from workbench.evaluation.finetuning import fine_tune
+from workbench.evaluation.finetuning import fine_tune, run_folder
 from workbench.evaluation.opening import find_objective
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.task import DownstreamTask, Setup
@@ -31,6 +31,12 @@ class OnMlm(DownstreamTask[Tuning, Scoring]):
 
     def setup(self, tuning: Tuning, base: Recipe) -> Setup:
         return Setup(SequenceSpec({"builder": "document", "max_length": 24}), {"objective": "mlm"})
+
+
+def test_a_run_may_be_the_folder_one_is_in(pretrained: Path, texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pretrained)
+    assert run_folder(OnMlm(), Tuning(run=Path("."), corpus=str(texts / "texts"))) == pretrained.with_name("one-onmlm")
+    assert run_folder(OnMlm(), Tuning(run=Path("../one"), corpus="")) == Path("../one-onmlm")
 
 
 def test_a_name_that_is_none_is_refused(pretrained: Path, two_networks: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
 def run_folder(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
     """Where the new run goes: --output, or RUN-TASK[-CONTROL]; of a release into `runs/`."""
     name = "-".join(filter(None, (name_at(tuning.run), task.name, tuning.control)))
-    return tuning.output or (tuning.run.with_name(name) if is_run(tuning.run) else RUNS / name)
+    beside = Path(os.path.abspath(tuning.run)) if tuning.run.name in ("", "..") else tuning.run
+    return tuning.output or (beside.with_name(name) if is_run(tuning.run) else RUNS / name)
 
 
 def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:

@@ -6,6 +6,7 @@ text (`Release.sequence`), and which of its heads predict tokens; nothing of it 
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -32,8 +33,9 @@ TASK = "text"
 
 
 def name_at(place: Path) -> str:
-    """A short name of a run or a release: that of its folder or package."""
-    return PurePosixPath(str(place).removeprefix(PREFIX)).name
+    """A short name of a run or a release: that of its folder or package, also where it is `.`."""
+    inside = str(place).removeprefix(PREFIX)
+    return PurePosixPath(inside if inside != str(place) else os.path.abspath(place)).name
 
 
 def recipe_at(place: Path) -> Recipe:
