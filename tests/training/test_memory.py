@@ -44,8 +44,11 @@ def memory_of(run: Path) -> dict[str, torch.Tensor]:
     return read_weights(latest / MEMORY)
 
 
-def test_a_run_that_remembers_goes_on_exactly(world_folder: Path, tmp_path: Path) -> None:
-    recipe = load_recipe("transformer-xl-tiny", remembering(world_folder))
+@pytest.mark.parametrize(
+    ("name", "more"), [("transformer-xl-tiny", []), ("xlnet-tiny", ["model.streams.query.hidden_size=32"])]
+)
+def test_a_run_that_remembers_goes_on_exactly(world_folder: Path, tmp_path: Path, name: str, more: list[str]) -> None:
+    recipe = load_recipe(name, [*remembering(world_folder), *more])
     verdict = verify_resume(recipe, tmp_path, steps=6)
     assert verdict.equal, (verdict.different, verdict.weights)
     assert verdict.compared > 20

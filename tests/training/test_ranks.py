@@ -179,6 +179,16 @@ def with_memory(tree: dict[str, Any]) -> None:
     tree["tasks"]["text"].update(order="continuous", sequence={"builder": "document", "max_length": 12})
 
 
+def with_orders_and_memory(tree: dict[str, Any]) -> None:
+    """XLNet: permuted texts that are read on, of which content and queries see what was read before."""
+    with_memory(tree)
+    model = tree["model"]
+    model["streams"]["query"] = {"embedding": "vector", "hidden_size": model["streams"]["text"]["hidden_size"]}
+    model["layers"][0].update(layer="two_stream", query="query")
+    model["layers"][0]["relation"] = {"relation": "relative", "segments": True}
+    tree["tasks"]["text"]["objectives"] = [{"objective": "plm", "name": "mlm", "rate": 0.4}]
+
+
 STRANGE = [
     without_work,
     with_a_skipped_layer,
@@ -186,6 +196,7 @@ STRANGE = [
     with_a_network_that_is_read_at_times,
     with_other_updates,
     with_memory,
+    with_orders_and_memory,
 ]
 
 

@@ -8,6 +8,8 @@
 | `Sum` | one row each of several tables | their sum, as a vector |
 | `Reversed` | one, of two classes in the other order | one |
 | `Transposed` | one, of a linear map kept as [in, out] | one, [out, in] |
+| `ByHead` | linear maps kept as [in, heads, size] | one, [all heads' sizes, in], stacked |
+| `Reshaped` | one | one, whose numbers have other dimensions |
 | `Copy` | a second name of another of their tensors (tied weights) | nothing more |
 | `Buffer` | no weights (position numbers) | nothing |
 
@@ -159,6 +161,34 @@ class Transposed(Same):
 
     def write(self, state: State) -> dict[str, Tensor]:
         return {self.source: state[self.target].t()}
+
+
+@dataclass(frozen=True)
+class Reshaped(Same):
+    """A tensor of theirs with the dimensions `theirs_shape`, of ours with `ours_shape`."""
+
+    theirs_shape: tuple[int, ...]
+    ours_shape: tuple[int, ...]
+
+    def read(self, state: State) -> dict[str, Tensor]:
+        return {self.target: state[self.source].reshape(self.ours_shape)}
+
+    def write(self, state: State) -> dict[str, Tensor]:
+        return {self.source: state[self.target].reshape(self.theirs_shape)}
+
+
+@dataclass(frozen=True)
+class ByHead(Stack):
+    """Linear maps that are kept as [in, heads, size] there, and stacked in this order here."""
+
+    heads: int
+
+    def read(self, state: State) -> dict[str, Tensor]:
+        return {self.target: torch.cat([state[name].flatten(1).t() for name in self.sources])}
+
+    def write(self, state: State) -> dict[str, Tensor]:
+        parts = state[self.target].chunk(len(self.sources))
+        return {n: part.t().unflatten(1, (self.heads, -1)) for n, part in zip(self.sources, parts, strict=True)}
 
 
 @dataclass(frozen=True)

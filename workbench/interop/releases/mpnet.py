@@ -1,6 +1,7 @@
 """Hugging Face MPNet (Song et al., arXiv:2004.09297): BERT's layers with T5's distances, one table for the stack.
 
-Positions are counted from 2, as RoBERTa's; there are no segments.
+Positions are counted from 2, as RoBERTa's; there are no segments. The library has no stream of queries: what was
+pretrained with one goes out as the encoder that it is without.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from torch import Tensor
+
 from workbench.interop import bert_config, bert_names
 from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Buffer, Copy, Rows, Rule, Same
+from workbench.parts.kinds import KINDS
 from workbench.recipe.spec import NetworkSpec, Spec
 
 UNUSED = 2
@@ -71,6 +75,31 @@ class Mpnet(Release):
             "bos_token_id": 0,
             "eos_token_id": 2,
         }
+
+    def adapted(self, described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:
+        """Layers of two streams as those of the text alone, which have the same weights; a head that was trained on
+        queries predicts masked words as any other."""
+        queries = {layer["query"] for layer in described.layers if layer["layer"] == KINDS["layer"].path("two_stream")}
+        if not queries:
+            return described, state
+        layers = [_of_one_stream(layer) for layer in described.layers]
+        streams = {name: part for name, part in described.streams.items() if name not in queries}
+        tie = {ours: other for ours, other in described.tie.items() if ours.partition(".")[0] not in queries}
+        heads = {name: _of_masked_words(head) for name, head in described.heads.items()}
+        gone = tuple(f"embeddings.{name}." for name in queries)
+        kept = {name: tensor for name, tensor in state.items() if not name.startswith(gone)}
+        return described._replace(streams=streams, layers=layers, tie=tie, heads=heads), kept
+
+
+def _of_one_stream(layer: Spec) -> Spec:
+    if layer["layer"] != KINDS["layer"].path("two_stream"):
+        return layer
+    return {**{key: value for key, value in layer.items() if key != "query"}, "layer": KINDS["layer"].path("self")}
+
+
+def _of_masked_words(head: Spec) -> Spec:
+    path = KINDS["objective"].path
+    return {**head, "objective": path("mlm")} if head["objective"] == path("mplm") else head
 
 
 def _layer(theirs: str, ours: str) -> list[Rule]:

@@ -1,0 +1,89 @@
+"""Masked and permuted language modelling (MPNet, Song et al., NeurIPS 2020, arXiv:2004.09297, sections 2.2 and 2.3).
+
+    L = - sum over t > c of log p(x_{z_t} | x_{z_1} .. x_{z_{t-1}}, M_{z_t} .. M_{z_n}),   z an order that is drawn
+
+As `plm` in that tokens are predicted one after the other, each from a row of the query stream; as `mlm` in that the
+model sees the whole length of the sequence: for each token that is still to come a mask M stands at its position
+(position compensation). A mask goes with its token's place in the order, by the visibility integer `until`:
+
+    text     tokens x, of rank 0 or, if predicted, 1 .. n          masks M of rank 0, until their tokens' ranks
+    query    M of the rank before their tokens'
+
+What stands for M is as in BERT: the mask, a random token, or the token as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from workbench.keyed import Draws
+from workbench.models.blocks import Ungated
+from workbench.objectives._queries import ask, check_unordered
+from workbench.objectives.mlm import Mlm, MlmHead
+from workbench.options.bounds import Epsilon, PartName, PartSpec, Share, Word
+from workbench.parts.calls import call
+from workbench.sequences.returns import GROUPS
+from workbench.sequences.rows import insert
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.objective import BatchTargets, Head
+from workbench.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class Mplm(Mlm):
+    """Predicts tokens of a stream in an order that is drawn, with a mask in the place of each that is to come.
+
+    Args:
+        rate: share of the free tokens that are predicted.
+        policy: which of them, as for `mlm`; the order is over tokens, whatever they were chosen together with.
+        mask, random: shares of the masks that are the mask token, and a random one; the rest is the token as it is.
+        stream: the stream of the tokens, at whose end the masks are put.
+        query: the stream that asks for them, with the tables of the other (`tie`).
+        activation, norm_eps: of the prediction head, which is BERT's.
+
+    Raises:
+        WorkbenchError: the builder's sequences are read from left to right.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        rate: Share = 0.15,
+        policy: PartSpec | PartName = "whole_word",
+        mask: Share = 0.8,
+        random: Share = 0.1,
+        stream: Word = "text",
+        query: Word = "query",
+        activation: Ungated = "gelu",
+        norm_eps: Epsilon = 1e-12,
+    ) -> None:
+        super().__init__(tokenizer, rate, policy, mask, random, stream=stream, activation=activation, norm_eps=norm_eps)
+        self.query = query
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            check_unordered(sequence, sequence.fields(self.stream))
+            rng = draws.of(sequence.draw)
+            groups = call(self.policy, "", GROUPS, sequence, self.stream, self.rate, rng)
+            originals = sequence.fields(self.stream)["input_ids"].copy()
+            rows, _ = self._corrupt(sequence, groups, rng)
+            masks = sequence.fields(self.stream)["input_ids"][rows]
+            sequence.fields(self.stream)["input_ids"] = originals
+            self._compensate(sequence, rows, masks, 1 + rng.permutation(len(rows)))
+            ask(sequence, self.name, self.stream, self.query, rows, masks)
+        return {}
+
+    def _compensate(self, sequence: Sequence, rows: np.ndarray, masks: np.ndarray, order: np.ndarray) -> None:
+        """Give the rows their ranks, and put a mask for each at the stream's end, until that rank."""
+        text = sequence.fields(self.stream)
+        length = len(text["input_ids"])
+        text["rank"], text["until"] = np.zeros((2, length), np.int64)
+        text["rank"][rows] = order
+        insert(sequence, np.full(len(rows), length), self.stream, like=rows, input_ids=masks, rank=0, until=order)
+
+    def head(self, network: Network) -> Head:
+        return MlmHead(network, self.query, None, self.activation, self.norm_eps)

@@ -1,0 +1,107 @@
+"""Permutation language modelling (XLNet, Yang et al., NeurIPS 2019, arXiv:1906.08237, sections 2.2 to 2.4).
+
+    L = - sum over t > c of log p(x_{z_t} | x_{z_1} .. x_{z_{t-1}}),   z an order of the positions that is drawn
+
+Only the last tokens of the order are predicted, a share of 1 / K of them (`rate`); those before the cut c see each
+other. The order is the visibility integer `rank`; positions stay those of the text. Each token is predicted from a row
+of the query stream, which knows its position and not the token (the layer `two_stream`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workbench.keyed import Draws
+from workbench.objectives._queries import ask, check_unordered
+from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.options.bounds import Count, PartName, PartSpec, SomeShare, Word
+from workbench.parts.building import build
+from workbench.parts.calls import call
+from workbench.sequences.returns import GROUPS
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class Plm(Objective):
+    """Predicts tokens of a stream in an order that is drawn, each from a row of the query stream.
+
+    Args:
+        rate: share of the free tokens that are predicted (1 / K).
+        policy: which of them, as for `mlm`; the order is over tokens, whatever they were chosen together with.
+        perm_size: tokens that are ordered among each other; these blocks follow one another as in the text, and none
+            sees a later one. By default the whole sequence is one.
+        stream: the stream of the tokens.
+        query: the stream that asks for them.
+
+    Raises:
+        WorkbenchError: the builder's sequences are read from left to right.
+    """
+
+    predicts = "tokens"
+
+    def __init__(
+        self,
+        rate: SomeShare = 1 / 6,
+        policy: PartSpec | PartName = "token",
+        perm_size: Count | None = None,
+        stream: Word = "text",
+        query: Word = "query",
+    ) -> None:
+        self.rate, self.perm_size = rate, perm_size
+        self.stream, self.query = stream, query
+        self.policy = build("policy", policy, "policy")
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            text = sequence.fields(self.stream)
+            check_unordered(sequence, text)
+            rng = draws.of(sequence.draw)
+            groups = call(self.policy, "", GROUPS, sequence, self.stream, self.rate, rng)
+            rows = np.sort(np.concatenate([*groups, np.zeros(0, np.int64)]).astype(np.int64))
+            text["rank"] = order(len(text["input_ids"]), rows, self.perm_size, rng)
+            ask(sequence, self.name, self.stream, self.query, rows, np.zeros(len(rows)))
+        return {}
+
+    def head(self, network: Network) -> Head:
+        return PlmHead(network, self.stream, self.query)
+
+
+def order(length: int, rows: np.ndarray, perm_size: int | None, rng: np.random.Generator) -> np.ndarray:
+    """The `rank` of a sequence's tokens [length]: of each block first what is not predicted, as one, then the `rows`
+    that are, in an order that is drawn."""
+    size = perm_size or max(length, 1)
+    block = np.arange(length) // size
+    rank = block * (size + 1)
+    for number in np.unique(block[rows]):
+        here = rows[block[rows] == number]
+        rank[here] += 1 + rng.permutation(len(here))
+    return rank
+
+
+class PlmHead(Head):
+    """The tied token embedding plus a bias, on rows of the query stream."""
+
+    by_token = ("bias",)
+
+    def __init__(self, network: Network, stream: str, query: str) -> None:
+        super().__init__()
+        self.stream, self.query = stream, query
+        self.bias = nn.Parameter(torch.zeros(len(token_table(network, stream))))
+        self.loss = TokenLoss()
+
+    def logits(self, network: Network, rows: Tensor) -> Tensor:
+        """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
+        return F.linear(rows, token_table(network, self.stream), self.bias)
+
+    def forward(self, seen: Seen) -> LossOutput:
+        logits = self.logits(seen.network, seen.states[self.query][seen.targets["rows"]])
+        return self.loss(logits, seen.targets["labels"])
