@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from workbench.interop import bert_config, bert_names
-from workbench.interop.described import Described
+from workbench.interop.described import Described, spelt_out
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Buffer, Copy, Rows, Rule, Same
 from workbench.parts.kinds import KINDS
@@ -92,14 +92,20 @@ class Mpnet(Release):
 
 
 def _of_one_stream(layer: Spec) -> Spec:
+    """What is said of the layer `two_stream`, said of `self`."""
     if layer["layer"] != KINDS["layer"].path("two_stream"):
         return layer
-    return {**{key: value for key, value in layer.items() if key != "query"}, "layer": KINDS["layer"].path("self")}
+    same = {key: value for key, value in layer.items() if key not in ("layer", "query")}
+    usual = spelt_out("layer", "self", {})
+    del usual["sizes"]
+    return {**usual, **same}
 
 
 def _of_masked_words(head: Spec) -> Spec:
-    path = KINDS["objective"].path
-    return {**head, "objective": path("mlm")} if head["objective"] == path("mplm") else head
+    if head["objective"] != KINDS["objective"].path("mplm"):
+        return head
+    usual = spelt_out("objective", "mlm", {})
+    return {**usual, **head, "objective": usual["objective"]}
 
 
 def _layer(theirs: str, ours: str) -> list[Rule]:
