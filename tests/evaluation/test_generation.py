@@ -134,13 +134,28 @@ def test_several_networks_that_can_are_told_apart(texts: Path) -> None:
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [
-        ("the red house is old . " * 8, "longer than the max_length.* 24 tokens"),
+        ("the red house is old . " * 8, r"line 1 has \d\d tokens, more than fit .* 24;"),
         ("the red house", "at most 36 new tokens"),
     ],
 )
 def test_a_prompt_without_room_is_refused(causal: Path, prompt: str, said: str) -> None:
     with pytest.raises(WorkbenchError, match=said):
         generate_texts(load(causal), [prompt], Decoding(max_new_tokens=60))
+
+
+def test_a_prompt_that_is_too_long_stops_no_other(causal: Path, tmp_path: Path, caplog: Any) -> None:
+    (tmp_path / "prompts.txt").write_text(f"the red house\n\n{'the red house is old . ' * 8}\nthe\n")
+    generate(causal, tmp_path / "prompts.txt", SHORT, tmp_path / "out.jsonl")
+    made = told(tmp_path / "out.jsonl")
+    assert [text["key"] for text in made] == ["0", "2", "3"]
+    assert [sorted(text) for text in made[:2]] == [
+        ["ended", "key", "made_by", "prompt", "score", "text", "tokens"],
+        ["error", "key", "made_by", "prompt"],
+    ]
+    assert "line 3 has 48 tokens" in made[1]["error"]
+    assert "1 of 3 prompts have no text, the first: line 3" in caplog.text
+    generate(causal, tmp_path / "prompts.txt", SHORT, tmp_path / "short.jsonl", limit=1)
+    assert told(tmp_path / "short.jsonl")[0] == made[0]
 
 
 def test_input_that_is_none_is_refused(causal: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text
 
+from workbench.generation.spelling import Spelling
 from workbench.sequences.batch import Batch, Stream
 from workbench.tasks.objective import Objective
 from workbench.text.tokenizer import Tokenizer
@@ -28,17 +29,19 @@ def sequence_view(
     rows, what decides who sees whom. Of other streams their rows and first boxes. Labels that are no tokens are
     numbers, a line for each objective.
     """
+    own = {token: name for objective in (objectives or {}).values() for token, name in objective.own_tokens.items()}
+    spelling = None if tokenizer is None else Spelling(tokenizer, own)
     parts = [Text(f"  {batch.keys[i]}", style="dim")]
     for name in sorted(batch.streams, key=lambda name: ("input_ids" not in batch.streams[name].fields, name != "text")):
         stream = batch.streams[name]
         if not stream.lengths[i]:
             continue
         if "input_ids" in stream.fields:
-            parts.append(_tokens(batch, name, i, tokenizer, _wanted(batch, name, objectives or {})))
+            parts.append(_tokens(batch, name, i, spelling, _wanted(batch, name, objectives or {})))
             parts += _integers(stream, i)
         if "input_ids" not in stream.fields or "boxes" in stream.fields:
             parts.append(_rows(name, stream, i))
-    parts += _numbers(batch, i, tokenizer, objectives or {})
+    parts += _numbers(batch, i, spelling, objectives or {})
     return Group(*parts)
 
 
@@ -61,17 +64,17 @@ def _row_labels(batch: Batch) -> Iterator[tuple[str, tuple[str, Labels]]]:
             yield name, (links["rows"], dict(zip(rows.tolist(), labels.tolist(), strict=True)))
 
 
-def _tokens(batch: Batch, name: str, i: int, tokenizer: Tokenizer | None, wanted: Labels) -> Text:
+def _tokens(batch: Batch, name: str, i: int, spelling: Spelling | None, wanted: Labels) -> Text:
     stream = batch.streams[name]
     hung = _hung(batch, name)
     line = Text("  " if name == "text" else f"  {name}: ")
     for row in _range(stream, i):
         branch = int(stream.fields["branch"][row]) if "branch" in stream.fields else 0
         style = BRANCH_STYLES[branch % len(BRANCH_STYLES)] + (" underline" if row in hung else "")
-        token = _name(int(stream.fields["input_ids"][row]), tokenizer)
+        token = _name(int(stream.fields["input_ids"][row]), spelling)
         line.append(token, style="bold red" if row in wanted else style.strip())
         if row in wanted:
-            line.append(f"({_name(wanted[row], tokenizer)})", style="green")
+            line.append(f"({_name(wanted[row], spelling)})", style="green")
         line.append(" ")
     return line
 
@@ -108,7 +111,7 @@ def _hung(batch: Batch, stream: str) -> set[int]:
     return hung
 
 
-def _numbers(batch: Batch, i: int, tokenizer: Tokenizer | None, objectives: Mapping[str, Objective]) -> Iterator[Text]:
+def _numbers(batch: Batch, i: int, spelling: Spelling | None, objectives: Mapping[str, Objective]) -> Iterator[Text]:
     """Labels that are no tokens: those of the sequence, or those of its rows behind what stands there."""
     of_rows = dict(_row_labels(batch))
     for name, targets in batch.targets.items():
@@ -116,7 +119,7 @@ def _numbers(batch: Batch, i: int, tokenizer: Tokenizer | None, objectives: Mapp
         if name in of_rows:
             stream, by_row = of_rows[name]
             told = [
-                f"{_at(batch.streams[stream], row, tokenizer)} {by_row[row]}"
+                f"{_at(batch.streams[stream], row, spelling)} {by_row[row]}"
                 for row in _range(batch.streams[stream], i)
                 if row in by_row
             ]
@@ -126,12 +129,12 @@ def _numbers(batch: Batch, i: int, tokenizer: Tokenizer | None, objectives: Mapp
             yield Text(f"  {name} label: {int(labels[i]) if labels[i] != -100 else 'none'}", style="green")
 
 
-def _at(stream: Stream, row: int, tokenizer: Tokenizer | None) -> str:
-    return _name(int(stream.fields["input_ids"][row]), tokenizer) if "input_ids" in stream.fields else f"row {row}:"
+def _at(stream: Stream, row: int, spelling: Spelling | None) -> str:
+    return _name(int(stream.fields["input_ids"][row]), spelling) if "input_ids" in stream.fields else f"row {row}:"
 
 
-def _name(token: int, tokenizer: Tokenizer | None) -> str:
-    return str(token) if tokenizer is None else tokenizer.tokens([token])[0]
+def _name(token: int, spelling: Spelling | None) -> str:
+    return str(token) if spelling is None else spelling.tokens([token])[0]
 
 
 def _range(stream: Stream, i: int) -> range:

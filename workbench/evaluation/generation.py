@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,34 +15,31 @@ from rich.markup import escape
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError
 from workbench.evaluation.inputs import text_lines, text_samples
 from workbench.evaluation.opening import checkpoint_of
 from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.writers import find_writer
 from workbench.files.drafts import atomic
 from workbench.generation.beams import beam_search
 from workbench.generation.check import check_past
 from workbench.generation.decoder import Decoder
 from workbench.generation.decoding import Decoding, Generated
 from workbench.generation.draws import draw
+from workbench.generation.spelling import Spelling
 from workbench.interop.opening import load
 from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.options.bounds import Count, Word
 from workbench.options.command import Trust, WhichNetwork
 from workbench.options.outputs import OutputFile
-from workbench.parts.calls import call
 from workbench.runs.loading import Loaded
 from workbench.runs.outputs import check_apart
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.continuation import Continuation
-from workbench.tasks.returns import CONTINUATION
-from workbench.tasks.task import Task, TaskObjective
 from workbench.terminal import Terminal
-from workbench.text.tokenizer import Tokenizer
 
-PREDICTS = "clm with a builder of `visibility: causal`, or mlm with one that has `prefix`"
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -65,24 +63,46 @@ class Generator:
     stream: str | None = None
 
     def __post_init__(self) -> None:
-        self.task, self.placed, self.continuation = self._find()
+        if self.loaded.tokenizer is None:
+            raise WorkbenchError("this run has no tokenizer, so it cannot write text")
+        if self.network_name is not None:
+            self.loaded.model.network_name(self.network_name)
+        tasks = [task.evaluating() for task in self.loaded.transforms.values()]
+        self.task, self.placed, self.continuation = find_writer(tasks, self.network_name, self.stream)
+        self.spelling = Spelling(self.loaded.tokenizer, self.placed.objective.own_tokens)
         self.network: Network = self.loaded.model.network(self.placed.network)
         self._checked = False
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        assert self.loaded.tokenizer is not None
-        return self.loaded.tokenizer
-
-    @torch.inference_mode()
     def __call__(self, samples: list[Sample]) -> list[Generated]:
         """What each sample is continued with.
 
         Raises:
-            WorkbenchError: a sample gives no sequence or several, or one too long to go on with; at the first call: a
-                layer of the network has no past (`check_past`).
+            WorkbenchError: a sample that nothing can be made of (`prompts`), or as `write`.
         """
-        prompts = [self._prompt(sample) for sample in samples]
+        prompts = self.prompts(samples)
+        for prompt in prompts:
+            if isinstance(prompt, WorkbenchError):
+                raise prompt
+        return self.write([prompt for prompt in prompts if isinstance(prompt, Sequence)])
+
+    def prompts(self, samples: list[Sample]) -> list[Sequence | WorkbenchError]:
+        """Of each sample the sequence to go on with, or what is wrong with it: it gives none or several, or one too
+        long to go on with."""
+        found: list[Sequence | WorkbenchError] = []
+        for sample in samples:
+            try:
+                found.append(self._prompt(sample))
+            except WorkbenchError as error:
+                found.append(error)
+        return found
+
+    @torch.inference_mode()
+    def write(self, prompts: list[Sequence]) -> list[Generated]:
+        """What each of the `prompts` is continued with.
+
+        Raises:
+            WorkbenchError: at the first call: a layer of the network has no past (`check_past`).
+        """
         if not prompts:
             return []
         device = next(self.network.parameters()).device
@@ -97,55 +117,24 @@ class Generator:
         draws = Draws(self.decoding.seed, "generate", number=())
         return draw(decoder, self.decoding, [draws.of(prompt.draw) for prompt in prompts])
 
-    def _find(self) -> tuple[Task, TaskObjective, Continuation]:
-        if self.loaded.tokenizer is None:
-            raise WorkbenchError("this run has no tokenizer, so it cannot write text")
-        if self.network_name is not None:
-            self.loaded.model.network_name(self.network_name)
-        tasks = [task.evaluating() for task in self.loaded.transforms.values()]
-        each = [
-            (task, placed, call(placed.objective, "continuation", CONTINUATION, task.builder))
-            for task in tasks
-            for placed in task.objectives
-        ]
-        able = [(task, placed, found) for task, placed, found in each if found is not None]
-        mine = [found for found in able if self.network_name in (None, found[1].network)]
-        if not mine:
-            names = sorted({placed.name for _, placed, _ in each})
-            of = f"network {self.network_name!r}" if self.network_name else "run"
-            raise WorkbenchError(
-                f"this {of} cannot go on with a text: none of its objectives ({', '.join(names)}) predicts tokens one "
-                f"after another; pretrain it with one that does ({PREDICTS}), or take its vectors (workbench encode)"
-            )
-        streams = {found.stream for _, _, found in mine}
-        if self.stream is not None and self.stream not in streams:
-            raise unknown("stream", self.stream, streams, "the streams that grow")
-        mine = [found for found in mine if self.stream in (None, found[2].stream)]
-        for option, found in (
-            ("--network", {placed.network for _, placed, _ in mine}),
-            ("--stream", {continuation.stream for _, _, continuation in mine}),
-        ):
-            if len(found) > 1:
-                raise WorkbenchError(f"several can go on with a text: {', '.join(sorted(found))}; say {option}")
-        return mine[0]
-
     def _prompt(self, sample: Sample) -> Sequence:
         sequences = self.task.sequences([self.continuation.arrange(sample)])
         if not sequences:
-            raise WorkbenchError(f"prompt {sample['key']!r} is empty; write something")
+            raise WorkbenchError(f"{prompt_name(sample)} is empty; write something")
         if len(sequences) > 1:
+            tokens = sum(int((~part.streams["text"]["special"]).sum()) for part in sequences)
             raise WorkbenchError(
-                f"prompt {sample['key']!r} is longer than the max_length of the run's builder, "
-                f"{self.task.builder.max_length} tokens; shorten it"
+                f"{prompt_name(sample)} has {tokens} tokens, more than fit into the max_length of the run's builder, "
+                f"{self.task.builder.max_length}; shorten it"
             )
         self.continuation.prompt(sequences[0])
-        self._check_room(sequences[0])
+        self._check_room(sequences[0], prompt_name(sample))
         return sequences[0]
 
-    def _check_room(self, sequence: Sequence) -> None:
+    def _check_room(self, sequence: Sequence, called: str) -> None:
         stream, new = self.continuation.stream, self.decoding.max_new_tokens
         if not sequence.length(stream):
-            raise WorkbenchError(f"prompt {sequence.key!r} is empty, and the builder adds no token before it")
+            raise WorkbenchError(f"{called} is empty, and the builder adds no token before it")
         embedding = self.network.embeddings[stream]
         limits = {"position_ids": getattr(embedding, "max_positions", None), **getattr(embedding, "limits", {})}
         for name in self.continuation.counted:
@@ -154,9 +143,15 @@ class Generator:
                 what = "positions" if name == "position_ids" else name
                 advice = f"at most {limit - first} new tokens fit" if first < limit else "shorten the prompt"
                 raise WorkbenchError(
-                    f"prompt {sequence.key!r} has {first} {what} and --max-new-tokens is {new}, but the network has "
-                    f"{limit} {what}: {advice}"
+                    f"{called} has {first} {what} and --max-new-tokens is {new}, but the network has {limit} {what}: "
+                    f"{advice}"
                 )
+
+
+def prompt_name(sample: Sample) -> str:
+    """What a sample is called in messages: a line of a file, counted from 1, or a record of a corpus."""
+    key = sample["key"]
+    return f"prompt {key!r}" if "corpus" in sample else f"line {int(key) + 1}"
 
 
 def generate_texts(
@@ -172,7 +167,7 @@ def generate_texts(
     """
     generator = Generator(loaded, decoding or Decoding(), **where)
     groups = text_samples(list(enumerate(prompts)), batch_size)
-    return [generator.tokenizer.decode(made.tokens) for group in groups for made in generator(group)]
+    return [generator.spelling.text(made.tokens) for group in groups for made in generator(group)]
 
 
 def generate(
@@ -191,7 +186,8 @@ def generate(
     """Go on with texts, or say what a network makes of them (a translation, a caption, the masked words).
 
     Takes the most probable token each time; with --beams N the best text of a beam search, with --sample a drawn one.
-    A line of JSON for each prompt: key, prompt, text, tokens, score (log-probability), ended, and what made it.
+    A line of JSON for each prompt: key, prompt, text, tokens, score (log-probability), ended, and what made it; of a
+    prompt that is too long what is wrong with it (error).
     Of an image-text corpus its images are the prompts.
 
     Examples:
@@ -221,22 +217,40 @@ def generate(
 
 
 def _lines(generator: Generator, groups: Iterator[list[Sample]], made_by: dict[str, Any]) -> Iterator[str]:
-    nothing = True
+    """A line of JSON for each sample; for one that nothing can be made of what is wrong with it.
+
+    Raises:
+        WorkbenchError: nothing can be made of any of them, or there is none.
+    """
+    wrong: list[WorkbenchError] = []
+    count = 0
     for group in groups:
-        for sample, made in zip(group, generator(group), strict=True):
-            nothing = False
-            told = {
-                "key": sample["key"],
-                "prompt": sample.get("text", ""),
-                "text": generator.tokenizer.decode(made.tokens),
-                "tokens": generator.tokenizer.tokens(made.tokens),
-                "score": round(made.score, 6),
-                "ended": made.ended,
-                "made_by": made_by,
-            }
-            yield json.dumps(told, ensure_ascii=False)
-    if nothing:
+        prompts = generator.prompts(group)
+        texts = iter(generator.write([prompt for prompt in prompts if isinstance(prompt, Sequence)]))
+        for sample, prompt in zip(group, prompts, strict=True):
+            count += 1
+            told: dict[str, Any] = {"key": sample["key"], "prompt": sample.get("text", "")}
+            if isinstance(prompt, WorkbenchError):
+                wrong.append(prompt)
+                told["error"] = str(prompt)
+            else:
+                told |= _told(generator, next(texts))
+            yield json.dumps({**told, "made_by": made_by}, ensure_ascii=False)
+    if not count:
         raise WorkbenchError("nothing to go on with: the input has no prompts")
+    if len(wrong) == count:
+        raise wrong[0]
+    if wrong:
+        logger.warning("%d of %d prompts have no text, the first: %s", len(wrong), count, wrong[0])
+
+
+def _told(generator: Generator, made: Generated) -> dict[str, Any]:
+    return {
+        "text": generator.spelling.text(made.tokens),
+        "tokens": generator.spelling.tokens(made.tokens),
+        "score": round(made.score, 6),
+        "ended": made.ended,
+    }
 
 
 def _prompts(source: Path, size: int, limit: int | None) -> Iterator[list[Sample]]:

@@ -14,9 +14,9 @@ def knowledge_steps(recipe: Recipe) -> list[Spec]:
     return next((list(task.sequence.steps) for task in recipe.tasks.values() if task.sequence.steps), [])
 
 
-def text_length(recipe: Recipe, wanted: int) -> int:
-    """Tokens of a text: `wanted`, or as many as the networks have positions."""
-    streams = [network.streams.get("text", {}) for network in recipe.networks.values()]
+def text_length(recipe: Recipe, wanted: int, stream: str = "text") -> int:
+    """Tokens of a text: `wanted`, or as many as the networks have positions for the stream."""
+    streams = [network.streams.get(stream, {}) for network in recipe.networks.values()]
     return min([wanted, *(text["max_positions"] for text in streams if text.get("max_positions"))])
 
 

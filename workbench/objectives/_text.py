@@ -32,16 +32,22 @@ class TextContinuation(Continuation):
     Args:
         frame: of the builder.
         visibility: `causal` or `prefix`, by default the frame's.
+        pair: whether a text is the first segment of two, and what goes on is the second; so it is after a prefix.
         mask: a token that stands in the place of the next one to be asked for it (UniLM, arXiv:1905.03197, section
             2.5); by default the row before predicts it.
     """
 
     def __init__(
-        self, frame: Frame, stream: str, visibility: Visibility | None = None, mask: int | None = None
+        self,
+        frame: Frame,
+        stream: str,
+        visibility: Visibility | None = None,
+        mask: int | None = None,
+        pair: bool = False,
     ) -> None:
         seen = visibility or frame.visibility
         super().__init__(stream, frame.end[0] if frame.end else None)
-        self.visibility, self.prefix = seen, seen == "prefix"
+        self.visibility, self.pair = seen, pair or seen == "prefix"
         self.type = frame.types(seen)[-1]
         self.mask = mask
 
@@ -51,12 +57,14 @@ class TextContinuation(Continuation):
     def prompt(self, sequence: Sequence) -> None:
         text = sequence.fields(self.stream)
         check_one_way(sequence, text)
-        if self.end is not None and not self.prefix:  # the builder has closed the text
+        if self.pair:  # what may be there of the second one is to be written anew
+            drop(sequence, np.flatnonzero(text["token_type_ids"] == self.type), self.stream)
+        elif self.end is not None:  # the builder has closed the text
             drop(sequence, np.array([len(text["input_ids"]) - 1]), self.stream)
 
     def next_rows(self, last: dict[str, Tensor], tokens: Tensor) -> dict[str, Tensor]:
         rows = super().next_rows(last, tokens)
-        return {**rows, "token_type_ids": torch.full_like(tokens, self.type)} if self.prefix else rows
+        return {**rows, "token_type_ids": torch.full_like(tokens, self.type)} if self.pair else rows
 
     def asking_rows(self, last: dict[str, Tensor]) -> dict[str, Tensor] | None:
         return None if self.mask is None else self.next_rows(last, torch.full_like(last["input_ids"], self.mask))

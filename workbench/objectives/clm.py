@@ -53,7 +53,7 @@ class Clm(Objective):
         return {}
 
     def continuation(self, builder: Builder) -> Continuation:
-        return TextContinuation(builder.frame, self.stream)
+        return TextContinuation(builder.frame, self.stream, pair=builder.pairs)
 
     def head(self, network: Network) -> Head:
         return NextTokenHead(network, self.stream)

@@ -20,12 +20,16 @@ from workbench.sequences.rows import recount
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
+PAPER = [{"noise": "permute", "rate": 1.0}, {"noise": "infill", "rate": 0.3}]
+"""The noises of the paper's large model."""
+
 
 class Denoising(DecoderObjective):
     """Puts noises into the encoder's stream; the decoder's is the text as it was.
 
     Args:
-        noises: parts of the kind `noise`, each with its options, in the order in which they act on a text.
+        noises: parts of the kind `noise`, each with its options, in the order in which they act on a text; by default
+            those of the paper's large model: all sentences permuted, and 30 % of the tokens in spans.
         stream: the encoder's stream.
         target: the decoder's stream.
 
@@ -36,12 +40,12 @@ class Denoising(DecoderObjective):
     def __init__(
         self,
         tokenizer: Tokenizer,
-        noises: Annotated[list[PartSpec], MinLen(1)],
+        noises: Annotated[list[PartSpec], MinLen(1)] | None = None,
         stream: Word = "text",
         target: Word = "target",
     ) -> None:
         super().__init__(stream, target, tokenizer.id("eos"), tokenizer.id("eos"))
-        self.noises = [build("noise", noise, f"noises[{i}]") for i, noise in enumerate(noises)]
+        self.noises = [build("noise", noise, f"noises[{i}]") for i, noise in enumerate(noises or PAPER)]
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
         ids = sequence.fields(self.stream)["input_ids"].copy()

@@ -73,6 +73,7 @@ class Builder:
     window: int | None = None
     window_tokens: int | None = None
     reads_spans: bool = False
+    pairs: bool = False
 
     def __init__(
         self,

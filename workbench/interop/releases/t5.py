@@ -53,6 +53,9 @@ class T5(Release):
     def heads(self, config: Config) -> dict[str, Spec]:
         return {"span_corruption": {"objective": "span_corruption", "tied": _scaled(config)}}
 
+    def sequence(self, config: Config) -> Spec:
+        return {"builder": "document", "begin": None, "end": "eos"}
+
     def rules(self, config: Config) -> list[Rule]:
         encoder, decoder = config["num_layers"], _decoder_layers(config)
         gated = _activation(config) != "relu"

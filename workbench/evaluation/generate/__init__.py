@@ -1,0 +1,1 @@
+"""Writing: a translation, a summary, an answer to a text (BLEU, chrF, ROUGE)."""

@@ -1,0 +1,201 @@
+"""Text to text: translation, summarisation and whatever else reads a text and writes one (T5, arXiv:1910.10683)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.evaluating import results_of
+from workbench.evaluation.generation import Generator
+from workbench.evaluation.inherited import text_length
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask, Setup
+from workbench.evaluation.writers import find_writer
+from workbench.files.drafts import write_text
+from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
+from workbench.interop.opening import load
+from workbench.metrics.texts import Splitting, check_libraries, text_scores
+from workbench.options.bounds import Count, Word
+from workbench.options.outputs import OutputFile
+from workbench.recipe.spec import Recipe, SequenceSpec, TaskSpec
+from workbench.runs.folder import trust_run
+from workbench.runs.loading import Loaded
+from workbench.sequences.builders.text_to_text import TextToText
+from workbench.tasks.building import tasks_of
+from workbench.tasks.objective import Objective
+from workbench.text.tokenizer import Tokenizer
+
+EXAMPLES = 12
+READ, WRITTEN = 512, 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateTuning(Tuning):
+    """Fine-tune a pretrained run to write a text of a text: a translation, a summary, an answer.
+
+    CORPUS holds texts with what is to be written in `second`, or `translations`, of which --source is read and
+    --target is written. RUN is one that can go on with a text: T5, BART, MASS, a prefix language model, GPT. It goes on
+    by the objective that it was pretrained with.
+
+    Examples:
+
+      workbench finetune generate runs/bart corpora/news --held-out corpora/news-dev
+
+      workbench finetune generate runs/t5 corpora/multi30k --source en --target de --lr 1e-3
+    """
+
+    source: Annotated[Word | None, typer.Option(help="The language that is read, of `translations`.")] = None
+    target: Annotated[Word | None, typer.Option(help="The language that is written, of `translations`.")] = None
+    max_length: Annotated[
+        Count | None, typer.Option(help="Tokens that are read; default: 512, or the model's positions if fewer.")
+    ] = None
+    max_target_length: Annotated[
+        Count | None, typer.Option(help="Tokens that are written; default: 128, or the positions if fewer.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateScoring(Scoring):
+    """BLEU, chrF and ROUGE of what a run writes, from 0 to 100, beside those of the text that it reads.
+
+    CORPUS holds texts as those that RUN was fine-tuned on (`finetune generate`). sacrebleu and rouge-score compute the
+    scores; the result has their signatures. What was written is in the run, a line of JSON for each text.
+
+    Examples:
+
+      workbench evaluate generate runs/bart-generate corpora/news-test --beams 4 --length-penalty 2
+
+      workbench evaluate generate runs/t5-generate corpora/multi30k-test --lowercase
+    """
+
+    max_new_tokens: Annotated[
+        Count | None, typer.Option(help="At most so many tokens are written; default: as in fine-tuning.")
+    ] = None
+    beams: Annotated[Beams, typer.Option(help="Texts that are followed at once.")] = 1
+    length_penalty: Annotated[Penalty, typer.Option(help="With --beams: above 0 favours long texts.")] = 1.0
+    early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
+    tokenize: Annotated[Splitting, typer.Option(help="How BLEU splits texts.")] = "13a"
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Without regard to case.")] = False
+    predictions: Annotated[
+        OutputFile | None, typer.Option(help="Where the texts go; default: evaluations/generate-CORPUS.jsonl in RUN.")
+    ] = None
+
+    def generator(self, loaded: Loaded) -> Generator:
+        """How texts are written by a run whose tasks are of `text_to_text`."""
+        longest = min(task.builder.max_target_length for task in loaded.transforms.values()) - 1  # without the end
+        names = ("beams", "length_penalty", "early_stopping")
+        chosen = {name: getattr(self, name) for name in names}
+        return Generator(loaded, Decoding(max_new_tokens=self.max_new_tokens or longest, **chosen), self.network)
+
+
+@dataclass
+class Text:
+    """One text: what was read, what was written, what was to be written."""
+
+    key: str
+    text: str
+    prediction: str
+    reference: str
+
+
+class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
+    """A text of a text."""
+
+    tuning = GenerateTuning
+    scoring = GenerateScoring
+    objective: type[Objective] = Objective
+    panels = ("workbench.evaluation.generate.panel:written",)
+
+    def setup(self, tuning: GenerateTuning, base: Recipe) -> Setup:
+        trust_run(tuning.run, base, tuning.trust)
+        tokenizer = None if base.tokenizer is None else Tokenizer.load(base.tokenizer)
+        writer = find_writer([task.evaluating() for task in tasks_of(base, tokenizer).values()], tuning.network)
+        stream = writer.continuation.stream
+        builder = {
+            "builder": "text_to_text",
+            "source": tuning.source,
+            "target": tuning.target,
+            "stream": stream,
+            **_lengths(tuning, base, stream),
+            **_ends(writer.task.spec),
+        }
+        if stream == "text":
+            causal = writer.task.spec.sequence.visibility == "causal"
+            builder["visibility"] = "causal" if causal else "prefix"
+        placed = ("network", "view", "after")
+        objective = {name: value for name, value in writer.placed.stated.items() if name not in placed}
+        return Setup(SequenceSpec(builder), objective, sees=() if stream == "text" else ((stream, "text"),))
+
+    def open(self, scoring: GenerateScoring) -> Evaluated:
+        check_libraries()
+        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        tasks = {name: task for name, task in loaded.transforms.items() if isinstance(task.builder, TextToText)}
+        if not tasks:
+            raise WorkbenchError(
+                f"{scoring.run} has no task that writes a text of a text: fine-tune it first: workbench finetune "
+                f"{self.name} {scoring.run} TRAINING-SET"
+            )
+        loaded = replace(loaded, transforms=tasks)
+        generator = scoring.generator(loaded)
+        return Evaluated(loaded, generator.task, generator.placed, scoring.run)
+
+    def score(self, run: Evaluated, corpus: Corpus, scoring: GenerateScoring) -> Result:
+        found = list(_written(scoring.generator(run.loaded), corpus, scoring))
+        if not found:
+            raise WorkbenchError(f"corpus {corpus.name!r} has no text; evaluate on one that has")
+        lines = [json.dumps(vars(text), ensure_ascii=False) for text in found]
+        write_text(_place(scoring, corpus), "\n".join(lines) + "\n")
+        scored = partial(
+            text_scores,
+            references=[text.reference for text in found],
+            tokenize=scoring.tokenize,
+            lowercase=scoring.lowercase,
+        )
+        made, copied = scored([text.prediction for text in found]), scored([text.text for text in found])
+        return Result(
+            task=self.name,
+            numbers=made.numbers,
+            counts={"texts": len(found), **run.task.take_dropped()},
+            variant=made.signature,
+            baselines={"the text itself": copied.numbers},
+            examples=[vars(text) for text in found[:EXAMPLES]],
+        )
+
+
+def _written(generator: Generator, corpus: Corpus, scoring: GenerateScoring) -> Iterator[Text]:
+    builder = generator.task.builder
+    for samples in sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit):
+        wanted = [builder.wanted_text(sample) for sample in samples]
+        for sample, made, reference in zip(samples, generator(samples), wanted, strict=True):
+            text = generator.spelling.text(made.tokens).strip()
+            yield Text(str(sample["key"]), builder.source_text(sample), text, reference)
+
+
+def _lengths(tuning: GenerateTuning, base: Recipe, stream: str) -> dict[str, int]:
+    """How many tokens are read and written at most, where both fit into the positions that there are."""
+    read, written = tuning.max_length or text_length(base, READ), tuning.max_target_length
+    if stream == "text":
+        return {"max_length": read, "max_target_length": written or min(WRITTEN, read // 2)}
+    return {"max_length": read, "max_target_length": written or text_length(base, WRITTEN, stream)}
+
+
+def _ends(spec: TaskSpec) -> dict[str, str | None]:
+    """The special tokens around texts in pretraining; one that ends what is written there must be."""
+    stated = spec.sequence.builder if isinstance(spec.sequence.builder, dict) else {}
+    ends: dict[str, str | None] = {name: stated[name] for name in ("begin", "end") if name in stated}
+    return {**ends, "end": ends.get("end", "sep") or "eos"}
+
+
+def _place(scoring: GenerateScoring, corpus: Corpus) -> Path:
+    return scoring.predictions or results_of(scoring.run) / f"generate-{Path(str(corpus.place)).name}.jsonl"

@@ -1,0 +1,72 @@
+"""Scores of written texts against references, as the field's libraries compute them: BLEU, chrF, ROUGE.
+
+BLEU (Papineni et al., ACL 2002) and chrF (Popović, WMT 2015) are those of sacrebleu (Post, arXiv:1804.08771), whose
+signature says how texts were split; ROUGE-1, -2 and -L (Lin, 2004) are the F1 of rouge-score, with stemming. All are
+from 0 to 100, as papers print them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, Literal, NamedTuple
+
+from workbench.errors import WorkbenchError
+
+Splitting = Literal["13a", "intl", "zh", "char", "none"]
+"""How sacrebleu splits texts into words: 13a is that of the WMT, `none` takes them as they are split."""
+ROUGE = ("rouge1", "rouge2", "rougeL")
+
+
+class TextScores(NamedTuple):
+    """`numbers` by name; `signature` says how they were computed."""
+
+    numbers: dict[str, float]
+    signature: str
+
+
+def text_scores(
+    predictions: Sequence[str], references: Sequence[str], *, tokenize: Splitting = "13a", lowercase: bool = False
+) -> TextScores:
+    """Of texts beside one reference each.
+
+    Args:
+        tokenize: for BLEU.
+        lowercase: for BLEU and chrF, without regard to case; ROUGE never regards it.
+
+    Raises:
+        WorkbenchError: a library is not installed.
+    """
+    metrics, scorer = _library("sacrebleu.metrics"), _library("rouge_score.rouge_scorer")
+    bleu, chrf = metrics.BLEU(tokenize=tokenize, lowercase=lowercase), metrics.CHRF(lowercase=lowercase)
+    numbers = {
+        name: float(metric.corpus_score(list(predictions), [list(references)]).score)
+        for name, metric in (("bleu", bleu), ("chrf", chrf))
+    }
+    rouge = scorer.RougeScorer(ROUGE, use_stemmer=True)
+    each = [rouge.score(wanted, made) for made, wanted in zip(predictions, references, strict=True)]
+    numbers |= {name: 100 * statistics.fmean(one[name].fmeasure for one in each) for name in ROUGE}
+    told = (
+        f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}; ROUGE F1, stemmed, version:{version('rouge-score')}"
+    )
+    return TextScores(numbers, told)
+
+
+def check_libraries() -> None:
+    """
+    Raises:
+        WorkbenchError: a library is not installed.
+    """
+    for name in ("sacrebleu.metrics", "rouge_score.rouge_scorer"):
+        _library(name)
+
+
+def _library(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            f"scores of texts need the package {error.name!r}: pip install 'pretraining-workbench[text]'"
+        ) from error
