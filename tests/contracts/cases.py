@@ -107,7 +107,7 @@ class AdapterCase(Case):
 class BuilderCase(Case):
     """A builder, on samples that have every field, with the `max_length` that its options state, or 64."""
 
-    contracts = frozenset({"company", "special", "small"})
+    contracts = frozenset({"company", "special", "small", "taken"})
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def test_sequences_are_whole_and_within_their_length(name: str) -> None:
         text = sequence.streams["text"]
         assert len({len(values) for values in text.values()}) == 1
         assert 0 < len(text["input_ids"]) <= 64
-        assert not text["taken"].any()
+        assert text["taken"].any() == ("taken" in case_of("builder", name).excused)
         assert not np.isin(text["input_ids"][~text["special"]], tokenizer().special_ids).any()
         for span in [*sequence.spans, *sequence.mask_spans]:
             assert 0 <= span.start < span.end <= len(text["input_ids"])

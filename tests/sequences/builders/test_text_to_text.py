@@ -1,4 +1,4 @@
-"""The builder `text_to_text`: what is read and what is written, in two streams or in one, and what is cut and counted."""
+"""The builder `text_to_text`: what is read and what is written, in two streams or in one; what is cut is counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from workbench.sequences.builders.text_to_text import TextToText
 
 CASES = {
     "": BuilderCase({"source": "en", "target": "de"}),
-    "one stream": BuilderCase({"source": "en", "target": "de", "stream": "text", "visibility": "prefix"}),
+    "one stream": BuilderCase(
+        {"source": "en", "target": "de", "stream": "text", "visibility": "prefix"},
+        {"taken": "what is read there is not to be predicted"},
+    ),
 }
 SAMPLE = {"key": "a", "draw": (0, 3), "text": "the old river", "second": "boats near water"}
 PAIR = {"key": "a", "draw": (0, 3), "translations": {"en": "the old river", "de": "boats near water"}}
