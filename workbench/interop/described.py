@@ -135,6 +135,7 @@ def differences_of_heads(ours: Mapping[str, Spec], theirs: Mapping[str, Spec]) -
 
 def _embedding(spec: Spec, given: Mapping[str, Any]) -> Spec:
     full = spelt_out("embedding", spec, given)
+    full.pop("init_range", None)  # of fresh weights
     if full.get("embedding_size", 0) is None:
         full["embedding_size"] = full["hidden_size"]
     if full.get("embedding_norm") is False:  # its kind and epsilon decide nothing

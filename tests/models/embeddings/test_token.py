@@ -8,6 +8,7 @@ import torch
 from tests.contracts.cases import EmbeddingCase
 from workbench.errors import WorkbenchError
 from workbench.models.embeddings.token import Token
+from workbench.models.initialisation import initialise
 
 _EXCUSED = {"masked": "hidden tokens have an id of their own", "frozen": "every parameter is trained"}
 _OPTIONS = {"hidden_size": 8, "dropout": 0.0}
@@ -38,3 +39,11 @@ def test_what_an_extra_field_lacks_is_told() -> None:
         embedding({**fields, "language_ids": torch.tensor([0, 3])})
     with pytest.raises(WorkbenchError, match="extra: 'position_ids' has a table already"):
         Token(8, 10, extra={"position_ids": 3})
+
+
+def test_the_table_of_tokens_may_begin_with_a_spread_of_its_own() -> None:
+    torch.manual_seed(0)
+    embedding = Token(64, 200, init_range=1.0)
+    initialise(embedding, 0.02)
+    assert float(embedding.token.weight.detach().std()) == pytest.approx(1.0, abs=0.05)
+    assert float(embedding.position.weight.detach().std()) == pytest.approx(0.02, abs=0.002)

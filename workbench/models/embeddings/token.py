@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError
 from workbench.models.blocks import NormKind, make_norm
 from workbench.models.dropout import dropout
-from workbench.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero, Word
+from workbench.models.initialisation import initialise
+from workbench.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero, SomeShare, Word
 from workbench.sequences.limits import check_limits
 
 
@@ -25,6 +26,8 @@ class Token(nn.Module):
             has: `{language_ids: 15}` (XLM, arXiv:1901.07291).
         embedding_norm: whether a norm follows (pre-norm stacks often have none).
         norm_bias: whether that norm has a bias.
+        init_range: standard deviation of the fresh table of tokens, where it is not the network's (T5: 1, which an
+            optimizer with updates relative to the weights needs).
     """
 
     by_token = ("token.weight",)
@@ -43,8 +46,10 @@ class Token(nn.Module):
         embedding_size: Size | None = None,
         extra: dict[Word, Count] | None = None,
         norm_bias: bool = True,
+        init_range: SomeShare | None = None,
     ) -> None:
         super().__init__()
+        self.init_range = init_range
         own = {"position_ids": max_positions or 0, "token_type_ids": token_types}
         for name in {"input_ids", *own} & (extra or {}).keys():
             raise WorkbenchError(f"extra: {name!r} has a table already; allowed: fields that others write")
@@ -59,6 +64,12 @@ class Token(nn.Module):
         self.norm = make_norm(norm, size, norm_eps, norm_bias) if embedding_norm else nn.Identity()
         self.dropout = dropout
         self.project = nn.Linear(size, hidden_size) if size != hidden_size else None
+
+    def initialise(self, scale: float) -> None:
+        for child in self.children():
+            initialise(child, scale)
+        if self.init_range is not None:
+            nn.init.normal_(self.token.weight, std=self.init_range)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """Fields input_ids, position_ids, token_type_ids, and the extra ones, each [rows] -> [rows, hidden_size].
