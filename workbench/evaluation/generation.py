@@ -69,7 +69,8 @@ class Generator:
             self.loaded.model.network_name(self.network_name)
         tasks = [task.evaluating() for task in self.loaded.transforms.values()]
         self.task, self.placed, self.continuation = find_writer(tasks, self.network_name, self.stream)
-        self.spelling = Spelling(self.loaded.tokenizer, self.placed.objective.own_tokens)
+        self.tokenizer = self.loaded.tokenizer
+        self.spelling = Spelling(self.tokenizer, self.placed.objective.own_tokens)
         self.network: Network = self.loaded.model.network(self.placed.network)
         self._checked = False
 
