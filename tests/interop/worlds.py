@@ -29,13 +29,12 @@ WORDS = ["the", "old", "river", "runs", "past", "a", "small", "town", "where", "
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def texts(folder: Path) -> Path:
-    """A corpus of short texts."""
+def texts(folder: Path, **fields: Any) -> Path:
+    """A corpus of short texts, with these fields in every record."""
     with ShardWriter(folder / "part-000000.tar", kind="text") as writer:
         for i in range(12):
-            writer.add(
-                f"r{i}", {"text": " ".join(WORDS[i:]) + ". " + " ".join(WORDS[:6]) + ".", "spans": [], "meta": {}}
-            )
+            text = " ".join(WORDS[i:]) + ". " + " ".join(WORDS[:6]) + "."
+            writer.add(f"r{i}", {"text": text, "spans": [], "meta": {}, **fields})
     assert writer.info is not None
     finish_corpus(folder, kind="text", shards=[writer.info], provenance={"command": "test"})
     return folder

@@ -21,7 +21,7 @@ DROPOUT = frozenset({"dropout", "attention_dropout"})
 """Options that decide how a network is trained, not what it computes."""
 
 
-COMPARED_IN_HEADS = ("activation", "norm_eps", "bias", "tied", "previous")
+COMPARED_IN_HEADS = ("activation", "norm_eps", "bias", "transform", "tied", "previous")
 """Options of objectives that change what the same weights of a head compute, or its classes."""
 
 

@@ -31,6 +31,11 @@ def token_table(network: Network, stream: str) -> Tensor:
     return table.weight
 
 
+def to_width(hidden_size: int, width: int) -> nn.Module:
+    """What makes rows of a stream as wide as its table of tokens: nothing where they are."""
+    return nn.Identity() if width == hidden_size else nn.Linear(hidden_size, width, bias=False)
+
+
 class TokenLoss(nn.Module):
     """Sum of cross-entropies in float32, and accuracy."""
 
@@ -48,15 +53,20 @@ class NextTokenHead(Head):
     Args:
         tied: whether the table is taken; with a projection before it where the embedding is of another width.
         scaled: whether states are scaled by 1 / sqrt(hidden_size) before the table (T5).
+        bias: whether each token has a bias beside its row of the table (XLM).
     """
 
-    def __init__(self, network: Network, stream: str, tied: bool = True, scaled: bool = False) -> None:
+    by_token = ("bias",)
+
+    def __init__(
+        self, network: Network, stream: str, tied: bool = True, scaled: bool = False, bias: bool = False
+    ) -> None:
         super().__init__()
         self.stream = stream
-        (vocab_size, width), hidden_size = token_table(network, stream).shape, network.sizes[stream]
-        self.output = None if tied else nn.Linear(hidden_size, vocab_size, bias=False)
-        narrower = tied and width != hidden_size
-        self.projection: nn.Module = nn.Linear(hidden_size, width, bias=False) if narrower else nn.Identity()
+        table, hidden_size = token_table(network, stream), network.sizes[stream]
+        self.output = None if tied else nn.Linear(hidden_size, len(table), bias=False)
+        self.projection = to_width(hidden_size, table.shape[1] if tied else hidden_size)
+        self.bias = nn.Parameter(table.new_zeros(len(table))) if bias else None
         self.scale = hidden_size**-0.5 if scaled else 1.0
         self.loss = TokenLoss()
 
@@ -66,7 +76,7 @@ class NextTokenHead(Head):
             scores: Tensor = self.output(rows)
             return scores
         scaled = rows if self.scale == 1.0 else rows * self.scale
-        return F.linear(self.projection(scaled), token_table(network, self.stream))
+        return F.linear(self.projection(scaled), token_table(network, self.stream), self.bias)
 
     def forward(self, seen: Seen) -> LossOutput:
         logits = self.logits(seen.network, seen.states[self.stream][seen.targets["rows"]])

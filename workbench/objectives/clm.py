@@ -30,6 +30,7 @@ class Clm(Objective):
 
     Args:
         stream: the stream of the tokens.
+        bias: whether each token has one beside its row of the table (XLM).
 
     Raises:
         WorkbenchError: the builder's sequences are seen in both directions, or from right to left.
@@ -38,8 +39,8 @@ class Clm(Objective):
     name = "clm"
     predicts = "tokens"
 
-    def __init__(self, stream: Word = "text") -> None:
-        self.stream = stream
+    def __init__(self, stream: Word = "text", bias: bool = False) -> None:
+        self.stream, self.bias = stream, bias
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -56,4 +57,4 @@ class Clm(Objective):
         return TextContinuation(builder.frame, self.stream, pair=builder.pairs)
 
     def head(self, network: Network) -> Head:
-        return NextTokenHead(network, self.stream)
+        return NextTokenHead(network, self.stream, bias=self.bias)

@@ -21,7 +21,7 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.blocks import ACTIVATIONS, Ungated
 from workbench.objectives._text import TextContinuation
-from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.objectives._vocabulary import TokenLoss, to_width, token_table
 from workbench.options.bounds import Count, Epsilon, Location, PartName, PartSpec, Share, SomeShare, Word
 from workbench.parts.building import build
 from workbench.parts.calls import call
@@ -55,6 +55,7 @@ class Mlm(Objective):
         stream: the stream of the tokens.
         activation, norm_eps, bias: of the head, where a release has others than BERT; `bias` of its linear map and its
             norm, the words' own biases stay.
+        transform: whether the head has t in front of the table, or states are held against the table as they are (XLM).
     """
 
     name = "mlm"
@@ -76,6 +77,7 @@ class Mlm(Objective):
         activation: Ungated = "gelu",
         norm_eps: Epsilon = 1e-12,
         bias: bool = True,
+        transform: bool = True,
     ) -> None:
         if similar is not None and replace != "word":
             raise WorkbenchError(f"similar words with replace = {replace!r}; allowed: replace = 'word'")
@@ -88,6 +90,7 @@ class Mlm(Objective):
         self.activation: Ungated = activation
         self.norm_eps = norm_eps
         self.bias = bias
+        self.transform = transform
         self.policy = build("policy", policy, "policy")
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
@@ -127,11 +130,15 @@ class Mlm(Objective):
         return TextContinuation(builder.frame, self.stream, "prefix", self.replace.mask_id) if able else None
 
     def head(self, network: Network) -> Head:
-        return MlmHead(network, self.stream, self.soft, self.activation, self.norm_eps, self.bias)
+        options = (self.activation, self.norm_eps, self.bias, self.transform)
+        return MlmHead(network, self.stream, self.soft, *options)
 
 
 class MlmHead(Head):
-    """BERT's prediction head: dense + activation + LayerNorm, then the tied token embedding plus a bias."""
+    """BERT's prediction head: dense + activation + LayerNorm, then the tied token embedding plus a bias.
+
+    Without `transform` the latter two alone, and a projection before them where the embedding is of another width.
+    """
 
     by_token = ("bias",)
 
@@ -143,19 +150,25 @@ class MlmHead(Head):
         activation: Ungated = "gelu",
         norm_eps: float = 1e-12,
         bias: bool = True,
+        transform: bool = True,
     ) -> None:
         super().__init__()
         self.stream, self.soft = stream, soft
-        vocab_size, width = token_table(network, stream).shape
-        self.dense = nn.Linear(network.sizes[stream], width, bias=bias)
-        self.norm = nn.LayerNorm(width, eps=norm_eps, bias=bias)
-        self.activation = ACTIVATIONS[activation]
-        self.bias = nn.Parameter(self.dense.weight.new_zeros(vocab_size))
+        table = token_table(network, stream)
+        self.transformed = transform
+        if transform:
+            self.dense = nn.Linear(network.sizes[stream], table.shape[1], bias=bias)
+            self.norm = nn.LayerNorm(table.shape[1], eps=norm_eps, bias=bias)
+            self.activation = ACTIVATIONS[activation]
+        else:
+            self.projection = to_width(network.sizes[stream], table.shape[1])
+        self.bias = nn.Parameter(table.new_zeros(len(table)))
         self.loss = TokenLoss()
 
     def logits(self, network: Network, rows: Tensor) -> Tensor:
         """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
-        return F.linear(self.norm(self.activation(self.dense(rows))), token_table(network, self.stream), self.bias)
+        rows = self.norm(self.activation(self.dense(rows))) if self.transformed else self.projection(rows)
+        return F.linear(rows, token_table(network, self.stream), self.bias)
 
     def forward(self, seen: Seen) -> LossOutput:
         """Hands on `rows` and `labels` as they are, and `logits` [rows, vocab_size]."""
