@@ -57,6 +57,8 @@ def _linked_texts(count: int) -> list[dict[str, Any]]:
                 "mask_spans": [[begin, begin + len(country), f"C{i}", 1.0]],
                 "mention": [0, len(town)],
                 "types": ["place", "town"] if i % 2 else ["place"],
+                "language": "en",
+                "translations": {"en": text, "fr": f"{town}, {country}."},
                 "meta": {},
             }
         )

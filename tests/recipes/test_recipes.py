@@ -38,6 +38,7 @@ CORPORA = {
     "document": "text",
     "packed": "text",
     "sentence_pair": "text",
+    "translation_pair": "text",
     "mention": "text",
     "image_caption": "images",
     "question_image": "images",
