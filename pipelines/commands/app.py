@@ -11,6 +11,7 @@ from pipelines.commands.linker import linker
 from pipelines.commands.regions import regions
 from pipelines.commands.similar_words import similar_words
 from pipelines.commands.text import text
+from pipelines.commands.token_counts import token_counts
 from pipelines.commands.tokenizer import tokenizer
 from pipelines.commands.triples import triples
 from workbench.options.command import command
@@ -22,5 +23,17 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
-for function in (text, image_text, triples, tokenizer, graph, vectors, linker, link, regions, similar_words):
+for function in (
+    text,
+    image_text,
+    triples,
+    tokenizer,
+    graph,
+    vectors,
+    linker,
+    link,
+    regions,
+    similar_words,
+    token_counts,
+):
     app.command()(command(function))

@@ -33,7 +33,8 @@ def prepare(*arguments: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["text", "image-text", "triples", "tokenizer", "linker", "link", "regions", "similar-words"]
+    "command",
+    ["text", "image-text", "triples", "tokenizer", "linker", "link", "regions", "similar-words", "token-counts"],
 )
 def test_every_command_has_help_with_examples(command):
     result = CliRunner().invoke(app, [command, "--help"])

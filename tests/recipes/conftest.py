@@ -19,6 +19,7 @@ from kg.vectors.vectors import Vectors, save_vectors
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.text.similar_words import save_similar_words
+from workbench.text.token_counts import save_token_counts
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 BACKBONE = "made-up"
@@ -31,7 +32,7 @@ TYPES = ["town", "place", "country"]
 
 @dataclass(frozen=True)
 class World:
-    """Where the data is: two corpora, the tokenizer, the graph store, the entity vectors, the similar words."""
+    """Where the data is: two corpora, the tokenizer, the graph, entity vectors, similar words, counts of tokens."""
 
     text: Path
     images: Path
@@ -39,6 +40,7 @@ class World:
     graph: Path
     vectors: Path
     similar: Path
+    counts: Path
 
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
@@ -119,6 +121,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     tokenizer = Tokenizer(train_tokenizer(words * 3, "wordpiece", 150))
     tokenizer.save(folder / "tokenizer.json")
     towns = [tuple(tokenizer.encode(town).ids.tolist()) for town in TOWNS[:2]]
+    save_token_counts(folder / "counts.json", np.arange(tokenizer.vocab_size), tokenizer.identity, {})
     save_similar_words(folder / "near.safetensors", towns, np.array([[1], [0]]), tokenizer.identity, {})
     return World(
         _write(folder / "text", "text", texts),
@@ -127,6 +130,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         folder / "graph",
         folder / "entities.safetensors",
         folder / "near.safetensors",
+        folder / "counts.json",
     )
 
 

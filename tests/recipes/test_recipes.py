@@ -63,6 +63,7 @@ def shrunk(value: Any, world: Any) -> Any:
         ("table", world.vectors),
         ("path", world.vectors),
         ("similar", world.similar),
+        ("counts", world.counts),
     ):
         if key in small:
             small[key] = str(path)

@@ -45,7 +45,7 @@ class Mlm(Objective):
     Args:
         rate: share of the free tokens to select (not special, not labelled by an earlier objective, not injected).
         final_rate: the share at the end of the run, to which it goes evenly, and in held-out passes; by default `rate`.
-        policy: what is selected together: token, whole_word, ngram, span, entity, field, or an import path.
+        policy: what is selected together: token, whole_word, ngram, span, entity, field, rare, or an import path.
         mask, random: shares of the selected that become [MASK] and a random token; the rest stays.
         replace: whether [MASK]/random/stay is drawn per `token`, per `word` or per `group` of the policy.
         similar: file of similar words (`prepare similar-words`), of which each word becomes one instead of [MASK]; one
@@ -91,7 +91,7 @@ class Mlm(Objective):
         self.norm_eps = norm_eps
         self.bias = bias
         self.transform = transform
-        self.policy = build("policy", policy, "policy")
+        self.policy = build("policy", policy, "policy", tokenizer=tokenizer)
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         rate = self.rate + draws.progress * (self.final_rate - self.rate)

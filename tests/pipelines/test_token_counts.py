@@ -1,0 +1,44 @@
+"""`prepare token-counts`, from texts to a run that masks rare tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines.test_commands import prepare
+from workbench.errors import WorkbenchError
+from workbench.recipe.reading import load_recipe
+from workbench.runs.names import DATA
+from workbench.text.token_counts import read_token_counts
+from workbench.text.tokenizer import Tokenizer
+from workbench.training.pretrain import pretrain
+
+
+def test_a_run_masks_by_counts_and_goes_on_with_no_others(tmp_path: Path, json_lines: Any) -> None:
+    rows = [{"text": "the town of oslo"}] * 299 + [{"text": "the river"}]
+    prepare("text", json_lines("towns.jsonl", rows), "-o", tmp_path / "text", "--workers", 1)
+    prepare("tokenizer", tmp_path / "text", "-o", tmp_path / "tokenizer.json", "--vocab-size", 60)
+    file = tmp_path / "counts.json"
+    count = ["token-counts", tmp_path / "text", "--tokenizer", tmp_path / "tokenizer.json", "-o", file]
+    prepare(*count)
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json")
+    counts = read_token_counts(file, tokenizer)
+    for word, times in (("the", 300), ("oslo", 299)):
+        assert counts[tokenizer.encode(word).ids].tolist() == [times]
+    assert counts.sum() == sum(len(tokenizer.encode(row["text"]).ids) for row in rows)
+
+    policy = f"{{objective: mlm, policy: {{policy: rare, counts: {file}}}}}"
+    values = [f"vars.data={tmp_path}", f"tasks.text.objectives=[{policy}]", "train.num_workers=0", "train.save_every=1"]
+
+    def run(steps: int) -> Path:
+        recipe = load_recipe("tiny-text", [*values, f"train.max_steps={steps}", "train.lr_schedule=constant"])
+        return pretrain(recipe, tmp_path / "run")
+
+    recorded = json.loads((run(1) / DATA).read_text())
+    assert str(file) in json.dumps(recorded)
+    prepare(*count, "--limit", 9)
+    with pytest.raises(WorkbenchError, match="token counts"):
+        run(2)

@@ -1,0 +1,54 @@
+"""How often each token of a tokenizer stands in corpora, in one file of JSON: `prepare token-counts` makes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import write_text
+from workbench.files.identities import note
+from workbench.files.json_values import parse_json
+from workbench.text.tokenizer import Tokenizer
+
+KIND = "token counts"
+_MAKE = "`workbench prepare token-counts CORPORA --tokenizer TOKENIZER --output FILE`"
+
+
+def save_token_counts(path: Path, counts: np.ndarray, tokenizer: str, provenance: Mapping[str, Any]) -> None:
+    """Write the file, whole or not at all.
+
+    Args:
+        counts: [ids] how often each token was found.
+        tokenizer: its identity.
+        provenance: how they were made.
+    """
+    told = {"kind": KIND, "tokenizer": tokenizer, "provenance": dict(provenance), "counts": counts.tolist()}
+    write_text(path, json.dumps(told, ensure_ascii=False) + "\n")
+
+
+def read_token_counts(path: str | Path, tokenizer: Tokenizer) -> np.ndarray:
+    """The counts of the tokens [ids], int64; what was read is noted for the run.
+
+    Raises:
+        WorkbenchError: there is no such file, it holds something else, or it is of another tokenizer.
+    """
+    try:
+        raw = Path(path).read_bytes()
+        told = parse_json(raw)
+    except OSError as error:
+        raise WorkbenchError(f"token counts {path}: {error.strerror or error}; {_MAKE} makes them") from error
+    except ValueError as error:  # no JSON, or not in UTF-8
+        raise WorkbenchError(f"{path} holds no token counts ({error}); {_MAKE} makes them") from error
+    counts = told.get("counts") if isinstance(told, dict) and told.get("kind") == KIND else None
+    if not isinstance(counts, list) or not all(type(count) is int and count >= 0 for count in counts):
+        raise WorkbenchError(f"{path} holds no token counts; {_MAKE} makes them")
+    if told.get("tokenizer") != tokenizer.identity or len(counts) <= max(tokenizer.vocabulary.values()):
+        raise WorkbenchError(f"{path} counts the tokens of another tokenizer than the recipe's; {_MAKE} with that one")
+    note(KIND, path, hashlib.sha256(raw).hexdigest())
+    return np.array(counts, np.int64)
