@@ -32,8 +32,9 @@ CONFIG = {
     "max_position_embeddings": 20,
     "n_langs": 3,
 }
-CAUSAL = {**CONFIG, "n_langs": 1, "causal": True, "gelu_activation": False, "sinusoidal_embeddings": True}
-CASES = {"": ReleaseCase(config=CONFIG), "causal": ReleaseCase(config=CAUSAL)}
+PLAIN = {**CONFIG, "n_langs": 1, "gelu_activation": False, "sinusoidal_embeddings": True}
+CAUSAL = {**PLAIN, "causal": True}
+CASES = {"": ReleaseCase(config=CONFIG), "plain": ReleaseCase(config=PLAIN)}
 CLOSE = {"atol": 1e-5, "rtol": 0.0}
 
 
@@ -114,6 +115,15 @@ def test_there_and_back(config: dict[str, Any], tmp_path: Path) -> None:
         given = {"input_ids": given["input_ids"]}
     with torch.no_grad():
         torch.testing.assert_close(again(**given).logits, model(**given).logits, **CLOSE)
+
+
+def test_texts_are_in_the_language_that_the_configuration_names() -> None:
+    release = make_release("xlm")
+    named = Config({**CONFIG, "lang2id": {"fr": 2, "de": 0, "en": 1}, "lang_id": 1})
+    (step,) = release.sequence(named)["steps"]
+    assert step == {"step": "languages", "languages": ["de", "en", "fr"], "default": "en"}
+    assert release.sequence(Config(CONFIG))["steps"][0]["languages"] == ["0", "1", "2"]
+    assert "steps" not in release.sequence(Config(CAUSAL))
 
 
 @pytest.mark.parametrize(

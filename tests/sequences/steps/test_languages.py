@@ -47,3 +47,14 @@ def test_what_is_in_no_language_or_another_is_refused() -> None:
         STEP(document([text("7", "river", language="it")], draws()), draws())
     with pytest.raises(WorkbenchError, match="each may be named once"):
         Languages(["en", "en"])
+    with pytest.raises(WorkbenchError, match="unknown language 'it' in default"):
+        Languages(["en", "de"], "it")
+
+
+def test_what_says_no_language_may_be_in_a_default_one() -> None:
+    step = Languages(["en", "de"], default="de")
+    samples = [text("0", "river"), text("1", "river", language="en")]
+    unsaid, said = step(Document(tokenizer(), 32)(samples, draws()), draws())
+    assert set(unsaid.streams["text"]["language_ids"].tolist()) == {1}
+    assert set(said.streams["text"]["language_ids"].tolist()) == {0}
+    assert (step.reads, STEP.reads) == ((), ("language",))

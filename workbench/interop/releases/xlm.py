@@ -90,6 +90,16 @@ class Xlm(Release):
     def visibility(self, config: Config) -> Visibility:
         return "causal" if config.get("causal") else "bidirectional"
 
+    def sequence(self, config: Config) -> Spec:
+        """A text between two of its end tokens, in the language `lang_id` where it does not say it."""
+        spec = {"builder": "document", "begin": "sep", "end": "sep", "visibility": self.visibility(config)}
+        if not _languages(config):
+            return spec
+        names = config.get("lang2id") or {str(number): number for number in range(config["n_langs"])}
+        languages = sorted(names, key=lambda name: int(names[name]))
+        default = languages[config.get("lang_id", 0)]
+        return {**spec, "steps": [{"step": "languages", "languages": languages, "default": default}]}
+
     def config(self, described: Described) -> dict[str, Any]:
         text, layer = described.streams["text"], described.layers[0]
         languages = (text["extra"] or {}).get(LANGUAGES, 1)

@@ -23,21 +23,25 @@ class Languages(Step):
 
     Args:
         languages: their names; a language's number is its place here, from 0.
+        default: what texts are in that do not say it; by default they are refused.
 
     Raises:
-        WorkbenchError: a language is named twice, or a sequence is of none of them.
+        WorkbenchError: a language is named twice, the default is none of them, or a sequence is of none of them.
     """
 
-    reads = ("language",)
-
-    def __init__(self, languages: Annotated[list[Word], MinLen(1)]) -> None:
+    def __init__(self, languages: Annotated[list[Word], MinLen(1)], default: Word | None = None) -> None:
         self.numbers = {name: number for number, name in enumerate(languages)}
         if len(self.numbers) < len(languages):
             raise WorkbenchError(f"languages = {', '.join(languages)}: each may be named once")
+        if default is not None and default not in self.numbers:
+            raise unknown("language", default, self.numbers, "default of the step languages")
+        self.reads = () if default else ("language",)
+        self.default = (default,) if default else ()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         for sequence in sequences:
-            numbers = np.array([self._number(language, sequence) for language in sequence.languages], np.int64)
+            named = sequence.languages or self.default
+            numbers = np.array([self._number(language, sequence) for language in named], np.int64)
             if not len(numbers):
                 raise WorkbenchError(
                     f"sequence {sequence.key!r}: nothing says what language it is in. Prepare the corpus so: "
