@@ -152,9 +152,9 @@ class MultiHeadAttention(nn.Module):
             q = rotate(q, queries.positions, self.rotary)
             k = rotate(k, keys.positions, self.rotary)
         if context.keeps("keys"):
-            known, keys = context.recall(names[1], torch.stack([k, v], 1))
+            known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)
-        own = k.shape[0]
+        own = keys.rows
         k, v, keys = self.seen(Keys(k, v, keys))
         out, weights = attend(
             *(q, k, v, queries, keys),
@@ -165,7 +165,7 @@ class MultiHeadAttention(nn.Module):
             need_weights=context.keep_attention,
         )
         if weights is not None:
-            context.attention.append((*names, weights[..., k.shape[0] - own :]))  # without what stands before
+            context.attention.append((*names, weights[..., keys.rows - own :]))  # without what stands before
         return self.output(out.flatten(1))
 
     def _heads(self, query_rows: Tensor, key_rows: Tensor | None) -> list[Tensor]:

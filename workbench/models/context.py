@@ -7,6 +7,7 @@ from torch import Tensor
 
 from workbench.models.layout import Layout, layout_of
 from workbench.models.past import Growing, Keeps, Past
+from workbench.models.spread import Spread
 from workbench.sequences.batch import Batch
 
 
@@ -39,6 +40,7 @@ class Context:
         self.progress = progress
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._wholes: dict[tuple[str, ...], Layout] = {}
+        self._spread: dict[tuple[str, ...], Spread] = {}
         self.keep_attention, self.keep_hidden = keep_attention, keep_hidden
         self.attention: list[tuple[tuple[str, ...], tuple[str, ...], Tensor]] = []
         self.hidden: list[dict[str, Tensor]] = []
@@ -64,16 +66,21 @@ class Context:
         return self._growing is not None and self._growing.past.keeps == what
 
     @torch.compiler.disable
-    def recall(self, streams: tuple[str, ...], rows: Tensor) -> tuple[Tensor, Layout]:
+    def recall(self, streams: tuple[str, ...], rows: Tensor, apart: bool = False) -> tuple[Tensor, Layout]:
         """What an attention call reads of streams: the past's rows and those of the batch, as one layout.
 
         Called once by each attention call, where `keeps` says so, with what is to be kept of the batch's rows
-        [rows, ...], in the order of `layout`.
+        [rows, ...], in the order of `layout`. With `apart` the rows may stand as they are kept (a layout `Spread`).
         """
         assert self._growing is not None
         place = f"{self._layer}.{self._calls}"
         self._calls += 1
-        return self._growing.extend(place, streams, rows), self._whole(streams)
+        room = self._growing.room(streams[0]) if apart and len(streams) == 1 else None
+        if room is None:
+            return self._growing.extend(place, streams, rows), self._whole(streams)
+        if streams not in self._spread:
+            self._spread[streams] = Spread(self._whole(streams), room, self._growing.order(streams[0]))
+        return self._growing.extend(place, streams, rows, apart=True), self._spread[streams]
 
     @property
     def past_now(self) -> Past:

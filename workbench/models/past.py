@@ -10,6 +10,9 @@ weights have pasts of their own. Two things can be kept:
            that the projections (and a norm before them) learn from what is remembered as they do from the rows of the
            batch: Transformer-XL's memory (arXiv:1901.02860, section 3.2), [SG(h_past) ; h] W_k and W_v.
 
+Where no gradients are asked for, the rows of each sequence stand apart in a place of their own with room for more
+(`workbench.models.spread`): what a step reads is written behind them, and none of them is moved or copied.
+
 No gradient goes into a past. Its streams carry the integer fields of their rows, so who sees whom, positions and
 relations of attention are decided as in one long sequence; no kernel knows of pasts.
 """
@@ -24,6 +27,7 @@ import torch
 from torch import Tensor
 
 from workbench.models.layout import interleave
+from workbench.models.spread import Shelves, order_of, slots
 from workbench.sequences.batch import Batch, Stream
 
 Keeps = Literal["keys", "rows"]
@@ -39,29 +43,49 @@ class Past:
         streams: the rows that were read, by stream: their integer fields [rows], `position_ids` among them.
         kept: by place and stream, what is kept of these rows: rows [rows, width], or keys and values
             [rows, 2, heads, size].
+        rooms: by stream, for how many rows each sequence has room where they stand apart: `kept` then is
+            [sequences * room, ...].
+        last: whether nothing has gone on from it yet, so that what goes on may write behind its rows.
     """
 
     keeps: Keeps
     streams: dict[str, Stream] = field(default_factory=dict)
     kept: Kept = field(default_factory=dict)
+    rooms: dict[str, int] = field(default_factory=dict)
+    last: bool = True
 
     def pick(self, sequences: Sequence[int | None], leave: Container[str] = ()) -> Past:
         """The pasts of these sequences, in this order; one may be there several times. None: one without a past.
 
         `leave` names streams in which these sequences have the same pasts as those before them, in the same order.
         """
+        if self.rooms and None in sequences:
+            return self.together().pick(sequences, leave)
         streams, rows = {}, {}
         for name, stream in self.streams.items():
             if name in leave:
                 streams[name] = stream
                 continue
             lengths = [0 if number is None else stream.lengths[number] for number in sequences]
-            rows[name] = stream.rows_of([number for number in sequences if number is not None])
-            streams[name] = _stream({f: values[rows[name]] for f, values in stream.fields.items()}, lengths, stream)
-        return Past(self.keeps, streams, _each(self.kept, rows))
+            chosen = [number for number in sequences if number is not None]
+            own = stream.rows_of(chosen)
+            streams[name] = _stream({f: values[own] for f, values in stream.fields.items()}, lengths, stream)
+            room = self.rooms.get(name)
+            rows[name] = own if room is None else slots(chosen, [room] * len(chosen), room).to(own.device)
+        return Past(self.keeps, streams, _each(self.kept, rows), dict(self.rooms))
+
+    def together(self) -> Past:
+        """The same with the rows of all sequences one after another, and no room between them."""
+        rows = {
+            n: order_of(self.streams[n].lengths, room).to(self.streams[n].offsets.device)
+            for n, room in self.rooms.items()
+        }
+        return Past(self.keeps, self.streams, _each(self.kept, rows))
 
     def cut(self, length: int) -> Past:
         """The last `length` rows of each sequence, in every stream."""
+        if self.rooms:
+            return self.together().cut(length)
         streams, rows = {}, {}
         for name, stream in self.streams.items():
             lengths = [min(length, n) for n in stream.lengths]
@@ -79,7 +103,8 @@ class Past:
         rows = kept.nonzero()[:, 0]
         fields = {field: values[rows] for field, values in stream.fields.items()}
         shorter = _stream(fields, [length - 1 for length in stream.lengths], stream)
-        return Past(self.keeps, {**self.streams, name: shorter}, _each(self.kept, {name: rows}))
+        left = self.kept if name in self.rooms else _each(self.kept, {name: rows})
+        return Past(self.keeps, {**self.streams, name: shorter}, left, dict(self.rooms), self.last)
 
     def behind(self) -> Past:
         """The past as a next segment sees it whose positions and ranks begin anew: positions end at -1, every rank is
@@ -93,10 +118,12 @@ class Past:
             fields["rank"] = torch.full_like(behind, -1)
             fields["until"] = torch.zeros_like(behind)
             streams[name] = Stream(fields, stream.offsets, stream.lengths)
-        return Past(self.keeps, streams, self.kept)
+        return Past(self.keeps, streams, self.kept, dict(self.rooms), last=False)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All of it as named tensors: `streams.<stream>.<field>`, `kept.<place>.<stream>`."""
+        if self.rooms:
+            return self.together().state_dict()
         state = {f"streams.{name}.{f}": t for name, s in self.streams.items() for f, t in s.fields.items()}
         state |= {f"streams.{name}.lengths": torch.tensor(s.lengths) for name, s in self.streams.items()}
         return state | {f"kept.{at}.{name}": t for at, found in self.kept.items() for name, t in found.items()}
@@ -126,7 +153,11 @@ class Growing:
     """
 
     def __init__(self, past: Past, batch: Batch) -> None:
+        self._spreads = past.keeps == "keys" and not torch.is_grad_enabled()
+        past = past if self._spreads or not past.rooms else past.together()
         self.past = past
+        self._writes: bool | None = None
+        self._shelves: dict[str, Shelves] = {}
         streams = {name: Stream(s.fields, s.offsets, s.lengths) for name, s in batch.streams.items()}
         for name, stream in past.streams.items():
             if name not in streams:
@@ -152,14 +183,32 @@ class Growing:
         before = self.past.streams[stream].rows if stream in self.past.streams else 0
         return torch.argsort(order)[before:]
 
-    def extend(self, place: str, streams: tuple[str, ...], rows: Tensor) -> Tensor:
+    def room(self, stream: str) -> int | None:
+        """For how many rows a sequence of a stream has room; None where they stand together."""
+        return self._shelf(stream).room if self._spreads and self.reaches_back(stream) else None
+
+    def order(self, stream: str) -> Tensor:
+        """Where the rows of a stream that has `room` stand, one sequence after another."""
+        return self._shelf(stream).order
+
+    def extend(self, place: str, streams: tuple[str, ...], rows: Tensor, apart: bool = False) -> Tensor:
         """What a place has of the batch's rows of streams, in the order of `torch.cat` -> of all rows of these streams.
 
-        It is kept from now on.
+        It is kept from now on. `apart`: of a single stream that has `room`, the rows as they stand there.
         """
+        if self._writes is None:
+            self._writes, self.past.last = self.past.last, False
         parts = rows.split([self.batch.streams[name].rows for name in streams])
         wholes = []
         for name, new in zip(streams, parts, strict=True):
+            if self._spreads:
+                shelf, before = self._shelf(name), self.past.kept.get(place, {}).get(name)
+                grid = shelf.put(new.detach(), before, self._writes)
+                self._kept.setdefault(place, {})[name] = grid
+                if before is not None:
+                    new = grid if apart else grid[shelf.order]
+                wholes.append(new)
+                continue
             if self.reaches_back(name):
                 before = self.past.kept[place][name].to(new.dtype)
                 new = torch.cat([before, new])[self._joined(name)[1]] if len(new) else before
@@ -169,8 +218,18 @@ class Growing:
 
     def past_now(self) -> Past:
         """The past with what was read of the batch: of the streams that were attended to."""
-        streams = {**self.past.streams, **{name: self.whole(name) for found in self._kept.values() for name in found}}
-        return Past(self.past.keeps, streams, {**self.past.kept, **self._kept})
+        read = {name for found in self._kept.values() for name in found}
+        streams = {**self.past.streams, **{name: self.whole(name) for name in read}}
+        rooms = {**self.past.rooms, **{name: shelf.room for name, shelf in self._shelves.items() if name in read}}
+        return Past(self.past.keeps, streams, {**self.past.kept, **self._kept}, rooms)
+
+    def _shelf(self, stream: str) -> Shelves:
+        if stream not in self._shelves:
+            new, old = self.batch.streams[stream], self.past.streams.get(stream)
+            lengths = [0] * len(new.lengths) if old is None else old.lengths
+            room = self.past.rooms.get(stream)
+            self._shelves[stream] = Shelves(lengths, new.lengths, room, new.offsets.device)
+        return self._shelves[stream]
 
     def _joined(self, stream: str) -> tuple[Stream, Tensor]:
         if stream not in self._whole:

@@ -26,7 +26,7 @@ from workbench.models.attention.dense import dense
 from workbench.models.attention.flex import flex, flex_lacks, flex_suits
 from workbench.models.attention.padded import padded
 from workbench.models.attention.relation import Relation
-from workbench.models.attention.request import Request
+from workbench.models.attention.request import Request, together
 from workbench.models.attention.varlen import varlen, varlen_lacks, varlen_suits
 from workbench.models.layout import Layout
 
@@ -38,12 +38,16 @@ _logged: set[str] = set()
 
 @dataclass(frozen=True)
 class Kernel:
-    """A way to compute attention: the machines and sizes it `suits`, and what of a request it `lacks`, in words."""
+    """A way to compute attention: the machines and sizes it `suits`, and what of a request it `lacks`, in words.
+
+    `apart`: whether it reads keys whose sequences stand apart (`workbench.models.spread`) as they are.
+    """
 
     name: str
     run: Callable[[Request], tuple[Tensor, Tensor | None]]
     suits: Callable[[Request], bool]
     lacks: Callable[[Request], str | None]
+    apart: bool = False
 
 
 def _anything(request: Request) -> bool:
@@ -63,7 +67,7 @@ KERNELS = {
     for kernel in (
         Kernel("varlen", varlen, varlen_suits, varlen_lacks),
         Kernel("flex", flex, flex_suits, flex_lacks),
-        Kernel("padded", padded, _anything, _weights),
+        Kernel("padded", padded, _anything, _weights, apart=True),
         Kernel("dense", dense, _anything, _nothing),
     )
 }
@@ -88,7 +92,8 @@ def attend(
     The weights (asked for with `need_weights`, before dropout) are over the rows of the whole batch. See `Request`.
     """
     request = Request(q, k, v, queries, keys, dropout, window, relation, scale, need_weights)
-    return choose(request).run(request)
+    kernel = choose(request)
+    return kernel.run(request if kernel.apart else together(request))
 
 
 def choose(request: Request) -> Kernel:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from workbench.models.layout import Layout
+from workbench.models.spread import Spread
 
 GROUP_WASTE = 0.8  # a sequence joins a group whose longest member it reaches to this share
 GROUP_CALL = (
@@ -56,7 +57,8 @@ class Group:
 
 
 class Grid:
-    """All grids of one side, one after another: `index[slot]` is a row, `place[row]` a slot (-1: in no group)."""
+    """All grids of one side, one after another: `index[slot]` is a row, `place[row]` a slot (-1: in no group). Where
+    each slot is the row of its number, nothing is moved (`same`)."""
 
     def __init__(self, sides: list[Side], rows: int, device: torch.device) -> None:
         self.shapes = [tuple(side.index.shape) for side in sides]
@@ -67,20 +69,51 @@ class Grid:
         place[index[valid]] = torch.arange(len(index))[valid]
         source = torch.where(valid, index, -1)
         self.complete = bool((place >= 0).all())
+        self.same = torch.equal(index, torch.arange(rows))
         self.index, self.place, self.source = (t.to(device) for t in (index, place, source))
 
     def split(self, rows: Tensor) -> list[Tensor]:
         """Rows [rows, ...] -> one grid [batch, width, ...] per group."""
-        slots = _Select.apply(rows, self.index, self.place, self.complete)
+        slots = self._select(rows, self.index, self.place, self.complete)
         parts = slots.split([batch * width for batch, width in self.shapes])
         return [part.view(*shape, *rows.shape[1:]) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def join(self, slots: Tensor) -> Tensor:
         """Concatenated grids [slots, ...] -> rows [rows, ...]; a row in no group is zero."""
-        rows = _Select.apply(slots, self.place.clamp_min(0), self.source, False)
         if self.complete:
-            return rows
+            return self._select(slots, self.place, self.source, False)
+        rows = self._select(slots, self.place.clamp_min(0), self.source, False)
         return rows * (self.place >= 0).to(rows.dtype).view(-1, *([1] * (rows.dim() - 1)))
+
+    def _select(self, values: Tensor, index: Tensor, inverse: Tensor, complete: bool) -> Tensor:
+        if self.same:
+            return values
+        if not torch.is_grad_enabled():
+            return values.index_select(0, index)
+        selected: Tensor = _Select.apply(values, index, inverse, complete)
+        return selected
+
+
+class Apart:
+    """The grids of keys whose sequences stand apart, which are grids as they are.
+
+    Args:
+        members: the sequences of each group, ascending.
+    """
+
+    def __init__(self, sides: list[Side], members: list[list[int]], room: int) -> None:
+        self.sides, self.members, self.room = sides, members, room
+
+    def split(self, rows: Tensor) -> list[Tensor]:
+        """Rows [sequences * room, ...] -> one grid [batch, width, ...] per group."""
+        grid = rows.unflatten(0, (-1, self.room))
+        return [self._part(grid, *group) for group in zip(self.members, self.sides, strict=True)]
+
+    def _part(self, grid: Tensor, members: list[int], side: Side) -> Tensor:
+        first, last = members[0], members[-1]
+        if last - first + 1 == len(members):
+            return grid[first : last + 1, : side.width]
+        return grid[torch.tensor(members, device=grid.device), : side.width]
 
 
 class _Select(torch.autograd.Function):
@@ -109,7 +142,7 @@ class Groups:
 
     groups: list[Group]
     queries: Grid
-    keys: Grid
+    keys: Grid | Apart
 
 
 def groups_of(queries: Layout, keys: Layout) -> Groups:
@@ -118,10 +151,14 @@ def groups_of(queries: Layout, keys: Layout) -> Groups:
 
 
 def _groups(queries: Layout, keys: Layout) -> Groups:
-    groups = [Group(_side(queries, m), _side(keys, m)) for m in _members(queries, keys)]
-    q_grid = Grid([g.queries for g in groups], queries.rows, queries.device)
-    k_grid = Grid([g.keys for g in groups], keys.rows, keys.device)
-    return Groups(groups, q_grid, k_grid)
+    members = _members(queries, keys)
+    if isinstance(keys, Spread):
+        members = [sorted(m) for m in members]
+    groups = [Group(_side(queries, m), _side(keys, m)) for m in members]
+    q_grid, k_sides = Grid([g.queries for g in groups], queries.rows, queries.device), [g.keys for g in groups]
+    if isinstance(keys, Spread):
+        return Groups(groups, q_grid, Apart(k_sides, members, keys.room))
+    return Groups(groups, q_grid, Grid(k_sides, keys.rows, keys.device))
 
 
 def _members(queries: Layout, keys: Layout) -> list[list[int]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from workbench.models.attention.relation import Pair, Relation
+from workbench.models.attention.seen import Keys
 from workbench.models.layout import Layout
 from workbench.models.returns import TERM
 from workbench.parts.calls import call
@@ -48,6 +49,12 @@ def term(relation: Relation, pair: Pair) -> Tensor:
     """What a relation adds to the scores of a grid [batch or 1, heads, q, k]."""
     added: Tensor = call(relation, "", TERM, pair)
     return added
+
+
+def together(request: Request) -> Request:
+    """The same with the keys of all sequences one after another, where they stand apart."""
+    keys = Keys(request.k, request.v, request.keys).together()
+    return replace(request, k=keys.keys, v=keys.values, keys=keys.layout)
 
 
 def contiguous(request: Request) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from workbench.models.layout import Layout
+from workbench.models.spread import Spread
 
 
 class Keys(NamedTuple):
@@ -15,6 +16,13 @@ class Keys(NamedTuple):
     keys: Tensor
     values: Tensor
     layout: Layout
+
+    def together(self) -> Keys:
+        """The same where rows of sequences stand apart (`Spread`), one sequence after another."""
+        if not isinstance(self.layout, Spread):
+            return self
+        order = self.layout.order
+        return Keys(self.keys[order], self.values[order], self.layout.together)
 
 
 class Seen(nn.Module):
@@ -27,6 +35,11 @@ class Seen(nn.Module):
     def __init__(self, num_heads: int, head_size: int) -> None:
         super().__init__()
         self.num_heads, self.head_size = num_heads, head_size
+
+    @property
+    def adapted(self) -> bool:
+        """Whether an adapter puts others before them, for which the rows of a sequence have to stand together."""
+        return bool(self._forward_hooks)
 
     def forward(self, seen: Keys) -> Keys:
         """`seen`, as it came."""
