@@ -238,3 +238,51 @@ def test_a_past_is_told_as_tensors(keeps: Any) -> None:
     expected, found = (read(second, Context(second, past=p))["text"] for p in (past, again))
     assert torch.equal(found, expected)
     assert again.state_dict().keys() == past.state_dict().keys()
+
+
+def test_what_goes_on_twice_from_one_past_does_not_meet() -> None:
+    """The second continuation does not find the rows that the first has written; nor does one that learns."""
+    read, batch = network("rotary, pre"), whole()
+    (first, _), (middle, rows), _ = pieces(batch)
+    with torch.no_grad():
+        expected = read(batch)["text"][rows]
+        context = Context(first, past=Past("keys"))
+        read(first, context)
+        past, other = context.past_now, middle.streams["text"]
+        ids = other.fields["input_ids"]
+        elsewhere = Batch({"text": stream(other.lengths, {**other.fields, "input_ids": (ids + 1) % 50})})
+        for piece in (elsewhere, middle, elsewhere):
+            context = Context(piece, past=past)
+            found = read(piece, context)["text"]
+            if piece is middle:
+                kept = context.past_now
+                torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    learns = Context(middle, past=past)
+    torch.testing.assert_close(read(middle, learns)["text"], expected, atol=1e-5, rtol=1e-5)
+    now = learns.past_now
+    assert now.rooms == {}
+    for at, found in kept.together().kept.items():
+        torch.testing.assert_close(found["text"], now.kept[at]["text"], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_step_moves_no_row_that_was_read_before() -> None:
+    """As long as there is room: the first rows have some left."""
+    read = network("self")
+    (first, _), (middle, _), (last, _) = pieces(whole())
+    past, places = Past("keys"), []
+    for piece in (first, middle, last):
+        context = Context(piece, past=past)
+        read(piece, context)
+        past = context.past_now
+        places.append({at: found["text"].data_ptr() for at, found in past.kept.items()})
+    assert places[0] == places[1] == places[2]
+
+
+@torch.no_grad()
+def test_layers_of_a_stream_without_new_rows_are_not_run() -> None:
+    read, batch = network("cross"), whole()
+    runs: list[int] = []
+    read.layers[0].register_forward_hook(lambda *_: runs.append(1))
+    check_pieces(read, batch, "keys")
+    assert len(runs) == 2  # of the whole, and of the piece that has the image

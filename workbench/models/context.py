@@ -99,6 +99,8 @@ class Context:
         growing = self._growing
         if growing is None or not any(growing.reaches_back(name) for name in streams):
             return None
+        if len(streams) == 1:
+            return growing.places(streams[0])
         whole = self._whole(streams)
         parts = whole.restored(whole.index).split([stream.rows for stream in whole.streams])
         return torch.cat([part[growing.new_rows(name)] for part, name in zip(parts, streams, strict=True)])

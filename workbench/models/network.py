@@ -147,7 +147,8 @@ class Network(nn.Module):
         first = 0 if after is None else self._behind(after)
         if context.keep_hidden:
             context.hidden.append(hidden)
-        trail = [hidden] if self.undivided else []
+        undivided = self.undivided
+        trail = [hidden] if undivided else []
         for number in range(first, len(self.layers)):
             if takes is not None and takes.skips(number):
                 continue
@@ -158,18 +159,21 @@ class Network(nn.Module):
                 hidden = checkpoint(self._pass, number, hidden, context, use_reentrant=False)
             else:
                 hidden = self._pass(number, hidden, context)
-            trail = [*trail, hidden] if self.undivided else trail
+            trail = [*trail, hidden] if undivided else trail
             if context.keep_hidden:
                 context.hidden.append(hidden)
         for other in leaves:
             other.leave(len(self.layers), hidden)
-        if self.undivided:
+        if undivided:
             context.enter(len(self.layers))
             hidden = self.end(Passed(trail, context))
         return hidden if takes is None else takes.take(len(self.layers), hidden)
 
     def _pass(self, layer: int, hidden: States, context: Context) -> States:
         context.enter(layer)  # here, so that a layer that is computed again in the backward is in its place too
+        changes = getattr(self.layers[layer], "changes", ())
+        if context.keeps("keys") and changes and not any(len(hidden.get(name, ())) for name in changes):
+            return hidden  # an encoder's, at the steps of its decoder
         passed: States = call(self.layers[layer], "", STREAMS, hidden, context)
         return passed
 

@@ -183,6 +183,12 @@ class Growing:
         before = self.past.streams[stream].rows if stream in self.past.streams else 0
         return torch.argsort(order)[before:]
 
+    def places(self, stream: str) -> Tensor:
+        """Where each row of the batch stands in its sequence [rows of the batch]."""
+        new, old = self.batch.streams[stream], self.past.streams.get(stream)
+        first = [0] * len(new.lengths) if old is None else old.lengths
+        return slots(range(len(new.lengths)), new.lengths, 0, first).to(new.offsets.device)
+
     def room(self, stream: str) -> int | None:
         """For how many rows a sequence of a stream has room; None where they stand together."""
         return self._shelf(stream).room if self._spreads and self.reaches_back(stream) else None

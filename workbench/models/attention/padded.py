@@ -34,7 +34,7 @@ def padded(request: Request) -> Result:
         outs.append(out.transpose(1, 2).flatten(0, 1))
     if not outs:
         return torch.zeros_like(request.q), None
-    return groups.queries.join(torch.cat(outs)), None
+    return groups.queries.join(outs[0] if len(outs) == 1 else torch.cat(outs)), None
 
 
 def _grid_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, request: Request) -> Tensor:
@@ -72,8 +72,8 @@ def _group_mask(request: Request, group: Group) -> tuple[Tensor | None, Tensor |
         mask = mask.expand(-1, group.queries.width, -1).unsqueeze(1)
         sees = mask.any(-1, keepdim=True)
         if seen is not None or request.window is not None:
-            blind = ~sees
-            mask = mask | blind
+            blind = None if not sees.is_cuda and bool(sees.all()) else ~sees  # another device would be waited for
+            mask = mask if blind is None else mask | blind
     group.masks[request.window] = (mask, blind)
     return mask, blind
 
