@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from workbench.errors import unknown
 from workbench.interop.described import Described
+from workbench.interop.gpt_config import block, config_of, text_stream
 from workbench.interop.gpt_names import blocks
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Buffer, Copy, Rule, Same
@@ -32,30 +32,8 @@ class Gpt(Release):
         return config.get("model_type") == "openai-gpt"
 
     def network(self, config: Config) -> NetworkSpec:
-        text = {
-            "embedding": "token",
-            "hidden_size": config["n_embd"],
-            "vocab_size": config["vocab_size"],
-            "max_positions": config["n_positions"],
-            "token_types": 0,
-            "embedding_norm": False,
-            "dropout": config.get("embd_pdrop", 0.1),
-        }
-        name = config.get("afn", "gelu")
-        if name not in ACTIVATIONS:
-            raise unknown("activation", name, ACTIVATIONS, "afn of the configuration")
-        layer = {
-            "layer": "self",
-            "stream": "text",
-            "num_heads": config["n_head"],
-            "intermediate_size": 4 * config["n_embd"],
-            "activation": ACTIVATIONS[name],
-            "norm_eps": float(config.get("layer_norm_epsilon", 1e-5)),
-            "dropout": config.get("resid_pdrop", 0.1),
-            "attention_dropout": config.get("attn_pdrop", 0.1),
-            "repeat": config["n_layer"],
-        }
-        return NetworkSpec({"text": text}, [layer])
+        plain = Config({key: value for key, value in config.items() if key != "n_inner"})  # which theirs does not read
+        return NetworkSpec({"text": text_stream(config)}, [block(plain, "afn", "gelu", ACTIVATIONS)])
 
     def heads(self, config: Config) -> dict[str, Spec]:
         return {"clm": {"objective": "clm"}}
@@ -73,18 +51,9 @@ class Gpt(Release):
         return "causal"
 
     def config(self, described: Described) -> dict[str, Any]:
-        text, first = described.streams["text"], described.layers[0]
         return {
+            **config_of(described, len(described.layers)),
             "architectures": ["OpenAIGPTLMHeadModel" if "clm" in described.heads else "OpenAIGPTModel"],
             "model_type": "openai-gpt",
-            "vocab_size": text["vocab_size"],
-            "n_positions": text["max_positions"],
-            "n_embd": text["hidden_size"],
-            "n_layer": len(described.layers),
-            "n_head": first["num_heads"],
-            "afn": THEIR_ACTIVATIONS.get(first["activation"], "gelu"),
-            "embd_pdrop": text["dropout"],
-            "resid_pdrop": first["dropout"],
-            "attn_pdrop": first["attention_dropout"],
-            "layer_norm_epsilon": first["norm_eps"],
+            "afn": THEIR_ACTIVATIONS.get(described.layers[0]["activation"], "gelu"),
         }

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError
 from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
 from workbench.interop.bert_names import both
 from workbench.interop.described import Described
+from workbench.interop.gpt_config import block, config_of, norm_eps, text_stream
 from workbench.interop.gpt_names import blocks
 from workbench.interop.release import Config, Release
 from workbench.interop.rules import Copy, Rule, Same
@@ -35,17 +36,13 @@ class Gpt2(Release):
         for key in OTHERS:
             if config.get(key):
                 raise WorkbenchError(f"{key} = true: our layers have no such attention")
-        text = {
-            "embedding": "token",
-            "hidden_size": config["n_embd"],
-            "vocab_size": config["vocab_size"],
-            "max_positions": config["n_positions"],
-            "token_types": 0,
-            "embedding_norm": False,
-            "dropout": config.get("embd_pdrop", 0.1),
+        layer = {
+            **block(config, "activation_function", "gelu_new", ACTIVATIONS),
+            "norm_place": "pre",
+            "scale": None if config.get("scale_attn_weights", True) else 1.0,
         }
-        last = {"layer": "norm", "stream": "text", "norm_eps": _eps(config)}
-        return NetworkSpec({"text": text}, [{**_block(config), "repeat": config["n_layer"]}, last])
+        last = {"layer": "norm", "stream": "text", "norm_eps": norm_eps(config)}
+        return NetworkSpec({"text": text_stream(config)}, [layer, last])
 
     def heads(self, config: Config) -> dict[str, Spec]:
         return {"clm": {"objective": "clm"}}
@@ -63,44 +60,12 @@ class Gpt2(Release):
         return "causal"
 
     def config(self, described: Described) -> dict[str, Any]:
-        text, first = described.streams["text"], described.layers[0]
+        first = described.layers[0]
         return {
+            **config_of(described, len(described.layers) - 1),
             "architectures": ["GPT2LMHeadModel" if "clm" in described.heads else "GPT2Model"],
             "model_type": "gpt2",
-            "vocab_size": text["vocab_size"],
-            "n_positions": text["max_positions"],
-            "n_embd": text["hidden_size"],
-            "n_layer": len(described.layers) - 1,
-            "n_head": first["num_heads"],
             "n_inner": first["intermediate_size"],
             "activation_function": THEIR_ACTIVATIONS.get(first["activation"], "gelu_new"),
-            "embd_pdrop": text["dropout"],
-            "resid_pdrop": first["dropout"],
-            "attn_pdrop": first["attention_dropout"],
-            "layer_norm_epsilon": first["norm_eps"],
             "scale_attn_weights": first["scale"] is None,
-            "bos_token_id": None,
-            "eos_token_id": None,
         }
-
-
-def _eps(config: Config) -> float:
-    return float(config.get("layer_norm_epsilon", 1e-5))
-
-
-def _block(config: Config) -> Spec:
-    name = config.get("activation_function", "gelu_new")
-    if name not in ACTIVATIONS:
-        raise unknown("activation", name, ACTIVATIONS, "activation_function of the configuration")
-    return {
-        "layer": "self",
-        "stream": "text",
-        "num_heads": config["n_head"],
-        "intermediate_size": config.get("n_inner") or 4 * config["n_embd"],
-        "activation": ACTIVATIONS[name],
-        "norm_place": "pre",
-        "norm_eps": _eps(config),
-        "scale": None if config.get("scale_attn_weights", True) else 1.0,
-        "dropout": config.get("resid_pdrop", 0.1),
-        "attention_dropout": config.get("attn_pdrop", 0.1),
-    }

@@ -1,0 +1,26 @@
+"""Both sides of the benchmark of generation write the same texts, without which it tells no speeds."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from benchmarks import generation
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart", "t5"])
+def test_both_write_the_same_texts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(generation.SIZES, "small", (32, 2, 2, 60))
+    options = argparse.Namespace(size="small", batch=3, new=5, rounds=1, device="cpu")
+    speeds = generation.measured(name, options)
+    assert speeds.keys() == {"ours", "Hugging Face"}
+    assert all(speed > 0 for speed in speeds.values())
+
+
+def test_other_texts_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(generation.SIZES, "small", (32, 2, 2, 60))
+    monkeypatch.setattr(generation, "theirs", lambda model: lambda prompts, new: [[1] * new] * len(prompts))
+    options = argparse.Namespace(size="small", batch=2, new=3, rounds=1, device="cpu")
+    with pytest.raises(SystemExit, match="gpt2: the texts differ"):
+        generation.measured("gpt2", options)

@@ -1,0 +1,69 @@
+"""The keys of GPT's configuration file, which GPT-2 kept, and our options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.errors import unknown
+from workbench.interop.described import Described
+from workbench.interop.release import Config
+from workbench.models.blocks import Activation
+from workbench.recipe.spec import Spec
+
+
+def norm_eps(config: Config) -> float:
+    return float(config.get("layer_norm_epsilon", 1e-5))
+
+
+def text_stream(config: Config) -> Spec:
+    """The embedding of words and positions."""
+    return {
+        "embedding": "token",
+        "hidden_size": config["n_embd"],
+        "vocab_size": config["vocab_size"],
+        "max_positions": config["n_positions"],
+        "token_types": 0,
+        "embedding_norm": False,
+        "dropout": config.get("embd_pdrop", 0.1),
+    }
+
+
+def block(config: Config, key: str, default: str, activations: Mapping[str, Activation]) -> Spec:
+    """A layer, whose activation the configuration has under `key`.
+
+    Raises:
+        WorkbenchError: an activation that we don't have.
+    """
+    name = config.get(key, default)
+    if name not in activations:
+        raise unknown("activation", name, activations, f"{key} of the configuration")
+    return {
+        "layer": "self",
+        "stream": "text",
+        "num_heads": config["n_head"],
+        "intermediate_size": config.get("n_inner") or 4 * config["n_embd"],
+        "activation": activations[name],
+        "norm_eps": norm_eps(config),
+        "dropout": config.get("resid_pdrop", 0.1),
+        "attention_dropout": config.get("attn_pdrop", 0.1),
+        "repeat": config["n_layer"],
+    }
+
+
+def config_of(described: Described, layers: int) -> dict[str, Any]:
+    """The keys that say an embedding and so many layers of ours."""
+    text, first = described.streams["text"], described.layers[0]
+    return {
+        "vocab_size": text["vocab_size"],
+        "n_positions": text["max_positions"],
+        "n_embd": text["hidden_size"],
+        "n_layer": layers,
+        "n_head": first["num_heads"],
+        "embd_pdrop": text["dropout"],
+        "resid_pdrop": first["dropout"],
+        "attn_pdrop": first["attention_dropout"],
+        "layer_norm_epsilon": first["norm_eps"],
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
