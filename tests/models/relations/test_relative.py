@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.contracts.attending import HEADS, SIZE, rows
+from tests.contracts.attending import HEADS, SIZE, attended, rows
 from tests.contracts.cases import RelationCase
 from workbench.models.attention.call import attend, use_kernel
 from workbench.models.layout import Layout
 from workbench.models.network import Network
+from workbench.models.relations import relative
 from workbench.models.relations.relative import Relative
 from workbench.parts.building import build
 from workbench.recipe.spec import NetworkSpec
@@ -94,16 +96,31 @@ def test_fresh_biases_are_drawn() -> None:
     assert all(float(p.detach().std()) > 0.005 for p in relation.parameters())
 
 
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("streams", [("text",), ("text", "image")])
+def test_the_distances_of_the_whole_batch_serve_every_grid(
+    monkeypatch: pytest.MonkeyPatch, streams: tuple[str, ...], plain: bool
+) -> None:
+    """As on a device that is not asked for those of each grid."""
+    made = Relative(HEADS, SIZE, segments=True)
+    made.initialise(0.3)
+    expected = attended(made, "padded", streams, plain)
+    elsewhere, bounds = SimpleNamespace(device=torch.device("cuda")), relative._bounds
+    monkeypatch.setattr(relative, "_bounds", lambda pair, distance: bounds(pair, elsewhere))  # type: ignore[arg-type]
+    for found, wanted in zip(attended(made, "padded", streams, plain), expected, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
 def test_what_evaluation_has_made_training_may_use() -> None:
     """Tables that were made while nothing learns are tables of training too."""
     relation = Relative(HEADS, SIZE)
     q, k, v = (rows(70, seed) for seed in range(3))
 
-    def attended() -> Tensor:
+    def read() -> Tensor:
         layout = Layout([70], torch.tensor([0, 70]), {})
         return attend(q, k, v, layout, layout, relation=relation)[0]
 
     with torch.inference_mode():
-        attended()
-    attended().sum().backward()
+        read()
+    read().sum().backward()
     assert relation.project.weight.grad is not None
