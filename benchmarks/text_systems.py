@@ -21,6 +21,7 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,15 @@ from workbench.recipe.spec import Recipe
 from workbench.runs.metrics import read_metrics
 from workbench.tasks.building import tasks_of
 from workbench.tasks.feed import MicroBatches, MicroBatchId
+from workbench.tasks.task import labels as names_of
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.held_out import HELD_OUT_SPLIT, PREFIX
 from workbench.training.readers import held_out_pass, reader_of
 
 STEPS_OF_RANKS, STEPS_OF_RESUME, BATCHES_COUNTED = 40, 6, 100
 VOCABULARY = "1000"
+FOLDERS = {"xlm": "multi30k"}
+"""Systems that read other corpora than the rest, and where these lie among them."""
 
 
 def systems() -> list[str]:
@@ -54,9 +58,22 @@ def prepare(data: Path, corpora: Path) -> None:
         ("tokenizer.json", "tokenizer", text, "--vocab-size", VOCABULARY),
         ("similar-words.safetensors", "similar-words", text, "--tokenizer", str(corpora / "tokenizer.json")),
     ]
-    for name, *command in commands:
+    for name, *command in [*commands, *multilingual(data / "multi30k", FOLDERS["xlm"], corpora)]:
         if not (corpora / name).exists():
             call("prepare", *command, "--output", str(corpora / name))
+
+
+def multilingual(data: Path, folder: str, corpora: Path) -> Iterator[tuple[str, ...]]:
+    """The preparation of texts in four languages, of their translations, and of a tokenizer of all."""
+    languages = ("cs", "de", "en", "fr")
+    for part, end in (("train", ""), ("val", "-held-out")):
+        for language in languages:
+            told = ("--language", language, "--option", "document=line")
+            yield f"{folder}/{language}{end}", "text", str(data / f"{part}.{language}"), *told
+        yield f"{folder}/pairs{end}", "text", *(str(data / f"{part}.{language}") for language in languages)
+    texts = (str(corpora / folder / language) for language in languages)
+    told = ("--kind", "bpe", "--no-lowercase", "--size-exponent", "0.5", "--vocab-size", VOCABULARY)
+    yield f"{folder}/tokenizer.json", "tokenizer", *texts, *told
 
 
 def held_out(recipe: Recipe) -> list[str]:
@@ -90,6 +107,7 @@ def unigram_entropies(recipe: Recipe) -> dict[str, float]:
 def _labels(batches: MicroBatches, numbers: dict[str, int]) -> dict[str, Counter[int]]:
     """How often each token is a label, by objective."""
     found: dict[str, Counter[int]] = {}
+    called = names_of(batches.tasks)
     for task, steps in numbers.items():
         predicting = [p.name for p in batches.tasks[task].objectives if p.objective.predicts == "tokens"]
         for number in range(steps):
@@ -99,7 +117,9 @@ def _labels(batches: MicroBatches, numbers: dict[str, int]) -> dict[str, Counter
                     labels = view.targets.get(name, {}).get("labels")
                     if labels is not None:
                         ids, counts = np.unique(np.asarray(labels), return_counts=True)
-                        found.setdefault(name, Counter()).update(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
+                        found.setdefault(called[task, name], Counter()).update(
+                            dict(zip(ids.tolist(), counts.tolist(), strict=True))
+                        )
     return found
 
 
@@ -132,7 +152,7 @@ def _losses(record: dict[str, Any]) -> dict[str, float]:
 def measure(system: str, corpora: Path, folder: Path) -> dict[str, Any]:
     """Train, compare, count: a row of the table."""
     name = f"{system}-tiny"
-    overrides = [f"vars.data={corpora}"]
+    overrides = [f"vars.data={corpora / FOLDERS.get(system, '')}"]
     overrides += [*held_out(load_recipe(name, overrides))]
     recipe = load_recipe(name, overrides)
     run = folder / name
