@@ -8,6 +8,7 @@ from pipelines.commands.graphs import graph, vectors
 from pipelines.commands.image_text import image_text
 from pipelines.commands.link import link
 from pipelines.commands.linker import linker
+from pipelines.commands.phrases import phrases
 from pipelines.commands.regions import regions
 from pipelines.commands.similar_words import similar_words
 from pipelines.commands.text import text
@@ -35,5 +36,6 @@ for function in (
     regions,
     similar_words,
     token_counts,
+    phrases,
 ):
     app.command()(command(function))

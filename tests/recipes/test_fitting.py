@@ -93,6 +93,22 @@ def test_knowledge_needs_linked_entities(
     check_links(tasks, "no-kg")
 
 
+def test_what_a_policy_masks_must_be_in_the_corpus(world: Any, tmp_path: Path) -> None:
+    tasks, plain = tasks_of(small_recipe("ernie-baidu", world), world), corpus_without_links(tmp_path / "plain")
+    check_links(tasks.values(), None)
+    check_fields(tasks.values())
+    for task in tasks.values():
+        task.spec.corpora = {plain: 1.0}
+    check_links([tasks["basic"], tasks["phrase"]], None)
+    check_fields([tasks["basic"], tasks["entity"]])
+    with pytest.raises(
+        WorkbenchError, match=r"tasks\.entity: the objective mlm reads linked entities, and .*plain has"
+    ):
+        check_links([tasks["entity"]], None)
+    with pytest.raises(WorkbenchError, match=r"the objective mlm reads 'mask_spans', .*`workbench prepare phrases"):
+        check_fields([tasks["phrase"]])
+
+
 def test_fields_that_no_record_has_are_told_before_the_first_step(world: Any, tmp_path: Path) -> None:
     recipe, plain = small_recipe("tiny-knowledge", world), corpus_without_links(tmp_path / "plain")
     (task, *_) = tasks_of(recipe, world).values()

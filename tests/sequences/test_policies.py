@@ -30,6 +30,16 @@ def sequence(words, spans=(), mask_spans=()):
     return Sequence({"text": fields}, (0,), spans=list(spans), mask_spans=list(mask_spans))
 
 
+def test_phrases_are_taken_as_far_as_they_fit_and_then_tokens():
+    """As for entities, of other stretches; facts' objects go beyond the rate."""
+    spans = [Span(1 + 10 * i, 5 + 10 * i, "") for i in range(10)]
+    one = sequence(list(range(100)), spans, mask_spans=spans)
+    for seed in range(20):
+        for policy in (Field(beyond=False), Entity()):
+            assert sorted(map(len, policy(one, "text", 0.15, generator(seed)))) == [1, 1, 1, 4, 4, 4]
+        assert sum(map(len, Field()(one, "text", 0.15, generator(seed)))) == 40
+
+
 def test_lengths_equal_spanbert(shared):
     golden = json.loads((shared / "golden" / "spanbert" / "masking" / "length_distribution.json").read_text())
     np.testing.assert_allclose(length_distribution(0.2, 10), golden["lower=1,upper=10,p=0.2"], rtol=1e-12)

@@ -69,6 +69,31 @@ def test_staged_tasks_join_and_stay() -> None:
     assert [(t.task, t.number) for t in schedule.at(6)] == [("a", 6), ("b", 2)]
 
 
+def test_staged_tasks_may_follow_each_other() -> None:
+    specs = tasks(a=1, b=1, c=1)
+    specs["a"].end_step, specs["b"].start_step, specs["b"].end_step, specs["c"].start_step = 3, 3, 5, 4
+    schedule = TaskSchedule("staged", specs, 0)
+    found = ["".join(turn.task for turn in schedule.at(step)) for step in range(7)]
+    assert found == ["a", "a", "a", "b", "bc", "c", "c"]
+    assert schedule.at(4)[0].number == 1
+
+
+def test_steps_without_a_task_are_an_error() -> None:
+    specs = tasks(a=1, b=1)
+    specs["a"].end_step, specs["b"].start_step = 3, 5
+    with pytest.raises(WorkbenchError, match=r"tasks\.a ends before step 3, and no other task has that step"):
+        TaskSchedule("staged", specs, 0)
+    specs["b"].start_step, specs["b"].end_step = 2, 9
+    with pytest.raises(WorkbenchError, match=r"tasks\.b ends before step 9"):
+        TaskSchedule("staged", specs, 0)
+    specs["a"].end_step, specs["b"].end_step = None, 2
+    with pytest.raises(WorkbenchError, match=r"tasks\.b: end_step = 2, start_step = 2; allowed: a later end"):
+        TaskSchedule("staged", specs, 0)
+    specs["b"].start_step = 0
+    with pytest.raises(WorkbenchError, match="end_step is for `schedule: staged`"):
+        TaskSchedule("together", specs, 0)
+
+
 def test_a_start_step_that_would_be_ignored_is_an_error() -> None:
     specs = tasks(a=1, b=1)
     specs["b"].start_step = 4

@@ -25,6 +25,7 @@ from workbench.objectives._vocabulary import TokenLoss, to_width, token_table
 from workbench.options.bounds import Count, Epsilon, Location, PartName, PartSpec, Share, SomeShare, Word
 from workbench.parts.building import build
 from workbench.parts.calls import call
+from workbench.sequences.protocols import Policy
 from workbench.sequences.replacing import Replacing, begins_word
 from workbench.sequences.returns import GROUPS
 from workbench.sequences.sequence import Rows, Sequence
@@ -91,7 +92,8 @@ class Mlm(Objective):
         self.norm_eps = norm_eps
         self.bias = bias
         self.transform = transform
-        self.policy = build("policy", policy, "policy", tokenizer=tokenizer)
+        self.policy: Policy = build("policy", policy, "policy", tokenizer=tokenizer)
+        self.reads, self.reads_spans = self.policy.reads, self.policy.reads_spans
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         rate = self.rate + draws.progress * (self.final_rate - self.rate)

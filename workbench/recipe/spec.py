@@ -192,6 +192,7 @@ class TaskSpec:
     duplicates: Count | None = None
     held_out: list[Location] = field(default_factory=list)
     start_step: CountOrZero = 0
+    end_step: Count | None = None
     size_exponent: Share = 0.0
 
     @staticmethod

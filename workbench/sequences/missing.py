@@ -27,6 +27,7 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _COMMANDS = {
     "spans": "workbench prepare link CORPUS --graph GRAPH --output LINKED",
+    "mask_spans": "workbench prepare phrases CORPUS --output PHRASES",
     "regions": "workbench prepare regions CORPUS --backbone NETWORK --output FEATURES",
     "triples": "workbench prepare triples GRAPH.tsv --output CORPUS",
     "language": "workbench prepare text FILES --language en --output CORPUS",

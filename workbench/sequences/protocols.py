@@ -32,7 +32,14 @@ class Image:
 
 
 class Policy:
-    """Chooses which tokens a masked objective hides."""
+    """Chooses which tokens a masked objective hides.
+
+    `reads` names fields of samples that it reads, and `reads_spans` says that it reads linked entities: corpora that
+    are all without are then refused.
+    """
+
+    reads: tuple[str, ...] = ()
+    reads_spans: bool = False
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of rows of a stream of tokens, each hidden as a whole; about `rate` of the free rows together."""

@@ -151,13 +151,17 @@ def _check_sentences(reader: str, corpora: Sequence[Corpus]) -> None:
 
 
 def check_links(tasks: Iterable[Task], control: str | None) -> None:
-    """A step that brings in knowledge needs texts with linked entities; one corpus of several may be without.
+    """What reads linked entities needs texts with some: a step that brings in knowledge, or an objective whose policy
+    masks them. One corpus of several may be without.
 
     Raises:
         WorkbenchError: no corpus of a task has any.
     """
     for task in tasks:
-        check_linked(task, list(task.spec.corpora), control)
+        places = list(task.spec.corpora)
+        check_linked(task, places, control)
+        readers = [f"the objective {p.name}" for p in task.objectives if p.objective.reads_spans]
+        _check_linked(task, places, control, readers)
 
 
 def check_linked(task: Task, places: Sequence[str], control: str | None) -> None:
@@ -166,13 +170,17 @@ def check_linked(task: Task, places: Sequence[str], control: str | None) -> None
     Raises:
         WorkbenchError: the task has a step that reads linked entities, and none of the corpora has any.
     """
-    steps = [type(step).__name__ for step in task.steps if getattr(step, "reads_spans", False)]
-    if not steps or control == "no-kg" or task.builder.unit in OWN_SPANS:
+    steps = [f"the step {type(step).__name__}" for step in task.steps if getattr(step, "reads_spans", False)]
+    _check_linked(task, places, control, steps)
+
+
+def _check_linked(task: Task, places: Sequence[str], control: str | None, readers: list[str]) -> None:
+    if not readers or control == "no-kg" or task.builder.unit in OWN_SPANS:
         return
     without = [place for place in places if not _is_linked(Corpus.open(place))]
     if len(without) == len(places):
         raise WorkbenchError(
-            f"tasks.{task.name}: the step {steps[0]} reads linked entities, and {', '.join(without)} has none; link it "
+            f"tasks.{task.name}: {readers[0]} reads linked entities, and {', '.join(without)} has none; link it "
             "first (workbench prepare link), or go without knowledge (control no-kg)"
         )
     for place in without:

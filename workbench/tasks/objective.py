@@ -91,6 +91,7 @@ class Objective:
     `step_wide` says that `head` returns a `StepHead`; `after` names objectives of the task whose heads run first;
     `reads` the fields of samples that its labels are made of: where no corpus has one, a run does not begin; nor does
     one whose objective `splits` texts in two, where no text of the corpora has two sentences;
+    `reads_spans` says that it reads linked entities: where no corpus has any, a run does not begin either;
     `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`; `predicts` what its
     `labels` are, for whoever looks at them: `tokens` of the run's tokenizer, or `numbers` with a meaning of their own;
     `own_tokens` the ids of tokens that the objective has and the tokenizer need not have, with how people read them.
@@ -101,6 +102,7 @@ class Objective:
     after: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     splits: bool = False
+    reads_spans: bool = False
     measured: tuple[str, ...] = ()
     predicts: Literal["tokens", "numbers"] = "numbers"
 

@@ -30,11 +30,13 @@ class TaskSchedule:
 
     - together: every task, every step; `weight` multiplies the task's losses.
     - sampled: one task a step (UNITER), in proportion to `weight`, exact over blocks of steps whose order is shuffled.
-    - staged: every task whose `start_step` has come; tasks accumulate (ERNIE 2.0's continual multi-task learning);
-      `weight` multiplies the task's losses.
+    - staged: every task from its `start_step` up to its `end_step`; without the latter tasks accumulate (ERNIE 2.0's
+      continual multi-task learning), with it they follow each other (ERNIE 1.0's stages of masking). `weight`
+      multiplies the task's losses.
 
     Raises:
-        WorkbenchError: a weight that is not positive, or a `start_step` that the schedule would ignore.
+        WorkbenchError: a weight that is not positive, a `start_step` or `end_step` that the schedule would ignore, or
+            steps that no task has.
     """
 
     def __init__(
@@ -49,11 +51,8 @@ class TaskSchedule:
                 raise WorkbenchError(
                     f"tasks.{name}.weight = {weight}; allowed: a positive number (to leave a task out, remove it)"
                 )
-        if kind == "staged":
-            if min(self.starts.values()) != 0:
-                raise WorkbenchError(f"schedule staged: no task starts at step 0 (start_step: {self.starts}); one must")
-        elif any(self.starts.values()):
-            raise WorkbenchError(f"start_step is for `schedule: staged`; found {self.starts} with `schedule: {kind}`")
+        self.ends = {name: spec.end_step for name, spec in tasks.items()}
+        self._check_stages()
         self.block = _block(self.weights) if kind == "sampled" else ()
 
     def at(self, step: int) -> list[Turn]:
@@ -63,7 +62,31 @@ class TaskSchedule:
             order = self._order(number)
             task = order[place]
             return [Turn(task, number * self.block.count(task) + order[:place].count(task))]
-        return [Turn(name, step - start) for name, start in self.starts.items() if step >= start]
+        return [Turn(name, step - self.starts[name]) for name in self.starts if self._has(name, step)]
+
+    def _has(self, task: str, step: int) -> bool:
+        end = self.ends[task]
+        return self.starts[task] <= step and (end is None or step < end)
+
+    def _check_stages(self) -> None:
+        ends = {name: end for name, end in self.ends.items() if end is not None}
+        if self.kind != "staged":
+            for key, found in (("start_step", self.starts), ("end_step", ends)):
+                if any(found.values()):
+                    raise WorkbenchError(f"{key} is for `schedule: staged`; found {found} with `schedule: {self.kind}`")
+            return
+        if min(self.starts.values()) != 0:
+            raise WorkbenchError(f"schedule staged: no task starts at step 0 (start_step: {self.starts}); one must")
+        for name, end in ends.items():
+            if end <= self.starts[name]:
+                raise WorkbenchError(
+                    f"tasks.{name}: end_step = {end}, start_step = {self.starts[name]}; allowed: a later end"
+                )
+            if not any(self._has(other, end) for other in self.starts):
+                raise WorkbenchError(
+                    f"schedule staged: tasks.{name} ends before step {end}, and no other task has that step "
+                    f"(start_step: {self.starts}, end_step: {ends}); one must, up to the end of the run"
+                )
 
     def loss_weight(self, task: str) -> float:
         """The factor of a task's losses: its weight, except where the weight decides how often it is drawn."""

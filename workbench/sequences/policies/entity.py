@@ -12,6 +12,8 @@ from workbench.sequences.sequence import Sequence
 class Entity(Policy):
     """The mentions in `sequence.spans` in random order, as far as they fit; the rest of the rate by token."""
 
+    reads_spans = True
+
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, mentions first."""
         selection = Selection(sequence, stream, rate, rng)

@@ -1,0 +1,110 @@
+"""Phrases by the statistics of a corpus: words that stand together more often than chance has it.
+
+A pair of neighbouring words is a phrase where its normalised pointwise mutual information (Bouma, GSCL 2009) is high
+enough; pairs of phrases and words are joined once more, so that a phrase has two to four words (Mikolov et al.,
+arXiv:1310.4546, section 4, with gensim). A word is a run of letters and digits, or one character where they are written
+without spaces; no phrase crosses a punctuation mark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from annotated_types import Ge, Le
+
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Count, Number
+
+if TYPE_CHECKING:
+    from gensim.models.phrases import FrozenPhrases
+
+_SPACELESS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ffff"  # kana, ideographs
+_WORD = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]+(?:['’-][^\W_{_SPACELESS}]+)*")
+_APART = re.compile(r"[^\s]")
+_JOINED = ("\x1f", "\x1e")  # between the words of a phrase, by pass: gensim takes a phrase apart at its own one alone
+Spans = list[list[int]]
+Association = Annotated[Number, Ge(-1), Le(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollocationOptions:
+    """Which neighbours are a phrase."""
+
+    min_count: Annotated[Count, typer.Option(help="Pairs that occur less often are none (statistics).")] = 5
+    threshold: Annotated[
+        Association, typer.Option(help="Least normalised mutual information, -1 to 1 (statistics).")
+    ] = 0.5
+
+
+@dataclass(frozen=True)
+class Collocations:
+    """The phrases that were found in a corpus, pairs first."""
+
+    passes: Sequence[FrozenPhrases] = field(repr=False)
+
+    @classmethod
+    def of(cls, texts: Iterable[str], options: CollocationOptions) -> Collocations:
+        """Those of the texts, which are read twice.
+
+        Raises:
+            WorkbenchError: gensim is not installed.
+        """
+        try:
+            from gensim.models.phrases import Phrases
+        except ModuleNotFoundError as error:
+            raise WorkbenchError(
+                "finding phrases by statistics needs the package 'gensim': pip install 'pretraining-workbench[text]'"
+            ) from error
+        passes: list[FrozenPhrases] = []
+        for delimiter in _JOINED:
+            sentences = (_joined(words, passes) for text in texts for words, _ in sentences_of(text))
+            found = Phrases(
+                sentences,
+                min_count=options.min_count,
+                threshold=options.threshold,
+                scoring="npmi",
+                delimiter=delimiter,
+                max_vocab_size=1 << 40,  # gensim would forget rare pairs, depending on the order of the texts
+            )
+            passes.append(found.freeze())
+        return cls(tuple(passes))
+
+    def __len__(self) -> int:
+        return sum(len(found.phrasegrams) for found in self.passes)
+
+    def spans(self, text: str) -> Spans:
+        """[start, end) of the phrases in a text, in characters, in its order."""
+        found = []
+        for words, places in sentences_of(text):
+            first = 0
+            for unit in _joined(words, self.passes):
+                last = first + sum(map(unit.count, _JOINED))
+                if last > first:
+                    found.append([places[first][0], places[last][1]])
+                first = last + 1
+        return found
+
+
+def sentences_of(text: str) -> Iterator[tuple[list[str], Spans]]:
+    """The words between punctuation marks, folded, and their places."""
+    words: list[str] = []
+    places: Spans = []
+    for match in _WORD.finditer(text):
+        if places and _APART.search(text, places[-1][1], match.start()):
+            yield words, places
+            words, places = [], []
+        words.append(match[0].casefold())
+        places.append([*match.span()])
+    if words:
+        yield words, places
+
+
+def _joined(words: list[str], passes: Sequence[FrozenPhrases]) -> list[str]:
+    """The words with those of a phrase as one."""
+    for found in passes:
+        words = found[words]
+    return words

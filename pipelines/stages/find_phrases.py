@@ -1,0 +1,89 @@
+"""Phrases in the texts of a sample, as a stage: noun chunks of a spaCy pipeline, or collocations of the corpus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pipelines.preparing.collocations import Collocations, Spans
+from workbench.corpora.schema import FIELDS, Field
+from workbench.corpora.values import MARKS
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Name
+from workbench.sequences.sequence import Sample
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+PHRASE = "phrase"
+
+
+@dataclass(frozen=True)
+class FindPhrases:
+    """Writes the places of phrases of two words and more into `mask_spans` of the text and of the second one, and into
+    `meta.phrases` who found them. What was marked there before is replaced.
+
+    Args:
+        found_by: the name and version of what finds them.
+        model: a spaCy pipeline, whose noun chunks they are.
+        collocations: those of the corpus, without a pipeline.
+    """
+
+    found_by: dict[str, Any]
+    model: Name | None = None
+    collocations: Collocations | None = field(default=None, compare=False, repr=False)
+
+    def batch(self, samples: list[Sample]) -> list[Sample]:
+        """The samples with their phrases."""
+        fields = phrase_fields()
+        texts = [sample[f.spans_of] for sample in samples for f in fields if f.spans_of in sample]
+        found = iter(self._spans(texts))
+        marked = []
+        for sample in samples:
+            spans = {f.name: [[*span, PHRASE] for span in next(found)] for f in fields if f.spans_of in sample}
+            marked.append({**sample, **spans, "meta": {**sample.get("meta", {}), "phrases": self.found_by}})
+        return marked
+
+    def __call__(self, sample: Sample) -> Sample:
+        return self.batch([sample])[0]
+
+    def _spans(self, texts: list[str]) -> list[Spans]:
+        if self.collocations is not None:
+            return [self.collocations.spans(text) for text in texts]
+        assert self.model is not None
+        documents = spacy_pipeline(self.model).pipe(texts)
+        return [[[c.start_char, c.end_char] for c in doc.noun_chunks if len(c) > 1] for doc in documents]
+
+
+def phrase_fields() -> list[Field]:
+    """The fields of texts' stretches that are masked as a whole."""
+    return [f for f in FIELDS.values() if f.value is MARKS]
+
+
+@lru_cache(maxsize=1)
+def spacy_pipeline(name: str) -> Language:
+    """A spaCy pipeline that finds noun chunks, by the name of its package or its folder.
+
+    Raises:
+        WorkbenchError: spaCy or the pipeline is not installed, it does not parse, or its language has no noun chunks.
+    """
+    try:
+        import spacy
+    except ModuleNotFoundError as error:
+        raise WorkbenchError("noun chunks need the package 'spacy': pip install 'pretraining-workbench[kg]'") from error
+    try:
+        pipeline = spacy.load(name, exclude=["ner", "textcat", "lemmatizer"])
+    except (OSError, ValueError) as error:
+        raise WorkbenchError(
+            f"there is no spaCy pipeline {name!r} ({str(error).splitlines()[0]}); install it, or leave --model out: "
+            "phrases are found by the statistics of the corpus then"
+        ) from error
+    if "parser" not in pipeline.pipe_names or pipeline.vocab.get_noun_chunks is None:
+        raise WorkbenchError(
+            f"the spaCy pipeline {name!r} (language {pipeline.lang}, parts: {', '.join(pipeline.pipe_names) or 'none'})"
+            " finds no noun chunks, which takes a parser and a language that has them; leave --model out: phrases are "
+            "found by the statistics of the corpus then"
+        )
+    pipeline.max_length = 10**9  # characters; by default a book is refused
+    return pipeline
