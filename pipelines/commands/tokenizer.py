@@ -86,6 +86,7 @@ def texts_of(sample: Sample) -> Iterator[str]:
     """Everything in a sample that a tokenizer will meet."""
     yield from (sample[name] for name in ("text", "second") if name in sample)
     yield from sample.get("translations", {}).values()
+    yield from sample.get("turns", [])
     yield from sample.get("choices", [])
     yield from sample.get("captions", [])
     questions: list[dict[str, Any]] = sample.get("questions", [])

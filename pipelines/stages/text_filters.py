@@ -11,8 +11,10 @@ from workbench.sequences.sequence import Sample
 
 
 def own_texts(sample: Sample) -> list[str]:
-    """The document's text, or its translations."""
-    return [sample["text"]] if "text" in sample else list(sample["translations"].values())
+    """The document's text, or its translations, or what is said in turn."""
+    if "text" in sample:
+        return [sample["text"]]
+    return [*sample.get("translations", {}).values(), *sample.get("turns", [])]
 
 
 @dataclass(frozen=True)

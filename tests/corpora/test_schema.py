@@ -41,6 +41,8 @@ TEXT: dict[str, Any] = {
     "language": "en",
     "translations": {"de": "Anna traf Bob.", "fr": "Anne a rencontré Bob."},
     "translation_spans": {"fr": [], "de": [[0, 4, "Q1", 1.0]]},
+    "turns": ["Whom did she meet?", "Bob."],
+    "speakers": ["Cid", "Ann"],
     "labels": {"relation": "knows", "entailment": 2, "score": 0.5},
     "meta": {"source": "made"},
 }

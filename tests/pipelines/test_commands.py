@@ -358,3 +358,16 @@ def test_real_codex(shared, tmp_path):
     assert (store.num_entities, store.num_relations, store.num_triples) == (2034, 42, 32888)
     provenance = json.loads((tmp_path / "s" / "corpus.json").read_text())["provenance"]
     assert {i["name"] for i in provenance["inputs"]} >= {"train.txt", "relations.jsonl", "entity_types.jsonl"}
+
+
+def test_dialogues_have_turns_in_place_of_a_text(tmp_path, json_lines, stored):
+    rows = [
+        {"turns": ["Where?", "In Norwa\u0065\u0301."], "speakers": ["Ann", "Ben"], "id": "d"},
+        {"turns": ["Where?", " "]},
+    ]
+    prepare("text", json_lines("dialogues.jsonl", rows), "-o", tmp_path / "out", "--workers", 1)
+    (sample,) = stored(tmp_path / "out")
+    assert (sample["key"], sample["turns"], sample["speakers"]) == ("d", ["Where?", "In Norwa\u00e9."], ["Ann", "Ben"])
+    assert Corpus.open(tmp_path / "out").manifest.dropped == {"MinimumLength: empty": 1}
+    prepare("tokenizer", tmp_path / "out", "-o", tmp_path / "tokenizer.json", "--vocab-size", 60)
+    assert "where" in Tokenizer.load(tmp_path / "tokenizer.json").vocabulary

@@ -44,7 +44,8 @@ class World:
 
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
-    """Documents of three sentences; the first has a linked town, a fact's object to mask, and a typed mention."""
+    """Documents of three sentences; the first has a linked town, a fact's object to mask, and a typed mention; they
+    are turns of a dialogue too."""
     rng = random.Random(0)
     samples = []
     for _ in range(count):
@@ -61,6 +62,7 @@ def _linked_texts(count: int) -> list[dict[str, Any]]:
                 "types": ["place", "town"] if i % 2 else ["place"],
                 "language": "en",
                 "translations": {"en": text, "fr": f"{town}, {country}."},
+                "turns": [f"Where is {town}?", f"In {country}.", "Many people live there."],
                 "meta": {},
             }
         )

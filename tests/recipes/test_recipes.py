@@ -40,6 +40,7 @@ CORPORA = {
     "sentence_pair": "text",
     "translation_pair": "text",
     "mention": "text",
+    "dialogue": "text",
     "image_caption": "images",
     "question_image": "images",
 }

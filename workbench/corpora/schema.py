@@ -96,6 +96,8 @@ SCHEMA = (
     Field("answer", _WRITTEN, NUMBER, "the right choice", index_of="choices"),
     Field("language", _TEXT, NAME, "what the text is in (`en`)"),
     Field("translations", _TEXT, TEXTS_BY_NAME, "the same text in several languages, by language", instead_of="text"),
+    Field("turns", _TEXT, TEXTS, "what is said in a dialogue, in turn", instead_of="text"),
+    Field("speakers", _TEXT, NAMES, "who says each of the turns; without them two speak in turn"),
     Field("translation_spans", _TEXT, LINKS, "linked mentions of entities in them", spans_of="translations"),
     Field("image", _IMAGE, IMAGE, "JPEG, PNG or WebP", AS_IMAGE, required=True, foreign=("jpg", "jpeg", "png", "webp")),
     Field(

@@ -12,6 +12,7 @@ _TEXT = "workbench prepare text FILE.jsonl --output CORPUS"
 _IMAGES = "workbench prepare image-text FILE.jsonl --images FOLDER --output CORPUS"
 _OSLO = {"text": "Oslo lies in Norway."}
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "turns": (_TEXT, {"turns": ["Where does Oslo lie?", "In Norway."], "speakers": ["Ann", "Ben"]}),
     "text": (_TEXT, _OSLO),
     "second": (_TEXT, {**_OSLO, "second": "Where does Oslo lie?"}),
     "answers": (_TEXT, {**_OSLO, "second": "Where?", "answers": ["Norway"], "answer_spans": [[13, 19]]}),

@@ -12,8 +12,12 @@ from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, pa
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
 from pipelines.readers.text.related_mentions import RelatedMentions
 from pipelines.sources.files import record_key
+from workbench.corpora.schema import fields_of
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
+
+IN_PLACE = tuple(field.name for field in fields_of("text").values() if field.instead_of == "text")
+"""What a record may have in place of a text: its translations, the turns of a dialogue."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,9 @@ class JsonLines(RawReader):
     def sample(self, record: Record) -> Sample:
         name, number, line = record.data
         row = parse_row(line, record.where)
-        translated = "translations" in row or "translations" in self.fields
+        other = any(name in row or name in self.fields for name in IN_PLACE)
         sources = {"text": self.text_field, **self.fields}
-        if translated and self.text_field not in row:
+        if other and self.text_field not in row:
             sources.pop("text")
         elif self.text_field not in row and "text" not in self.fields:
             listed = ", ".join(row) or "none"
