@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.plays import write_dialogues
 from benchmarks.real_data import call
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of
@@ -52,11 +53,17 @@ def systems() -> list[str]:
 
 def prepare(data: Path, corpora: Path) -> None:
     """The corpora that the recipes name, with held-out parts, and one tokenizer."""
+    corpora.mkdir(parents=True, exist_ok=True)
+    dialogues = write_dialogues(data / "gutenberg/books.jsonl", corpora / "dialogues.jsonl")
     text = str(corpora / "text")
     commands = [
         ("text", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"),
         ("tokenizer.json", "tokenizer", text, "--vocab-size", VOCABULARY),
         ("similar-words.safetensors", "similar-words", text, "--tokenizer", str(corpora / "tokenizer.json")),
+        ("linked", "text", str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.1"),
+        ("linked-phrases", "phrases", str(corpora / "linked")),
+        ("linked-phrases-held-out", "phrases", str(corpora / "linked-held-out")),
+        ("dialogues", "text", str(dialogues), "--split", "held-out=0.1"),
     ]
     for name, *command in [*commands, *multilingual(data / "multi30k", FOLDERS["xlm"], corpora)]:
         if not (corpora / name).exists():

@@ -8,6 +8,7 @@ without spaces; no phrase crosses a punctuation mark.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class Collocations:
             raise WorkbenchError(
                 "finding phrases by statistics needs the package 'gensim': pip install 'pretraining-workbench[text]'"
             ) from error
+        logging.getLogger("gensim").setLevel(logging.WARNING)
         passes: list[FrozenPhrases] = []
         for delimiter in _JOINED:
             sentences = (_joined(words, passes) for text in texts for words, _ in sentences_of(text))

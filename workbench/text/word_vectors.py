@@ -5,6 +5,7 @@ Words are what the tokenizer's pre-tokenizer separates, each as the ids of its t
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ def train_word_vectors(
         raise WorkbenchError(
             "training word vectors needs the package 'gensim': pip install 'pretraining-workbench[text]'"
         ) from error
+    logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second of its training
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "words.txt"
         with lines.open("w", encoding="ascii") as file:
