@@ -14,13 +14,13 @@ import typer
 from pipelines.commands.console import run
 from pipelines.commands.options import Writing
 from pipelines.preparing.chunks import Job
-from pipelines.preparing.collocations import CollocationOptions, Collocations
 from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
 from pipelines.stages.find_phrases import FindPhrases, phrase_fields, spacy_pipeline
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
 from workbench.options.command import command
+from workbench.text.collocations import CollocationOptions, Collocations
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pipelines.preparing.collocations import Collocations, Spans
 from workbench.corpora.schema import FIELDS, Field
 from workbench.corpora.values import MARKS
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
+from workbench.text.collocations import Collocations, Spans
 
 if TYPE_CHECKING:
     from spacy.language import Language

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipelines.preparing.collocations import CollocationOptions, Collocations, sentences_of
 from pipelines.stages.find_phrases import spacy_pipeline
 from tests.pipelines.test_commands import prepare
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.text.collocations import CollocationOptions, Collocations, sentences_of
 
 TEXTS = [
     "New York City is large. We saw new york city at night, and the river.",
