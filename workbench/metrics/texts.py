@@ -7,13 +7,12 @@ from 0 to 100, as papers print them.
 
 from __future__ import annotations
 
-import importlib
 import statistics
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
-from workbench.errors import WorkbenchError
+from workbench.packages import library
 
 Splitting = Literal["13a", "intl", "zh", "char", "none"]
 """How sacrebleu splits texts into words: 13a is that of the WMT, `none` takes them as they are split."""
@@ -64,9 +63,4 @@ def check_libraries() -> None:
 
 
 def _library(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            f"scores of texts need the package {error.name!r}: pip install 'pretraining-workbench[text]'"
-        ) from error
+    return library(module, "text", "scores of texts")
