@@ -77,7 +77,7 @@ SCHEMA = (
         "mask_spans",
         _TEXT,
         MARKS,
-        "what the policy `field` masks as a whole (a fact's object)",
+        "what the policy `field` masks as a whole (a fact's object, a phrase)",
         spans_of="text",
     ),
     Field("mention", _TEXT, MARK, "the mention to be typed", spans_of="text"),

@@ -10,29 +10,22 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForPreTraining, ErnieConfig, ErnieForMaskedLM, ErnieForPreTraining
 
 from tests.contracts.cases import ReleaseCase
+from tests.interop.releases import test_bert
+from tests.interop.releases.test_bert import LENGTHS
 from workbench.interop.exporting import exported, write_release
 from workbench.interop.release import Config
 from workbench.interop.releases.ernie import Ernie
 from workbench.interop.rules import to_ours
 from workbench.models.network import Network
 from workbench.parts.building import build
-from workbench.sequences.batch import Batch, Stream
+from workbench.sequences.batch import Batch
 from workbench.tasks.forward import Seen
 
-CONFIG = {
-    "vocab_size": 30,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "model_type": "ernie",
-    "max_position_embeddings": 12,
-}
+CONFIG = {**test_bert.CONFIG, "vocab_size": 50, "model_type": "ernie"}
 CASES = {
     "": ReleaseCase(config=CONFIG),
     "of tasks": ReleaseCase(config={**CONFIG, "use_task_id": True, "task_type_vocab_size": 5}),
 }
-LENGTHS = [7, 2, 12]
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 
 
@@ -45,12 +38,10 @@ def their_model(kind: type, tasks: bool) -> torch.nn.Module:
 
 
 def jagged() -> Batch:
-    g = torch.Generator().manual_seed(1)
-    rows = sum(LENGTHS)
-    limits = {"input_ids": 30, "token_type_ids": 2, "task_type_ids": 5}
-    fields = {name: torch.randint(0, limit, (rows,), generator=g) for name, limit in limits.items()}
-    fields["position_ids"] = torch.cat([torch.arange(length) for length in LENGTHS])
-    return Batch({"text": Stream(fields, torch.tensor([0, *LENGTHS]).cumsum(0), LENGTHS)})
+    batch = test_bert.jagged()
+    fields = batch.streams["text"].fields
+    fields["task_type_ids"] = torch.randint(0, 5, (sum(LENGTHS),), generator=torch.Generator().manual_seed(2))
+    return batch
 
 
 def padded(rows: Tensor, value: int = 0) -> Tensor:
@@ -73,7 +64,7 @@ def test_states_logits_and_losses_are_theirs_and_come_back(tasks: bool, tmp_path
     assert unused == []
     network = Network(spec).eval()
     network.load_state_dict({name: weights[name] for name in network.state_dict()})
-    labels = torch.randint(0, 30, (sum(LENGTHS),), generator=torch.Generator().manual_seed(2))
+    labels = torch.randint(0, 50, (sum(LENGTHS),), generator=torch.Generator().manual_seed(2))
     labels[torch.arange(len(labels)) % 3 > 0] = -100
     decisions = torch.tensor([0, 1, 1])
     out = theirs(**given(batch, tasks), labels=padded(labels, -100), next_sentence_label=decisions)
@@ -124,7 +115,7 @@ def test_a_body_with_the_head_of_masked_words_alone(tmp_path: Path) -> None:
 class Ordinary:
     """What the objective of masked words asks of a tokenizer."""
 
-    ordinary_ids = torch.arange(5, 30).numpy()
+    ordinary_ids = torch.arange(5, 50).numpy()
 
     def id(self, role: str) -> int:
         return 4
