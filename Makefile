@@ -50,6 +50,7 @@ pages: $(INSTALLED)
 	"$(BIN)/workbench" tasks --markdown > docs/tasks.md
 	"$(BIN)/workbench" recipes --markdown > docs/systems.md
 	"$(BIN)/python" -m workbench.corpora.schema_page > docs/samples.md
+	"$(BIN)/python" -m workbench.cli.batch_page > docs/batches.md
 	"$(BIN)/python" -m workbench.recipe.readme README.md
 
 clean:

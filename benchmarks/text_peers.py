@@ -31,8 +31,28 @@ class Peer:
     def made(self, vocabulary: int) -> nn.Module:
         """The model, with fresh weights and the dropout of its configuration's defaults set to 0.1."""
         config = getattr(transformers, self.config)(vocab_size=vocabulary, **self.options)
-        model: nn.Module = getattr(transformers, self.model)(config)
+        model: nn.Module = (Electra if self.model == "Electra" else getattr(transformers, self.model))(config)
         return model.train()
+
+
+class Electra(nn.Module):
+    """ELECTRA's two models: what the generator draws at masked positions, the discriminator finds."""
+
+    def __init__(self, config: transformers.ElectraConfig) -> None:
+        super().__init__()
+        self.generator = transformers.ElectraForMaskedLM(config)
+        self.discriminator = transformers.ElectraForPreTraining(config)
+        self.discriminator.electra.embeddings = self.generator.electra.embeddings
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Any:
+        words = self.generator(input_ids, attention_mask, labels=labels)
+        hidden = labels != IGNORED
+        with torch.no_grad():
+            drawn = torch.distributions.Categorical(logits=words.logits[hidden].float()).sample()
+        replaced = input_ids.masked_scatter(hidden, drawn)
+        original = torch.where(hidden, labels, input_ids)
+        found = self.discriminator(replaced, attention_mask, labels=(replaced != original).long())
+        return transformers.modeling_outputs.MaskedLMOutput(loss=words.loss + 50 * found.loss)
 
 
 def padded(batch: Batch, stream: str, values: Tensor, fill: int = 0) -> Tensor:
@@ -85,8 +105,9 @@ def three_classes(micro: MicroBatch) -> Inputs:
 
 def with_ranks(micro: MicroBatch) -> Inputs:
     """Masked words where a row sees those of its own rank and below, as a mask [sequences, 1, queries, keys]."""
-    found = masked_pair(micro)
     (batch,) = micro.views.values()
+    pairs = any("rows" not in of for of in batch.targets.values())
+    found = masked_pair(micro) if pairs else masked(micro)
     rank = padded(batch, "text", batch.streams["text"].fields["rank"])
     seen = (rank[:, None, :] <= rank[:, :, None]) & (found["attention_mask"][:, None, :] > 0)
     return {**found, "attention_mask": seen[:, None]}
@@ -143,11 +164,15 @@ PEERS = {
     "bart": Peer("BartForConditionalGeneration", "BartConfig", BART, translated),
     "bert": PAIRS,
     "bert-wwm": PAIRS,
+    "electra": Peer("Electra", "ElectraConfig", {**BERT, "embedding_size": HIDDEN}, masked),
+    "glm": Peer("BertForMaskedLM", "BertConfig", BERT, with_ranks),
     "gpt": Peer("OpenAIGPTLMHeadModel", "OpenAIGPTConfig", GPT, causal),
     "gpt-2": Peer("GPT2LMHeadModel", "GPT2Config", GPT, causal),
     "macbert": PAIRS,
     "mass": Peer("BartForConditionalGeneration", "BartConfig", BART, translated),
+    "modernbert": Peer("ModernBertForMaskedLM", "ModernBertConfig", {**BERT, "pad_token_id": 0}, masked),
     "roberta": Peer("RobertaForMaskedLM", "RobertaConfig", {**BERT, "max_position_embeddings": 514}, masked),
+    "spanbert": WORDS,
     "structbert": Peer("BertForPreTraining", "BertConfig", BERT, three_classes),
     "t5": Peer("T5ForConditionalGeneration", "T5Config", T5, translated),
     "t5-v1_1": Peer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import torch
 from rich.console import Group
 from rich.text import Text
 
@@ -14,7 +15,6 @@ from workbench.tasks.objective import Objective
 from workbench.text.tokenizer import Tokenizer
 
 BRANCH_STYLES = ("", "cyan", "magenta", "blue", "yellow")
-INTEGERS = ("position_ids", "token_type_ids", "rank", "until", "branch", "anchor")
 Labels = dict[int, int]  # by row of a stream, or by sequence
 
 
@@ -81,11 +81,12 @@ def _tokens(batch: Batch, name: str, i: int, spelling: Spelling | None, wanted: 
 
 def _integers(stream: Stream, i: int) -> Iterator[Text]:
     """A line for each integer field of rows that is neither 0 everywhere nor, of positions, the rows counted."""
-    for field in INTEGERS:
-        if field in stream.fields:
-            values = stream.fields[field][stream.starts[i] : stream.starts[i + 1]].tolist()
-            if any(values) and not (field == "position_ids" and values == list(range(len(values)))):
-                yield Text(f"  {field}: {', '.join(_stretches(values))}", style="dim")
+    for field, numbers in stream.fields.items():
+        if field == "input_ids" or field in stream.links or numbers.ndim > 1 or numbers.dtype != torch.long:
+            continue
+        values = numbers[stream.starts[i] : stream.starts[i + 1]].tolist()
+        if any(values) and not (field == "position_ids" and values == list(range(len(values)))):
+            yield Text(f"  {field}: {', '.join(_stretches(values))}", style="dim")
 
 
 def _stretches(values: list[int]) -> Iterator[str]:

@@ -1,0 +1,121 @@
+"""The page docs/batches.md: what each text system makes of one text (`python -m workbench.cli.batch_page`).
+
+The first micro-batch of a recipe's smallest size, on a corpus of a few documents that this file holds.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from workbench.cli.batch_view import sequence_view
+from workbench.corpora.manifest import finish_corpus
+from workbench.corpora.writer import ShardWriter
+from workbench.recipe.listing import families
+from workbench.recipe.reading import load_recipe, shipped
+from workbench.recipe.sizes import sizes_of
+from workbench.sequences.batch import Batch
+from workbench.text.similar_words import save_similar_words
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
+from workbench.training.readers import first_batches
+
+FAMILY, SIZE = "text", "tiny"
+WIDTH, VOCABULARY = 100, 400
+SMALL = ("train.global_batch_size=6", "train.micro_batch_size=6")
+HEAD = """# What the systems make of a text
+
+The first sequence that each text system is trained on, of the same few documents, as `workbench show NAME-tiny --batch`
+prints it: what is predicted stands in parentheses behind what the model reads in its place. `rank` says who sees whom
+([architecture.md](architecture.md#sequences-and-batches)): a token sees its own rank and those below; `3 x 0, 1 to 5`
+are the numbers 0 0 0 1 2 3 4 5. This page is made by `make pages`.
+"""
+DOCUMENTS = (
+    "The old lighthouse stands on a small island in the north. Every evening the keeper climbs the long stairs and "
+    "lights the lamp. Ships that pass the island can see the light from far away. In winter the sea is dark and the "
+    "storms are strong. The keeper writes the names of the ships into a book. Nobody has read the book yet.",
+    "The river begins in the mountains and ends in the sea. Many towns stand on its banks, and each town has a bridge. "
+    "The oldest bridge is made of stone. In spring the river is high and the bridges are closed. Then people cross it "
+    "by boat, and the boats carry bread, letters and the news.",
+    "A teacher came to the town by train and opened a school near the station. She taught reading in the morning and "
+    "music in the afternoon. The children sang songs about the sea and the mountains. After ten years she left as she "
+    "had come, by train. The school is still there, and the children still sing.",
+)
+
+ALIKE = (
+    ("sea", "river", "mountains", "island"),
+    ("evening", "morning", "afternoon", "winter", "spring"),
+    ("book", "letters", "news", "songs", "bread"),
+    ("boat", "train", "ships", "boats"),
+    ("keeper", "teacher", "children", "people"),
+    ("old", "oldest", "small", "long", "strong", "high", "dark"),
+    ("town", "towns", "bridge", "bridges", "school", "station", "lighthouse"),
+)
+"""Words that may stand in for each other."""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    parts = [HEAD]
+    with tempfile.TemporaryDirectory() as folder:
+        for recipe in families()[FAMILY]:
+            size = f"{recipe.name}-{SIZE}" if SIZE in sizes_of(shipped()[recipe.name]) else recipe.name
+            parts += [f"## {recipe.name}\n", f"{recipe.description}\n", *_batches(size, Path(folder))]
+    return "\n".join(parts)
+
+
+def _batches(name: str, folder: Path) -> Iterator[str]:
+    overrides = [f"vars.data={folder}", *SMALL]
+    places = [Path(place) for task in load_recipe(name, overrides).tasks.values() for place in task.corpora]
+    _prepare(folder, places)
+    tokenizer, tasks, micros = first_batches(load_recipe(name, overrides))
+    for task, micro in micros.items():
+        objectives = {placed.name: placed.objective for placed in tasks[task].objectives}
+        for view, batch in micro.views.items():
+            console = Console(width=WIDTH, no_color=True)
+            yield f"task `{task}`" + (f", view `{view}`" if len(micro.views) > 1 else "") + ":\n"
+            for i in _of_each_kind(batch):
+                with console.capture() as printed:
+                    console.print(sequence_view(batch, i, tokenizer, objectives))
+                lines = (line.strip() for line in printed.get().splitlines()[1:])  # the first is the record's key
+                yield "\n".join(["```text", *lines, "```\n"])
+
+
+def _of_each_kind(batch: Batch) -> list[int]:
+    """The first sequence of each kind that the batch has, by the types of its segments."""
+    types = batch.streams["text"].fields["token_type_ids"].split(batch.streams["text"].lengths)
+    first = {tuple(sorted(set(of.tolist()))): i for i, of in reversed([*enumerate(types)])}
+    return sorted(first.values())
+
+
+def _prepare(folder: Path, places: list[Path]) -> None:
+    """The documents as every corpus that a recipe names, and a tokenizer of whole words."""
+    for place in (place for place in places if not place.exists()):
+        with ShardWriter(place / "part-000000.tar", kind="text") as writer:
+            for i, text in enumerate(DOCUMENTS):
+                writer.add(f"document-{i}", {"text": text, "meta": {}})
+        assert writer.info is not None
+        finish_corpus(place, kind="text", shards=[writer.info], provenance={"command": "example"})
+    if not (folder / "tokenizer.json").exists():
+        tokenizer = Tokenizer(train_tokenizer(DOCUMENTS, "wordpiece", VOCABULARY))
+        tokenizer.save(folder / "tokenizer.json")
+        _save_similar(folder / "similar-words.safetensors", tokenizer)
+
+
+def _save_similar(path: Path, tokenizer: Tokenizer) -> None:
+    words = [tuple(tokenizer.encode(word).ids.tolist()) for group in ALIKE for word in group]
+    places = iter(range(len(words)))
+    groups = [[next(places) for _ in group] for group in ALIKE]
+    similar = np.full((len(words), max(map(len, groups)) - 1), -1)
+    for group in groups:
+        for place in group:
+            similar[place, : len(group) - 1] = [other for other in group if other != place]
+    save_similar_words(path, words, similar, tokenizer.identity, {"command": "example"})
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
