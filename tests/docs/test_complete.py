@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from workbench.cli import batch_page
 from workbench.cli.app import COMMANDS
 from workbench.evaluation import listing as tasks
 from workbench.parts import listing as parts
@@ -63,6 +64,10 @@ def test_a_generated_page_is_what_the_code_says(page: str, lines: ModuleType) ->
     """Nobody writes it by hand."""
     found = (ROOT / "docs" / f"{page}.md").read_text("utf-8").splitlines()
     assert found == list(lines.markdown()), "run: make pages"
+
+
+def test_the_page_of_batches_is_what_the_systems_make() -> None:
+    assert batch_page.page() == (ROOT / "docs" / "batches.md").read_text("utf-8"), "run: make pages"
 
 
 def test_the_readme_shows_the_stacks_of_all_systems() -> None:

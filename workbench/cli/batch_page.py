@@ -5,6 +5,7 @@ The first micro-batch of a recipe's smallest size, on a corpus of a few document
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,12 +21,13 @@ from workbench.recipe.listing import families
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Sample
 from workbench.text.similar_words import save_similar_words
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.readers import first_batches
 
 FAMILY, SIZE = "text", "tiny"
-WIDTH, VOCABULARY = 100, 400
+WIDTH, VOCABULARY = 100, 600
 SMALL = ("train.global_batch_size=6", "train.micro_batch_size=6")
 HEAD = """# What the systems make of a text
 
@@ -46,6 +48,26 @@ DOCUMENTS = (
     "had come, by train. The school is still there, and the children still sing.",
 )
 
+TRANSLATIONS = (
+    {
+        "cs": "Maják stojí na malém ostrově na severu.",
+        "de": "Der Leuchtturm steht auf einer kleinen Insel im Norden.",
+        "en": "The lighthouse stands on a small island in the north.",
+        "fr": "Le phare se trouve sur une petite île dans le nord.",
+    },
+    {
+        "cs": "Každý večer strážce rozsvítí lampu.",
+        "de": "Jeden Abend zündet der Wärter die Lampe an.",
+        "en": "Every evening the keeper lights the lamp.",
+        "fr": "Chaque soir, le gardien allume la lampe.",
+    },
+)
+DIALOGUES = (
+    ["When does the keeper light the lamp?", "He lights the lamp every evening.", "Can ships see the light?"],
+    ["Who opened the school?", "A teacher who came by train.", "Is the school still there?"],
+)
+PHRASES = ("old lighthouse", "small island", "long stairs", "far away", "oldest bridge", "ten years", "by train")
+ENTITIES = {"lighthouse": "Q39715", "island": "Q23442", "river": "Q4022", "sea": "Q165", "school": "Q3914"}
 ALIKE = (
     ("sea", "river", "mountains", "island"),
     ("evening", "morning", "afternoon", "winter", "spring"),
@@ -93,17 +115,35 @@ def _of_each_kind(batch: Batch) -> list[int]:
 
 
 def _prepare(folder: Path, places: list[Path]) -> None:
-    """The documents as every corpus that a recipe names, and a tokenizer of whole words."""
+    """Every corpus that a recipe names, and a tokenizer of whole words."""
     for place in (place for place in places if not place.exists()):
         with ShardWriter(place / "part-000000.tar", kind="text") as writer:
-            for i, text in enumerate(DOCUMENTS):
-                writer.add(f"document-{i}", {"text": text, "meta": {}})
+            for i, sample in enumerate(_samples(place.name)):
+                writer.add(f"sample-{i}", {**sample, "meta": {}})
         assert writer.info is not None
         finish_corpus(place, kind="text", shards=[writer.info], provenance={"command": "example"})
     if not (folder / "tokenizer.json").exists():
-        tokenizer = Tokenizer(train_tokenizer(DOCUMENTS, "wordpiece", VOCABULARY))
+        others = [text for texts in (*(pair.values() for pair in TRANSLATIONS), *DIALOGUES) for text in texts]
+        tokenizer = Tokenizer(train_tokenizer([*DOCUMENTS, *others], "wordpiece", VOCABULARY))
         tokenizer.save(folder / "tokenizer.json")
         _save_similar(folder / "similar-words.safetensors", tokenizer)
+
+
+def _samples(corpus: str) -> Iterator[Sample]:
+    """The samples of the corpus of a name, as recipes call theirs."""
+    if corpus == "pairs":
+        yield from ({"translations": translations} for translations in TRANSLATIONS)
+    elif corpus in TRANSLATIONS[0]:
+        yield {"text": " ".join(each[corpus] for each in TRANSLATIONS), "language": corpus}
+    elif corpus == "dialogues":
+        yield from ({"turns": turns} for turns in DIALOGUES)
+    else:
+        for text in DOCUMENTS:
+            phrases = [[match.start(), match.end()] for match in re.finditer("|".join(PHRASES), text)]
+            names = [(match, ENTITIES[match[0]]) for match in re.finditer("|".join(ENTITIES), text)]
+            spans = [[match.start(), match.end(), entity, 1.0] for match, entity in names]
+            marked = {"mask_spans": phrases, "spans": spans} if corpus == "linked-phrases" else {}
+            yield {"text": text, **marked}
 
 
 def _save_similar(path: Path, tokenizer: Tokenizer) -> None:
