@@ -85,7 +85,7 @@ def test_texts_are_encoded_in_both_directions(unilm: Loaded) -> None:
 def test_texts_are_generated_behind_a_prefix(unilm: Loaded) -> None:
     generator = Generator(unilm, Decoding(max_new_tokens=4))
     assert generator.placed.name == "mlm"
-    prompt = generator._prompt({"key": "", "draw": (0,), "text": LINES[0]})
+    prompt = generator._prompt({"key": "0", "draw": (0,), "text": LINES[0]})
     assert set(prompt.streams["text"]["token_type_ids"]) == {4}
     assert not prompt.streams["text"]["rank"].any()
     together = generate_texts(unilm, LINES, Decoding(max_new_tokens=4))
