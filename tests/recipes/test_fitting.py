@@ -109,6 +109,16 @@ def test_what_a_policy_masks_must_be_in_the_corpus(world: Any, tmp_path: Path) -
         check_fields([tasks["phrase"]])
 
 
+def test_dialogues_need_no_text_of_two_sentences(world: Any, tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "part-000000.tar", kind="text") as writer:
+        writer.add("r0", {"turns": ["Where?", "There."], "meta": {}})
+    assert writer.info is not None
+    finish_corpus(tmp_path, kind="text", shards=[writer.info], provenance={"command": "test"})
+    (task,) = tasks_of(small_recipe("ernie-baidu-dialogue", world), world).values()
+    task.spec.corpora = {str(tmp_path): 1.0}
+    check_fields([task])
+
+
 def test_fields_that_no_record_has_are_told_before_the_first_step(world: Any, tmp_path: Path) -> None:
     recipe, plain = small_recipe("tiny-knowledge", world), corpus_without_links(tmp_path / "plain")
     (task, *_) = tasks_of(recipe, world).values()

@@ -24,6 +24,7 @@ class FakeTurn(PairObjective):
     """
 
     reads = ("turns",)
+    splits = False
 
     def __init__(self, random: Share = 0.5, stream: Word = "text") -> None:
         super().__init__(stream)
