@@ -90,6 +90,36 @@ def masked_pair(micro: MicroBatch, name: str = "next_sentence_label") -> Inputs:
     return {**masked(micro), "token_type_ids": types, name: classes}
 
 
+def in_languages(micro: MicroBatch) -> Inputs:
+    """Masked words, each with its position and its language."""
+    (batch,) = micro.views.values()
+    fields = batch.streams["text"].fields
+    more = {"position_ids": "position_ids", "langs": "language_ids"}
+    return {**masked(micro), **{name: padded(batch, "text", fields[own]) for name, own in more.items()}}
+
+
+def permuted(micro: MicroBatch) -> Inputs:
+    """Words in the order that was drawn, each predicted at its position by the second stream."""
+    (batch,) = micro.views.values()
+    found = tokens(batch)
+    rank = padded(batch, "text", batch.streams["text"].fields["rank"])
+    asked = batch.streams["query"]
+    places = nn.utils.rnn.pad_sequence(list(asked.fields["position_ids"].split(asked.lengths)), batch_first=True)
+    targets = nn.functional.one_hot(places, rank.shape[1]).float()
+    hidden = (rank[:, None, :] > rank[:, :, None]) | torch.eye(rank.shape[1], dtype=torch.bool) & (rank > 0)[:, None]
+    return {**found, "perm_mask": hidden.float(), "target_mapping": targets, "labels": labels(batch, "query")}
+
+
+def masked_behind(micro: MicroBatch) -> Inputs:
+    """The rows of the text and the masks behind it, in one stream: the class has no second one."""
+    (batch,) = micro.views.values()
+    text, asked = batch.streams["text"], batch.streams["query"]
+    found = torch.full_like(text.fields["input_ids"], IGNORED)
+    last = [range(end - count, end) for end, count in zip(text.starts[1:], asked.lengths, strict=True)]
+    found[torch.tensor([row for rows in last for row in rows])] = batch.targets["mlm"]["labels"]
+    return {**tokens(batch), "labels": padded(batch, "text", found, IGNORED)}
+
+
 def causal(micro: MicroBatch) -> Inputs:
     """Every token by those before it; the class moves the labels itself."""
     (batch,) = micro.views.values()
@@ -158,12 +188,14 @@ XLNET = {
     "n_head": HEADS,
     "d_inner": INNER,
 }
+XLM = {"emb_dim": HIDDEN, "n_layers": LAYERS, "n_heads": HEADS, "n_langs": 15}
 ALBERT = {**BERT, "embedding_size": HIDDEN, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 PEERS = {
     "albert": Peer("AlbertForPreTraining", "AlbertConfig", ALBERT, partial(masked_pair, name="sentence_order_label")),
     "bart": Peer("BartForConditionalGeneration", "BartConfig", BART, translated),
     "bert": PAIRS,
     "bert-wwm": PAIRS,
+    "ernie-baidu": WORDS,
     "electra": Peer("Electra", "ElectraConfig", {**BERT, "embedding_size": HIDDEN}, masked),
     "glm": Peer("BertForMaskedLM", "BertConfig", BERT, with_ranks),
     "gpt": Peer("OpenAIGPTLMHeadModel", "OpenAIGPTConfig", GPT, causal),
@@ -171,6 +203,7 @@ PEERS = {
     "macbert": PAIRS,
     "mass": Peer("BartForConditionalGeneration", "BartConfig", BART, translated),
     "modernbert": Peer("ModernBertForMaskedLM", "ModernBertConfig", {**BERT, "pad_token_id": 0}, masked),
+    "mpnet": Peer("MPNetForMaskedLM", "MPNetConfig", BERT, masked_behind),
     "roberta": Peer("RobertaForMaskedLM", "RobertaConfig", {**BERT, "max_position_embeddings": 514}, masked),
     "spanbert": WORDS,
     "structbert": Peer("BertForPreTraining", "BertConfig", BERT, three_classes),
@@ -183,4 +216,6 @@ PEERS = {
     ),
     "transformer-xl": Peer("XLNetLMHeadModel", "XLNetConfig", {**XLNET, "attn_type": "uni"}, segments),
     "unilm": Peer("BertForPreTraining", "BertConfig", {**BERT, "type_vocab_size": 6}, with_ranks),
+    "xlm": Peer("XLMWithLMHeadModel", "XLMConfig", XLM, in_languages),
+    "xlnet": Peer("XLNetLMHeadModel", "XLNetConfig", XLNET, permuted),
 }

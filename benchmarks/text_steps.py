@@ -1,8 +1,9 @@
 """The training step of each text system beside the Hugging Face class of its size, on natural lengths.
 
-    python -m benchmarks.text_steps --corpus corpora/text --tokenizer corpora/tokenizer.json [--only bert gpt-2]
+    python -m benchmarks.text_steps --data data --output steps [--only bert gpt-2]
 
-Every system is its recipe at one size (4 layers x 256, 4 heads; 4 + 4 layers for encoder-decoders), on the first
+`data` is a folder with the raw corpora gutenberg (its paragraphs are the texts) and multi30k (translations). Every
+system is its recipe at one size (4 layers x 256, 4 heads; 4 + 4 layers for encoder-decoders), on the first
 micro-batches of the corpus; the peer gets the same tokens, corruption and labels, padded to the longest sequence of
 the micro-batch (`benchmarks.text_peers`). Measured is the step on batches that are made: forward, backward, clipping,
 AdamW, in float32 on a CPU, bfloat16 on a GPU, dropout 0.1. Rounds of the two alternate in one process; the ratio is of
@@ -13,6 +14,7 @@ other work OMP_WAIT_POLICY=PASSIVE keeps waiting threads from spinning.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -23,7 +25,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.real_data import call
 from benchmarks.text_peers import HEADS, HIDDEN, INNER, LAYERS, PEERS
+from workbench.files.drafts import write_text
 from workbench.objectives._vocabulary import token_table
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
@@ -37,7 +41,7 @@ from workbench.training.memory import keep_freed_memory
 from workbench.training.readers import reader_of
 
 SIZES = {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_heads": HEADS, "embedding_size": HIDDEN}
-BATCHES = 8
+BATCHES, BOOKS, SHORTEST, VOCABULARY = 8, 5, 10, "8192"
 Step = Callable[[int], None]
 
 
@@ -54,12 +58,43 @@ def shaped(value: Any) -> Any:
     return found
 
 
+def prepare(data: Path, folder: Path) -> None:
+    """One corpus of everything that the systems read, its tokenizer, and what else recipes name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    raw, corpus, tokenizer = folder / "records.jsonl", str(folder / "texts"), str(folder / "tokenizer.json")
+    if not raw.exists():
+        records = (json.dumps(record, ensure_ascii=False) for record in _records(data))
+        write_text(raw, "\n".join(records))
+    commands = [
+        ("texts", "text", str(raw)),
+        ("tokenizer.json", "tokenizer", corpus, "--vocab-size", VOCABULARY),
+        ("similar-words.safetensors", "similar-words", corpus, "--tokenizer", tokenizer),
+        ("token-counts.json", "token-counts", corpus, "--tokenizer", tokenizer),
+    ]
+    for name, *command in commands:
+        if not (folder / name).exists():
+            call("prepare", *command, "--output", str(folder / name))
+
+
+def _records(data: Path) -> Iterator[dict[str, Any]]:
+    """Paragraphs of at least ten words, each with a sentence in two languages."""
+    pairs = [(data / "multi30k" / f"train.{language}").read_text("utf-8").splitlines() for language in ("en", "fr")]
+    translations = zip(*pairs, strict=True)
+    with (data / "gutenberg/books.jsonl").open(encoding="utf-8") as books:
+        for book in itertools.islice(map(json.loads, books), BOOKS):
+            for paragraph in book["text"].split("\n\n"):
+                if len(paragraph.split()) >= SHORTEST:
+                    english, french = next(translations)
+                    yield {"text": paragraph, "language": "en", "translations": {"en": english, "fr": french}}
+
+
 def recipe_of(system: str, options: argparse.Namespace) -> Recipe:
     """The system at the benchmark's size, on the corpus."""
-    tree = shaped(as_tree(load_recipe(system)))
-    tree["tokenizer"] = str(options.tokenizer)
+    folder = options.output.resolve()
+    tree = shaped(as_tree(load_recipe(system, [f"vars.data={folder}"])))
+    tree["tokenizer"] = str(folder / "tokenizer.json")
     for task in tree["tasks"].values():
-        task["corpora"] = [str(options.corpus)]
+        task["corpora"] = [str(folder / "texts")]
         task["sequence"]["max_length"] = options.length
     tree["train"] |= {"global_batch_size": options.batch, "micro_batch_size": options.batch, "num_workers": 0}
     return recipe_from_dict(tree, system)
@@ -132,8 +167,8 @@ def rounds(step: Step, options: argparse.Namespace, device: torch.device) -> Ite
 def measure(system: str, options: argparse.Namespace) -> dict[str, Any]:
     """Tokens per second of both, and their ratio."""
     device = torch.device(options.device)
-    tokenizer = Tokenizer.load(str(options.tokenizer))
     recipe = recipe_of(system, options)
+    tokenizer = Tokenizer.load(recipe.tokenizer or "")
     micros = micro_batches(recipe, tokenizer)
     tokens = statistics.mean(sum(s.rows for s in next(iter(m.views.values())).streams.values()) for _, m in micros)
     root = make_root(recipe, tasks_of(recipe, tokenizer), tokenizer).to(device).train()
@@ -153,8 +188,8 @@ def measure(system: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="a text corpus")
-    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the raw corpora")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the corpus and results.json")
     parser.add_argument("--only", nargs="*", default=list(PEERS), choices=list(PEERS), help="systems; default: all")
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batch", type=int, default=8)
@@ -162,16 +197,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4, help="steps of a round")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--output", type=Path, help="a file for the rows, as JSON lines")
     options = parser.parse_args()
+    prepare(options.data.resolve(), options.output.resolve())
     torch.set_num_threads(options.threads)
     keep_freed_memory()
+    results = options.output / "results.json"
     for system in options.only:
         row = measure(system, options)
         print("| {system} | {peer} | {ours:,.0f} | {theirs:,.0f} | {ratio:.2f} |".format(**row), flush=True)
-        if options.output:
-            with options.output.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+        rows = [*(json.loads(results.read_text()) if results.exists() else []), row]
+        results.write_text(json.dumps(rows, indent=2))
 
 
 if __name__ == "__main__":
