@@ -124,10 +124,12 @@ def nearest(name: str, valid: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, list(valid), n=3, cutoff=0.5)
 
 
-def unknown(what: str, name: str, valid: Iterable[str], where: str = "") -> WorkbenchError:
-    """The error for a name that does not exist: names the nearest valid ones, then all of them."""
+def unknown(
+    what: str, name: str, valid: Iterable[str], where: str = "", unlisted: Iterable[str] = ()
+) -> WorkbenchError:
+    """The error for a name that does not exist: names the nearest valid ones, then all but the `unlisted`."""
     choices = sorted(valid)
-    close = nearest(name, choices)
+    close = nearest(name, [*choices, *unlisted])
     guess = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
     place = f" in {where}" if where else ""
     listed = ", ".join(choices) if choices else "none"

@@ -22,6 +22,7 @@ EVERY = {
     "choices": ["a", "b"],
     "answers": ["old"],
     "answer_spans": [[0, 3]],
+    "turns": ["where does Oslo lie", "in Norway"],
 }
 UNITS = (None, "text", "captions", "questions", "triples")
 

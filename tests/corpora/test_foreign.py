@@ -64,7 +64,7 @@ def test_json_records_tell_their_kind(make_tar: Any) -> None:
     tar = make_tar([("a.json", b'{"text": "hello", "language": "en"}')])
     assert index_foreign([tar], tar.parent).kind == "text"
     sample = Corpus.open(tar.parent).read(0, 0)
-    assert (sample["text"], sample["meta"]) == ("hello", {"language": "en"})
+    assert (sample["text"], sample["language"]) == ("hello", "en")
 
 
 def test_records_are_those_of_webdataset(make_tar: Any, encoded: Any) -> None:

@@ -46,7 +46,7 @@ def test_everything_is_made_before_it_is_used() -> None:
             parts = {word, *map(str, Path(word).parents)}
             assert parts & made or word == each.output, f"{each.name}: {word} is not there yet"
         if each.command[0] == "pretrain":
-            recipe = find_recipe(each.command[1]).read_text()
+            recipe = find_recipe(each.command[1])[0].read_text()
             data = re.findall(r"\$\{vars\.data\}/([\w.-]+)", recipe)
             assert {f"corpora/{name}" for name in data} <= set(each.needs)
         made.add(each.output)

@@ -62,7 +62,7 @@ def test_what_is_no_size_is_refused(tmp_path: Path, sizes: str, message: str) ->
 
 
 def test_an_unknown_size_of_a_shipped_recipe_is_refused_with_the_nearest() -> None:
-    with pytest.raises(WorkbenchError, match=r"unknown recipe 'bert-tinny'"):
+    with pytest.raises(WorkbenchError, match=r"unknown recipe 'bert-tinny'\. Did you mean 'bert-tiny'"):
         load_recipe("bert-tinny")
 
 

@@ -67,8 +67,10 @@ def test_figures_of_the_shipped_recipes_name_numbers_of_ours() -> None:
     assert len(figures) > 30
     ours = {figure.metric for figure in figures if "/" in figure.metric}
     assert ours == {
-        "classify/accuracy", "entity-typing/loose_micro/f1", "entity-typing/strict_accuracy", "relations/f1",
-        "vqa/accuracy", *(f"retrieval/{side}_retrieval/r{k}" for side in ("image", "text") for k in (1, 5, 10)),
+        "choose/accuracy", "classify/accuracy", "classify/mcc", "entity-typing/loose_micro/f1", "relations/f1",
+        "entity-typing/strict_accuracy", "extract/exact_match", "extract/f1", "generate/bleu", "generate/rouge1",
+        "generate/rouge2", "generate/rougeL", "perplexity/perplexity", "vqa/accuracy",
+        *(f"retrieval/{side}_retrieval/r{k}" for side in ("image", "text") for k in (1, 5, 10)),
     }  # fmt: skip
 
 

@@ -73,10 +73,9 @@ def test_what_a_corpus_holds_is_its_own(world: Path, refused: Refused) -> None:
 
 
 def test_an_evaluation_is_not_begun_whose_result_has_no_place(places: Path, refused: Refused) -> None:
-    (places / "nowhere").mkdir()
-    (places / "nowhere" / "evaluations").write_text("words")
+    (places / "evaluations").write_text("words")
     message = refused("evaluate", "classify", "nowhere", "corpora/none")
-    assert "nowhere/evaluations/result.json: a file stands where a folder is needed" in message
+    assert "evaluations/nowhere/result.json: a file stands where a folder is needed" in message
 
 
 def test_a_release_replaces_files_alone_and_no_run(places: Path, refused: Refused) -> None:

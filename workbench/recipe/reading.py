@@ -43,7 +43,7 @@ def find_recipe(name: str) -> tuple[Path, str | None]:
         there = [f"{path} has the sizes {', '.join(sizes_of(path))}" for path in _sized(stem, ending)]
         raise WorkbenchError("; ".join([f"there is no recipe file {name!r} (looked in {Path.cwd()})", *there]))
     known = [f"{recipe}-{size}" for recipe, path in shipped().items() for size in sizes_of(path)]
-    raise unknown("recipe", name, [*recipe_names(), *known, "path/to/recipe.yaml"])
+    raise unknown("recipe", name, [*recipe_names(), "path/to/recipe.yaml"], unlisted=known)
 
 
 def _sized(stem: str, ending: str) -> list[Path]:

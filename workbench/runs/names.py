@@ -27,7 +27,7 @@ REPORT = "report.html"
 
 def is_run(folder: Path) -> bool:
     """Whether a folder holds a run."""
-    return (folder / RECIPE).is_file()
+    return (folder / RECIPE).exists()
 
 
 def runs_below(folder: Path) -> list[Path]:

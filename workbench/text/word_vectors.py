@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import torch
 import typer
 
 from workbench.errors import WorkbenchError
@@ -78,6 +77,8 @@ def train_word_vectors(
 
 def neighbours(words: Words, vectors: np.ndarray, nearest: int) -> np.ndarray:
     """[words, nearest]: the places of the most similar words (by cosine) with as many tokens, -1 behind the last."""
+    import torch  # takes seconds, and the command refuses wrong inputs without it
+
     similar = np.full((len(words), nearest), -1, np.int64)
     unit = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=1)
     lengths = np.array([len(word) for word in words])
