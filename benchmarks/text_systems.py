@@ -8,7 +8,7 @@ commands, which are printed; what is there already is not made again. For each s
 - `workbench pretrain NAME-tiny`, and its held-out losses at the end, each beside the unigram entropy of what the
   objective predicts: the cross entropy of the held-out labels under the frequencies of the labels in training;
 - `workbench verify-resume`: a run with a stop in its middle, compared bit for bit;
-- forty steps on one rank and on two (gloo): the largest relative difference of a loss.
+- sixty steps on one rank and on two (gloo): the largest relative difference of a loss.
 
 The table is Markdown, on the standard output and in `results.md`.
 """
@@ -40,7 +40,7 @@ from workbench.text.tokenizer import Tokenizer
 from workbench.training.held_out import HELD_OUT_SPLIT, PREFIX
 from workbench.training.readers import held_out_pass, reader_of
 
-STEPS_OF_RANKS, STEPS_OF_RESUME, BATCHES_COUNTED = 40, 6, 100
+STEPS_OF_RANKS, STEPS_OF_RESUME, BATCHES_COUNTED = 60, 6, 100
 VOCABULARY = "1000"
 FOLDERS = {"xlm": "multi30k"}
 """Systems that read other corpora than the rest, and where these lie among them."""
@@ -131,7 +131,7 @@ def _labels(batches: MicroBatches, numbers: dict[str, int]) -> dict[str, Counter
 
 
 def ranks_differ(name: str, overrides: list[str], folder: Path) -> float:
-    """The largest relative difference of a loss between one rank and two, over forty steps."""
+    """The largest relative difference of a loss between one rank and two, over sixty steps."""
     recipe = load_recipe(name, overrides)
     half = max(recipe.train.global_batch_size // 2, 1)
     short = [f"train.micro_batch_size={half}", f"train.max_steps={STEPS_OF_RANKS}", "train.log_every=1"]
