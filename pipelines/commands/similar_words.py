@@ -46,6 +46,9 @@ def similar_words(
     if output.suffix != ".safetensors":
         raise WorkbenchError(f"similar words are written to a .safetensors file; {output} has another ending")
     opened = [Corpus.open(place) for place in corpora]
+    from workbench.runs.outputs import check_apart  # torch takes seconds, and a missing corpus is told without
+
+    check_apart(output)
     cut = Tokenizer.load(tokenizer)
     words, vectors = train_word_vectors(Texts(opened, limit), cut, training)
     similar = neighbours(words, vectors, nearest)

@@ -36,6 +36,9 @@ def token_counts(
       workbench prepare token-counts corpora/en corpora/fr --tokenizer tokenizer.json --output counts.json
     """
     opened = [Corpus.open(place) for place in corpora]
+    from workbench.runs.outputs import check_apart  # torch takes seconds, and a missing corpus is told without
+
+    check_apart(output)
     cut = Tokenizer.load(tokenizer)
     counts = np.zeros(max(cut.vocabulary.values()) + 1, np.int64)
     gathered: list[str] = []

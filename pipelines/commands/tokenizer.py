@@ -44,6 +44,9 @@ def tokenizer(
       workbench prepare tokenizer corpora/en corpora/sw -o tokenizer.json --kind bpe --size-exponent 0.5
     """
     opened = [Corpus.open(place) for place in corpora]
+    from workbench.runs.outputs import check_apart  # torch takes seconds, and a missing corpus is told without
+
+    check_apart(output)
     texts: Iterable[str] = Texts(opened, limit) if size_exponent == 1 else Smoothed(opened, size_exponent, limit)
     trained = Tokenizer(train_tokenizer(texts, kind, vocab_size, lowercase=lowercase))
     written = trained.save(output)

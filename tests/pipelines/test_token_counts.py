@@ -17,6 +17,18 @@ from workbench.text.tokenizer import Tokenizer
 from workbench.training.pretrain import pretrain
 
 
+@pytest.mark.parametrize("command", ["token-counts", "tokenizer"])
+def test_what_a_corpus_holds_is_not_written_over(tmp_path: Path, json_lines: Any, command: str) -> None:
+    prepare("text", json_lines("towns.jsonl", [{"text": "the river"}] * 9), "-o", tmp_path / "text", "--workers", 1)
+    prepare("tokenizer", tmp_path / "text", "-o", tmp_path / "tokenizer.json", "--vocab-size", 60)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "text").iterdir()}
+    options = ("--tokenizer", tmp_path / "tokenizer.json") if command == "token-counts" else ()
+    for name in before:
+        with pytest.raises(WorkbenchError, match=f"--output: .*{name} belongs to the corpus"):
+            prepare(command, tmp_path / "text", "-o", tmp_path / "text" / name, *options)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "text").iterdir()} == before
+
+
 def test_a_run_masks_by_counts_and_goes_on_with_no_others(tmp_path: Path, json_lines: Any) -> None:
     rows = [{"text": "the town of oslo"}] * 299 + [{"text": "the river"}]
     prepare("text", json_lines("towns.jsonl", rows), "-o", tmp_path / "text", "--workers", 1)

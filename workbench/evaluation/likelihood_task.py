@@ -20,6 +20,7 @@ from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
 from workbench.options.bounds import Location
+from workbench.sequences.builder import sample_text
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Encoded
 
@@ -65,6 +66,10 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
     def predictable(self, run: Evaluated, text: Encoded) -> np.ndarray:
         """Which tokens of a text `predicted` predicts, but for what a text begins with."""
         raise NotImplementedError(f"{type(self).__name__} must define predictable")
+
+    def unpredicted(self, run: Evaluated, sample: Sample) -> int:
+        """How many characters a text begins with that are not predicted: they are none of its bytes."""
+        return 0
 
     def convention(self, run: Evaluated, scoring: Options) -> str:
         """What a token is predicted from."""
@@ -131,7 +136,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         costs = {sample["key"]: Cost() for sample in samples}
         if self.sized(run):
             for sample in samples:
-                text = sample["text"]
+                text = sample_text(sample)[self.unpredicted(run, sample) :]
                 costs[sample["key"]] = Cost(characters=len(text), bytes=len(text.encode()))
         counts: Counter[int] = Counter()
         examples: list[dict[str, Any]] = []
@@ -157,7 +162,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
     def _known(self, run: Evaluated, corpus: Corpus) -> Counter[int]:
         known: Counter[int] = Counter()
         for sample in all_records(corpus):
-            known.update(self.predictable(run, run.tokenizer.encode(sample.get("text", ""))).tolist())
+            known.update(self.predictable(run, run.tokenizer.encode(sample_text(sample))).tolist())
         return known
 
     def _line(self, key: str, cost: Cost) -> dict[str, Any]:

@@ -17,17 +17,16 @@ drawn uniformly among those where no span touches another.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from annotated_types import Gt, Le
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.embeddings.blank_token import FIELD
 from workbench.objectives._blanks import BlankContinuation, Filling
 from workbench.objectives._vocabulary import NextTokenHead
-from workbench.options.bounds import Number, SomeShare, Word
+from workbench.options.bounds import MeanSpan, SomeShare, Word
 from workbench.sequences.sentences import SentenceEnds
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.continuation import Continuation
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from workbench.models.network import Network
     from workbench.sequences.builder import Builder
 
-Length = Annotated[Number, Gt(0), Le(1000)]
 LEAST = 0.5  # of a document, that its one span has (section 2.1)
 
 
@@ -63,7 +61,7 @@ class BlankFilling(Objective):
         self,
         tokenizer: Tokenizer,
         rate: SomeShare = 0.15,
-        mean_span: Length = 3.0,
+        mean_span: MeanSpan = 3.0,
         level: Literal["span", "sentence", "document"] = "span",
         stream: Word = "text",
     ) -> None:

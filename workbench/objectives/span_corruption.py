@@ -22,7 +22,7 @@ from annotated_types import Ge, Le
 from workbench.errors import WorkbenchError
 from workbench.objectives._decoder import DecoderObjective, Written
 from workbench.objectives._vocabulary import NextTokenHead, token_table
-from workbench.options.bounds import Number, PartShare, Word
+from workbench.options.bounds import MeanSpan, PartShare, Word
 from workbench.sequences.rows import recount, replace_spans
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.objective import Head
@@ -31,7 +31,6 @@ from workbench.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
-Length = Annotated[Number, Ge(1), Le(1000)]
 Sentinels = Annotated[int, Ge(2), Le(2**16)]
 
 
@@ -58,7 +57,7 @@ class SpanCorruption(DecoderObjective):
         self,
         tokenizer: Tokenizer,
         rate: PartShare = 0.15,
-        mean_span: Length = 3.0,
+        mean_span: MeanSpan = 3.0,
         sentinels: Sentinels = 100,
         stream: Word = "text",
         target: Word = "target",

@@ -53,6 +53,7 @@ SomeShare = Annotated[Number, Gt(0), Le(1)]
 PartShare = Annotated[Number, Gt(0), Lt(1)]
 Dropout = Annotated[Number, Ge(0), Lt(1)]
 Positive = Annotated[Number, Gt(0), Le(1e6)]
+MeanSpan = Annotated[Number, Ge(1), Le(1000)]  # rows of a span, on average
 NotNegative = Annotated[Number, Ge(0), Le(1e6)]
 LearningRate = Annotated[Number, Gt(0), Le(1000)]
 Figure = Annotated[Number, Ge(-1e9), Le(1e9)]

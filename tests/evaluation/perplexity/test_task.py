@@ -121,7 +121,7 @@ def test_losses_are_those_of_the_library(gpt2: Path, tmp_path: Path, stride: int
     assert found.counts["tokens"] == sum(map(len, nats))
     assert found.numbers["loss"] == pytest.approx(total / found.counts["tokens"], abs=1e-5)
     assert found.numbers["perplexity"] == pytest.approx(math.exp(found.numbers["loss"]))
-    size = sum(len(text.encode()) for text in LONG)
+    size = sum(len(text[words.encode(text).ends[0] :].encode()) for text in LONG)
     assert found.numbers["bits_per_byte"] == pytest.approx(total / math.log(2) / size, rel=1e-5)
     (short,) = (model(torch.tensor([each]), labels=torch.tensor([each])).loss for each in ids[1:2])
     lines = [json.loads(line) for line in next(Path("evaluations/gpt2").glob("*.jsonl")).read_text().splitlines()]
@@ -195,3 +195,23 @@ def test_unigrams_are_counted_where_it_is_said(texts: Path, tmp_path: Path) -> N
     assert others.baselines["unigrams of texts"]["loss"] == pytest.approx(cross)
     assert others.inputs["unigrams"]["path"].endswith("texts")
     assert own.numbers == others.numbers
+
+
+def test_bytes_are_those_of_what_is_predicted(texts: Path, tmp_path: Path) -> None:
+    """Nothing says the first token where no token stands before it."""
+    corpus = prepare(tmp_path, "words", [{"text": "über a river"}])
+    whole, rest = (scored(causal(texts, f"from-{begin}", begin=begin), corpus) for begin in ("cls", None))
+    assert whole.counts["bytes"] == len("über a river".encode())
+    words = Tokenizer.load(texts / "tokenizer.json")
+    first = int(words.encode("über a river").ends[0])
+    assert rest.counts["bytes"] == len("über a river"[first:].encode())
+    assert rest.counts["tokens"] == whole.counts["tokens"] - 1
+
+
+def test_a_corpus_without_texts_is_refused(texts: Path, tmp_path: Path) -> None:
+    corpus = prepare(tmp_path, "pairs", [{"translations": {"en": "a river", "de": "ein Fluss"}}])
+    run = causal(texts, "of-texts", begin="cls")
+    with pytest.raises(WorkbenchError, match="it has no 'text'"):
+        scored(run, corpus)
+    with pytest.raises(WorkbenchError, match="it has no 'text'"):
+        scored(run, str(texts / "texts"), unigrams=corpus)

@@ -162,7 +162,7 @@ def _classes(corpus: Corpus, label: str | None) -> tuple[str, list[str]]:
     names = list(counts)
     if len(names) < 2:
         raise WorkbenchError(f"all texts of corpus {corpus.name!r} have {chosen} = {names[0]}; nothing can be learnt")
-    numbers = all(name.lstrip("-").isdigit() for name in names)
+    numbers = all(name.lstrip("-").isdecimal() for name in names)
     return chosen, sorted(names, key=int) if numbers else sorted(names)
 
 

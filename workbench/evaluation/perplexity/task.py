@@ -22,6 +22,7 @@ from workbench.objectives.clm import Clm
 from workbench.objectives.mlm import Mlm
 from workbench.options.bounds import Count
 from workbench.parts.calls import call
+from workbench.sequences.builder import sample_text
 from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.returns import CONTINUATION
@@ -36,8 +37,9 @@ class PerplexityScoring(LikelihoodScoring):
     """Perplexity per token, and bits per byte and character, beside the frequencies of tokens alone (unigrams).
 
     A text of CORPUS is read whole, in windows of the length that RUN was trained on: each predicts all of its tokens
-    anew, or with --stride N only N, from the others before them; every token is predicted once. A network with a memory
-    reads on from window to window. The end of a text is predicted too, where RUN's texts have one.
+    anew, or with --stride N only N, from the others before them. Every token is predicted once, but for a text's first
+    one where RUN's texts have none in front; its bytes don't count then. A network with a memory reads on from window
+    to window. The end of a text is predicted too, where RUN's texts have one.
 
     What an encoder-decoder predicts is the target of its own objective, given what that leaves of the text; a model of
     captions the caption, given the image. There are no bits per byte then.
@@ -78,6 +80,11 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
     def predictable(self, run: Evaluated, text: Encoded) -> np.ndarray:
         return np.concatenate([text.ids, run.task.builder.frame.end])
 
+    def unpredicted(self, run: Evaluated, sample: Sample) -> int:
+        """The first token, where nothing stands before it to predict it from."""
+        ends = run.tokenizer.encode(sample_text(sample)).ends
+        return int(ends[0]) if len(ends) and not run.task.builder.frame.begin else 0
+
     def convention(self, run: Evaluated, scoring: PerplexityScoring) -> str:
         if not self.sized(run):
             return f"per token that {run.objective.name} predicts, given the rest"
@@ -97,7 +104,7 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
             return joined(_of_targets(run, samples))
         builder = run.task.builder
         stride, name = check_stride(scoring.stride, builder), run.objective.name
-        texts = run.tokenizer.encode_batch([sample["text"] for sample in samples])
+        texts = run.tokenizer.encode_batch([sample_text(sample) for sample in samples])
         windows = [
             list(windows_of(sample["key"], text, builder, stride, name))
             for sample, text in zip(samples, texts, strict=True)

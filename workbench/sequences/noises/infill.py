@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.options.bounds import Positive, SomeShare
+from workbench.options.bounds import MeanSpan, SomeShare
 from workbench.sequences.policies.span import span_at
 from workbench.sequences.protocols import Noise
 from workbench.sequences.rows import replace_spans
@@ -26,7 +26,7 @@ class Infill(Noise):
         mean_span: the mean of the Poisson distribution of their lengths, in words.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rate: SomeShare, mean_span: Positive = 3.0) -> None:
+    def __init__(self, tokenizer: Tokenizer, rate: SomeShare, mean_span: MeanSpan = 3.0) -> None:
         self.rate, self.mean_span = rate, mean_span
         self.mask_id = tokenizer.id("mask")
 
