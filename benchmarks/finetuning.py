@@ -15,9 +15,9 @@ relations   SemEval-2010 task 8 with marked mentions: every tenth sentence of th
             others, every twentieth (the official test set is not at hand), but for those of classes that the former
             lack
 
-Rates are one choice for each way, made beforehand; sizes were set by the time that they take. Which sentences are taken,
-and for how many epochs, was set once more after ways had been run on the first 600 and tested on the last 300, whose mix
-of classes is another. The table compares ways at a small budget, and is no result of either data set.
+Rates are one choice for each way, made beforehand; sizes were set by the time that they take. Which sentences are
+taken, and for how many epochs, was set once more after ways had been run on the first 600 and tested on the last 300,
+whose mix of classes is another. The table compares ways at a small budget, and is no result of either data set.
 """
 
 from __future__ import annotations
