@@ -6,9 +6,11 @@
 system is its recipe at one size (4 layers x 256, 4 heads; 4 + 4 layers for encoder-decoders), on the first
 micro-batches of the corpus; the peer gets the same tokens, corruption and labels, padded to the longest sequence of
 the micro-batch (`benchmarks.text_peers`). Measured is the step on batches that are made: forward, backward, clipping,
-AdamW, in float32 on a CPU, bfloat16 on a GPU, dropout 0.1. Rounds of the two alternate in one process; the ratio is of
-the medians of real tokens per second. Making batches is left out on both sides (`benchmarks.whole_run` has it). Beside
-other work OMP_WAIT_POLICY=PASSIVE keeps waiting threads from spinning.
+AdamW, in float32 on a CPU, bfloat16 on a GPU, dropout 0.1. A round is all micro-batches once; rounds of the two
+alternate in one process, the first is not told; the ratio is of the medians of real tokens per second. Recipes that
+pack several texts into a sequence leave the peer next to no padding; `--unpacked` gives both sides a text a sequence.
+Making batches is left out on both sides (`benchmarks.whole_run` has it). Beside other work OMP_WAIT_POLICY=PASSIVE
+keeps waiting threads from spinning.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from workbench.training.readers import reader_of
 
 SIZES = {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_heads": HEADS, "embedding_size": HIDDEN}
 BATCHES, BOOKS, SHORTEST, VOCABULARY = 8, 5, 10, "8192"
+PACKING = ("across", "full")
 Step = Callable[[int], None]
 
 
@@ -95,7 +98,10 @@ def recipe_of(system: str, options: argparse.Namespace) -> Recipe:
     tree["tokenizer"] = str(folder / "tokenizer.json")
     for task in tree["tasks"].values():
         task["corpora"] = [str(folder / "texts")]
-        task["sequence"]["max_length"] = options.length
+        task["sequence"] = sequence = task["sequence"] | {"max_length": options.length}
+        if options.unpacked and sequence["builder"] == "packed":
+            rest = {name: value for name, value in sequence.items() if name not in PACKING}
+            task["sequence"] = rest | {"builder": "document"}
     tree["train"] |= {"global_batch_size": options.batch, "micro_batch_size": options.batch, "num_workers": 0}
     return recipe_from_dict(tree, system)
 
@@ -154,14 +160,14 @@ def theirs(system: str, vocabulary: int, micros: list[tuple[str, MicroBatch]], d
 
 
 def rounds(step: Step, options: argparse.Namespace, device: torch.device) -> Iterator[float]:
-    """Seconds of a step, round after round; the first round is not told."""
-    for turn in range(options.rounds + 1):
+    """Seconds of a step over all micro-batches, round after round."""
+    for _ in range(options.rounds + 1):
         start = time.perf_counter()
-        for number in range(options.steps):
-            step((turn * options.steps + number) % BATCHES)
+        for number in range(BATCHES):
+            step(number)
         if device.type == "cuda":
             torch.cuda.synchronize()
-        yield (time.perf_counter() - start) / options.steps
+        yield (time.perf_counter() - start) / BATCHES
 
 
 def measure(system: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -194,7 +200,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=4, help="steps of a round")
+    parser.add_argument("--unpacked", action="store_true", help="one text a sequence where recipes pack several")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     options = parser.parse_args()
