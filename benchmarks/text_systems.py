@@ -60,7 +60,7 @@ def prepare(data: Path, corpora: Path) -> None:
         ("text", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"),
         ("tokenizer.json", "tokenizer", text, "--vocab-size", VOCABULARY),
         ("similar-words.safetensors", "similar-words", text, "--tokenizer", str(corpora / "tokenizer.json")),
-        ("linked", "text", str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.1"),
+        ("linked", "text", str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2"),
         ("linked-phrases", "phrases", str(corpora / "linked")),
         ("linked-phrases-held-out", "phrases", str(corpora / "linked-held-out")),
         ("dialogues", "text", str(dialogues), "--split", "held-out=0.1"),
