@@ -60,7 +60,7 @@ def show(result: Preparation) -> None:
     table.add_column("samples", justify="right")
     table.add_row("read", f"{result.read:,}")
     for reason, count in sorted(result.dropped.items()):
-        table.add_row(Text(f"dropped, {reason}"), f"-{count:,}")
+        table.add_row(Text(f"dropped, {reason}"), f"{count:,}")
     for part, manifest in result.manifests.items():
         count = len(manifest.shards)
         shards = f"{count} shard{'s' if count > 1 else ''}, {manifest.bytes / 1e6:,.1f} MB"

@@ -22,7 +22,8 @@ _LANGUAGE = re.compile(r"\.[a-z]{2}([-_][a-z0-9]{2,8})?")
 class Parallel(RawReader):
     """`languages` are those of the files, in their order; by default the files' suffixes (`train.en train.de`).
 
-    A line becomes a record with `translations`, by language; one that is empty in some language is left out.
+    A line becomes a record with `translations`, by language; one that is empty in a language is left out, and counted
+    under that language (as "every language" where it is empty in all of them).
     """
 
     kind: ClassVar[str] = "text"
@@ -42,15 +43,15 @@ class Parallel(RawReader):
                 read = [number - (line is None) for line in found]
                 raise _uneven(sources, [n + sum(1 for _ in rest) for n, rest in zip(read, each, strict=True)])
             raw = [line for _, line in found]
-            if any(line.strip() for line in raw):
-                data = (stem(sources[0]), number, languages, names, raw)
-                yield Record(data, sum(map(len, raw)), f"{names[0]}:{number}")
+            data = (stem(sources[0]), number, languages, names, raw)
+            yield Record(data, sum(map(len, raw)), f"{names[0]}:{number}")
 
     def sample(self, record: Record) -> Sample | Drop:
         stemmed, number, languages, names, raw = record.data
         texts = [_decoded(line, f"{name}:{number}").strip() for line, name in zip(raw, names, strict=True)]
-        if not all(texts):
-            return Drop("a translation is empty")
+        empty = [language for language, text in zip(languages, texts, strict=True) if not text]
+        if empty:
+            return Drop(f"empty in {'every language' if len(empty) == len(languages) else ' and '.join(empty)}")
         translations = dict(zip(languages, texts, strict=True))
         meta = {"source": names[0], "line": number}
         return {"key": record_key(f"{stemmed}-{number}"), "translations": translations, "meta": meta}

@@ -10,6 +10,8 @@ import pytest
 from pipelines.readers.formats import detect, make_reader
 from tests.contracts.cases import ReaderCase
 from tests.contracts.raw import lines
+from tests.pipelines.test_commands import prepare
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 
 
@@ -49,9 +51,16 @@ def test_unequal_numbers_of_lines_are_refused_with_them(tmp_path: Path) -> None:
         samples(paths)
 
 
-def test_a_line_that_one_language_lacks_is_left_out(tmp_path: Path) -> None:
-    paths = written(tmp_path, en="a\nb\n", de="a\n \n")
+def test_lines_that_are_empty_are_left_out_and_counted_by_language(tmp_path: Path) -> None:
+    texts = {"en": "a\nb\nc\n\n", "de": "a\n \nc\n\n", "fr": "a\n\n\n\n"}
+    paths = written(tmp_path, **texts)
     assert [s["translations"]["en"] for s in samples(paths)] == ["a"]
+    prepare("text", *paths, "-o", tmp_path / "corpus", "--workers", 1)
+    assert Corpus.open(tmp_path / "corpus").manifest.dropped == {
+        "Parallel: empty in de and fr": 1,
+        "Parallel: empty in every language": 1,
+        "Parallel: empty in fr": 1,
+    }
 
 
 @pytest.mark.parametrize(
