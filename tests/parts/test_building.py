@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from workbench.errors import WorkbenchError
 from workbench.models.layers.self import Self
 from workbench.parts.building import build, find
+from workbench.parts.kinds import KINDS
 from workbench.parts.listing import parts
 
 SPEC = {"layer": "self", "stream": "text", "num_heads": 2}
@@ -133,3 +135,18 @@ def test_the_parts_are_listed_with_their_options() -> None:
     assert listed["kg.aggregator"].given == ["sizes"]
     heads = next(option for option in listed["self"].options if option.name == "num_heads")
     assert heads.allowed.startswith("a whole number from 1")
+
+
+def test_options_that_parts_share_are_listed_with_their_defaults() -> None:
+    """Those of `**options: Unpack[...]` are in no signature."""
+    listed = {f"{kind} {part.name}": part for kind in ("layer", "builder") for part in parts(kind)}
+    layer, packed = ({o.name: o.default for o in listed[name].options} for name in ("layer self", "builder packed"))
+    assert (layer["norm_eps"], layer["rotary"], layer["num_heads"]) == ("1e-12", "null", "")
+    assert (packed["begin"], packed["visibility"], packed["across"]) == ("cls", "bidirectional", "false")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_option_that_need_not_be_stated_is_listed_with_its_default(kind: str) -> None:
+    for part in parts(kind):
+        stated = inspect.signature(find(kind, part.name)).parameters
+        assert all(o.default or o.name in stated for o in part.options), part.name

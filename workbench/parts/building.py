@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import pkgutil
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -191,3 +191,28 @@ def _unpacked(hint: Any) -> dict[str, Any] | None:
     if typing.get_origin(hint) is not typing.Unpack:
         return None
     return typing.get_type_hints(typing.get_args(hint)[0], include_extras=True)
+
+
+def defaults_of(part: Any) -> dict[str, Any]:
+    """The options that need not be stated, and what they are then.
+
+    Those of `**options: Unpack[SomeTypedDict]` are what the class beside that TypedDict says which takes all of them.
+    """
+    found: dict[str, Any] = {}
+    hints = _hints(part)
+    for name, parameter in _parameters(part).items():
+        if parameter.kind is parameter.VAR_KEYWORD and (shared := _unpacked(hints.get(name))) is not None:
+            known = _taken_with(typing.get_args(hints[name])[0], shared.keys())
+            found |= {option: known[option] for option in shared if option in known}
+        elif parameter.default is not parameter.empty:
+            found[name] = parameter.default
+    return found
+
+
+def _taken_with(shared: Any, names: Set[str]) -> dict[str, Any]:
+    """The defaults of the class of the same module that takes all of these options."""
+    module = importlib.import_module(shared.__module__)
+    own = (c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__)
+    takers = (_parameters(c) for c in own if not typing.is_typeddict(c))
+    taken = next((parameters for parameters in takers if names <= parameters.keys()), {})
+    return {name: p.default for name, p in taken.items() if p.default is not p.empty}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from workbench.options.values import described
-from workbench.parts.building import find, options_of, short_names
+from workbench.parts.building import defaults_of, find, options_of, short_names
 from workbench.parts.given import ALL, GIVEN
 from workbench.parts.kinds import KINDS
 
@@ -48,22 +48,19 @@ def kind_line(kind: str) -> str:
 
 def _part(kind: str, name: str, part: Any) -> Part:
     stated, given = [], []
-    parameters = inspect.signature(part).parameters
     names, types, _ = options_of(part)
+    defaults = defaults_of(part)
     for option in names:
-        parameter = parameters.get(option)
-        default = parameter.default if parameter is not None else inspect.Parameter.empty
         if option in GIVEN and kind in GIVEN[option].kinds:
             given.append(option)
         else:
-            stated.append(Option(option, described(types[option]) if option in types else "", _default(default)))
+            allowed = described(types[option]) if option in types else ""
+            stated.append(Option(option, allowed, _default(defaults[option]) if option in defaults else ""))
     return Part(name, _first_line(part), stated, given)
 
 
 def _default(default: Any) -> str:
     """As a recipe writes it."""
-    if default is inspect.Parameter.empty:
-        return ""
     return json.dumps(default) if default is None or isinstance(default, bool) else str(default)
 
 

@@ -27,11 +27,10 @@ CUT_SPAN = "span cut off"
 
 
 class TextOptions(TypedDict, total=False):
-    """The options that builders of single texts share.
+    """The options that builders of single texts share; `Builder` says what they are by default.
 
-    `partial`: mentions that begin or end inside a token, `cover` (by default) or `drop`; `visibility`: which tokens
-    each one sees, all (`bidirectional`, by default), those up to itself (`causal`), or itself and those after it
-    (`anticausal`).
+    `partial`: mentions that begin or end inside a token, `cover` or `drop`; `visibility`: which tokens each one sees,
+    all (`bidirectional`), those up to itself (`causal`), or itself and those after it (`anticausal`).
     """
 
     partial: Partial

@@ -5,10 +5,18 @@ from __future__ import annotations
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Positive, Role
 from workbench.sequences.alignment import Partial
-from workbench.sequences.builder import Builder, sample_text, sequence_of
+from workbench.sequences.builder import Builder, TextOptions, sample_text, sequence_of
 from workbench.sequences.layout import VisibilityAlone, cut_parts
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
+
+
+class DocumentOptions(TextOptions, total=False):
+    """The options that builders of documents share; `Document` says what they are by default."""
+
+    begin: Role | None
+    end: Role | None
+    chars_per_token: Positive | None
 
 
 class Document(Builder):

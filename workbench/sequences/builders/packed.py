@@ -9,14 +9,15 @@ gives sequences of even length, which is what some published set-ups train on.
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Count, Positive, Role
-from workbench.sequences.alignment import Partial
-from workbench.sequences.builders.document import Document
-from workbench.sequences.layout import VisibilityAlone, joined
+from workbench.options.bounds import Count
+from workbench.sequences.builders.document import Document, DocumentOptions
+from workbench.sequences.layout import joined
 from workbench.sequences.rows import drop, recount, take
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Tokenizer
@@ -32,21 +33,18 @@ class Packed(Document):
             sequences but the last have `max_length` tokens.
         across: a token may see the other documents, positions run on, and only the first has the token at its beginning
             ([CLS] a [SEP] b [SEP]); by default each sees its own alone.
+        options: those of `document`.
     """
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         max_length: Count,
-        begin: Role | None = "cls",
-        end: Role | None = "sep",
-        chars_per_token: Positive | None = None,
-        partial: Partial = "cover",
-        visibility: VisibilityAlone = "bidirectional",
         full: bool = False,
         across: bool = False,
+        **options: Unpack[DocumentOptions],
     ) -> None:
-        super().__init__(tokenizer, max_length, begin, end, chars_per_token, partial, visibility)
+        super().__init__(tokenizer, max_length, **options)
         self.full, self.across = full, across
 
     def evaluating(self) -> Document:  # type: ignore[override]
