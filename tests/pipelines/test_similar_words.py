@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.pipelines.reading_run import goes_on_with_no_other
 from tests.pipelines.test_commands import prepare
 from workbench.errors import WorkbenchError
-from workbench.recipe.reading import load_recipe
-from workbench.runs.names import DATA
 from workbench.text.similar_words import SimilarWords
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.pretrain import pretrain
 
 TOWNS = ("oslo", "lima", "cairo", "quito")
 
@@ -51,17 +48,7 @@ def test_the_table_is_of_the_corpus_and_the_tokenizer(corpora: Path) -> None:
 def test_a_run_knows_its_similar_words_and_goes_on_with_no_others(corpora: Path) -> None:
     file = similar_words(corpora, dim=8)
     mlm = f"{{objective: mlm, policy: whole_word, replace: word, similar: {file}}}"
-    values = [f"vars.data={corpora}", f"tasks.text.objectives=[{mlm}]", "train.save_every=1", "train.num_workers=0"]
-
-    def run(steps: int) -> Path:
-        recipe = load_recipe("tiny-text", [*values, f"train.max_steps={steps}", "train.lr_schedule=constant"])
-        return pretrain(recipe, corpora / "run")
-
-    recorded = json.loads((run(1) / DATA).read_text())
-    assert str(file) in json.dumps(recorded)
-    similar_words(corpora, dim=9)
-    with pytest.raises(WorkbenchError, match="similar words"):
-        run(2)
+    goes_on_with_no_other(corpora, mlm, file, lambda: similar_words(corpora, dim=9), "similar words")
 
 
 def test_another_ending_is_refused_before_the_work(corpora: Path) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.pipelines.reading_run import goes_on_with_no_other
 from tests.pipelines.test_commands import prepare
 from workbench.errors import WorkbenchError
-from workbench.recipe.reading import load_recipe
-from workbench.runs.names import DATA
 from workbench.text.token_counts import read_token_counts
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.pretrain import pretrain
 
 
 @pytest.mark.parametrize("command", ["token-counts", "tokenizer"])
@@ -42,15 +39,5 @@ def test_a_run_masks_by_counts_and_goes_on_with_no_others(tmp_path: Path, json_l
         assert counts[tokenizer.encode(word).ids].tolist() == [times]
     assert counts.sum() == sum(len(tokenizer.encode(row["text"]).ids) for row in rows)
 
-    policy = f"{{objective: mlm, policy: {{policy: rare, counts: {file}}}}}"
-    values = [f"vars.data={tmp_path}", f"tasks.text.objectives=[{policy}]", "train.num_workers=0", "train.save_every=1"]
-
-    def run(steps: int) -> Path:
-        recipe = load_recipe("tiny-text", [*values, f"train.max_steps={steps}", "train.lr_schedule=constant"])
-        return pretrain(recipe, tmp_path / "run")
-
-    recorded = json.loads((run(1) / DATA).read_text())
-    assert str(file) in json.dumps(recorded)
-    prepare(*count, "--limit", 9)
-    with pytest.raises(WorkbenchError, match="token counts"):
-        run(2)
+    mlm = f"{{objective: mlm, policy: {{policy: rare, counts: {file}}}}}"
+    goes_on_with_no_other(tmp_path, mlm, file, lambda: prepare(*count, "--limit", 9), "token counts")

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from tests.contracts.cases import ReleaseCase
+from tests.interop.releases import test_gpt as gpt
 
-CONFIG = {
-    "model_type": "gpt2",
-    "vocab_size": 30,
-    "n_embd": 16,
-    "n_layer": 2,
-    "n_head": 2,
-    "n_positions": 12,
-}
+CONFIG = {**gpt.CONFIG, "model_type": "gpt2"}
 CASES = {
     "": ReleaseCase(config=CONFIG),
     "inner": ReleaseCase(config={**CONFIG, "n_inner": 24, "activation_function": "relu", "scale_attn_weights": False}),
