@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.recipe.listing import stack
+from workbench.recipe.listing import markdown, stack
 from workbench.recipe.trees import recipe_from_dict
 
 
@@ -21,3 +21,8 @@ def test_a_part_among_the_options_of_a_layer_is_no_stream() -> None:
         "train": {"max_steps": 1, "global_batch_size": 1, "micro_batch_size": 1, "lr": 1e-3},
     }
     assert stack(recipe_from_dict(tree)) == "3 x self(text) (share: relation), cross(target, text)"
+
+
+def test_figures_of_several_sizes_are_told_apart() -> None:
+    told = next(line for line in markdown() if line.startswith("- reported (the paper, table 2): classify/accuracy 0.903"))
+    assert "0.903 (SST-2, dev, base)" in told and "0.952 (SST-2, dev, xxlarge)" in told

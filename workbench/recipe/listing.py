@@ -105,7 +105,10 @@ def _paper(paper: Paper | None) -> Iterator[str]:
 
 
 def _reported(figures: list[Reported]) -> Iterator[str]:
-    """The figures by source, each with what it was measured on."""
+    """The figures by source, each with what it was measured on, and of which size it is or what else is to be known."""
     for source in dict.fromkeys(figure.source for figure in figures):
-        told = (f"{f.metric} {f.value:g}{f' ({f.data})' if f.data else ''}" for f in figures if f.source == source)
+        told = []
+        for figure in (figure for figure in figures if figure.source == source):
+            about = ", ".join(filter(None, (figure.data, figure.note)))
+            told.append(f"{figure.metric} {figure.value:g}" + (f" ({about})" if about else ""))
         yield f"- reported ({source}): {'; '.join(told)}"
