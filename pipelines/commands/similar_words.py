@@ -33,7 +33,7 @@ def similar_words(
     nearest: Annotated[Size, typer.Option(help="Similar words of a word, at most.")] = 10,
     limit: options.Limit = None,
 ) -> None:
-    """Train word vectors (word2vec) on corpora, and store for each word those nearest to it: `similar` of mlm.
+    """Train word vectors (word2vec) on corpora, and store for each word those nearest to it: `replace.similar` of mlm.
 
     Only words of as many tokens stand in for each other, as the recipe's tokenizer cuts them.
 

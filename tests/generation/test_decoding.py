@@ -15,7 +15,7 @@ from workbench.generation.decoding import Decoding
 from workbench.generation.draws import distribution, draw, drawn
 from workbench.keyed import generator
 from workbench.models.network import Network
-from workbench.objectives._vocabulary import NextTokenHead
+from workbench.objectives._token_head import TokenHead
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, Stream, collate
 from workbench.tasks.continuation import Continuation
@@ -232,7 +232,7 @@ def test_what_stays_of_a_prompt_is_not_moved() -> None:
     streams = {
         name: Stream({"input_ids": torch.arange(sum(n))}, torch.tensor([0, *n]).cumsum(0), n) for name, n in ids.items()
     }
-    decoder = Decoder(network, NextTokenHead(network, "target"), Continuation("target", None), Batch(streams))
+    decoder = Decoder(network, TokenHead(network, "target"), Continuation("target", None), Batch(streams))
 
     def kept() -> int:
         return decoder._past.kept["0.1"]["text"].data_ptr()

@@ -86,7 +86,7 @@ def recipe(tmp_path: Path, name: str) -> tuple[Path, Path]:
         objective = {"objective": "denoising", "noises": [{"noise": "mask", "rate": 0.3}]}
     else:
         tied = name in ("t5", "t5-narrow-heads")
-        objective = {"objective": "span_corruption", "sentinels": len(SENTINELS), "tied": tied}
+        objective = {"objective": "span_corruption", "sentinels": len(SENTINELS), "head": {"tied": tied}}
     corpus = str(texts(tmp_path / "texts"))
     model = model_of(family, json.loads((folder / "config.json").read_text()))
     task = {"corpora": [corpus], "sequence": builder, "objectives": [objective]}

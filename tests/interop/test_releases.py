@@ -44,11 +44,11 @@ def start(golden: str, shared: Path, tmp_path: Path, corpus: Path) -> tuple[Path
         model["poolers"] = []
     task = text_task(corpus, *heads)
     if golden.startswith("t5"):
-        options: dict[str, Any] = {"tied": golden == "t5", "sentinels": 9}
+        options: dict[str, Any] = {"head": {"tied": golden == "t5"}, "sentinels": 9}
     elif golden == "albert":
-        options = {"activation": "gelu_tanh"}
+        options = {"head": {"transform": {"activation": "gelu_tanh"}}}
     else:
-        options = {"norm_eps": config.get("layer_norm_eps", 1e-12)}
+        options = {"head": {"transform": {"norm_eps": config.get("layer_norm_eps", 1e-12)}}}
     task["objectives"][0] |= options
     recipe = recipe_file(tmp_path / "recipe.yaml", model, task, tokenizer=str(tokenizer(tmp_path / "tokenizer.json")))
     return folder, recipe

@@ -18,7 +18,7 @@ from workbench.parts.building import build
 from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch, collate
 from workbench.sequences.protocols import Policy
-from workbench.sequences.replacing import Replacing
+from workbench.sequences.replacing import Replacement, Replacing
 from workbench.sequences.sequence import Sequence, Span, text_fields
 from workbench.tasks.forward import Sight
 from workbench.tasks.root import Root
@@ -29,7 +29,7 @@ CASE = ObjectiveCase(
     sequence={"builder": "document"},
     small=1,
     recover=token_originals,
-    whole={"rate": 1.0, "mask": 1.0, "random": 0.0},
+    whole={"rate": 1.0, "replace": {"mask": 1.0, "random": 0.0}},
 )
 
 DRAWS = Draws(0, "task", "mlm", number=(0,))
@@ -81,14 +81,14 @@ def test_the_rate_may_move_with_the_progress_of_the_run(tokenizer, make_samples)
 
 def test_shares_may_be_extreme(tokenizer, make_samples):
     for mask, random, place in ((1.0, 0.0, 0), (0.0, 1.0, 1), (0.0, 0.0, 2)):
-        made = Mlm(tokenizer, mask=mask, random=random)
+        made = Mlm(tokenizer, replace=Replacement(mask, random))
         counts = shares(*corrupted(made, tokenizer, make_samples(20)), made)
         assert counts.argmax() == place
         assert counts[place] >= 0.9 * counts.sum()
 
 
 def test_random_tokens_are_ordinary(tokenizer, make_samples):
-    made = Mlm(tokenizer, rate=1.0, mask=0.0, random=1.0)
+    made = Mlm(tokenizer, rate=1.0, replace=Replacement(mask=0.0, random=1.0))
     _, after = corrupted(made, tokenizer, make_samples(60))
     seen = {i for s in after for i in s.streams["text"]["input_ids"][~s.streams["text"]["special"]].tolist()}
     assert not seen & set(tokenizer.special_ids.tolist())
@@ -96,7 +96,7 @@ def test_random_tokens_are_ordinary(tokenizer, make_samples):
 
 
 def test_replacement_per_group(tokenizer, make_samples):
-    made = Mlm(tokenizer, rate=0.5, policy="span", random=0.0, mask=0.5, replace="group")
+    made = Mlm(tokenizer, rate=0.5, policy="span", replace=Replacement(random=0.0, mask=0.5, per="group"))
     clean, after = corrupted(made, tokenizer, make_samples(60))
     fates = []
     for a, b in zip(clean, after, strict=True):
@@ -116,7 +116,7 @@ def test_max_predictions(tokenizer, make_samples):
 
 
 def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
-    made = Mlm(tokenizer, rate=0.05, policy={"policy": "field", "probability": 1.0}, mask=1.0, random=0.0)
+    made = Mlm(tokenizer, rate=0.05, policy={"policy": "field", "probability": 1.0}, replace=Replacement(1.0, 0.0))
     clean, after = corrupted(made, tokenizer, make_samples(10))
     for sequence in after:
         [span] = sequence.mask_spans
@@ -133,8 +133,10 @@ def test_policy_with_options_and_injected_tokens(tokenizer, make_samples):
     ("options", "message"),
     [
         ({"rate": 0.0}, "rate = 0.0"),
-        ({"mask": 0.9, "random": 0.2}, "shares of at most 1"),
-        ({"replace": "words"}, "replace = 'words'; allowed: token, word, group"),
+        ({"replace": {"mask": 0.9, "random": 0.2}}, "shares of at most 1"),
+        ({"replace": {"per": "words"}}, "replace.per = 'words'; allowed: token, word, group"),
+        ({"replace": {"masks": 0.9}}, "unknown key 'masks'"),
+        ({"head": {"transform": {"norm_eps": 2}}}, "head.transform.norm_eps = 2"),
         ({"max_predictions": 0}, "max_predictions = 0"),
         ({"policy": "wholeword"}, "unknown policy 'wholeword'.* Did you mean 'whole_word'"),
         ({"policy": {"policy": "span", "q": 1}}, "unknown option 'q'"),
@@ -197,9 +199,6 @@ def test_a_head_without_soft_targets_is_not_copied(make_network, tokenizer):
     assert Mlm(tokenizer).head(make_network()).averaged() is None
 
 
-WORD = {"policy": "whole_word", "replace": "word"}
-
-
 def words_selected(sequence):
     """The selected rows, word by word."""
     rows = sequence.targets["mlm"]["rows"].index
@@ -224,7 +223,7 @@ def similar(tokenizer, make_samples, tmp_path):
 
 
 def test_a_word_is_masked_replaced_or_kept_as_a_whole(tokenizer, make_samples):
-    made = Mlm(tokenizer, rate=0.5, mask=0.5, random=0.0, **WORD)
+    made = Mlm(tokenizer, rate=0.5, policy="whole_word", replace=Replacement(0.5, 0.0, "word"))
     fates = []
     for a, b in zip(*corrupted(made, tokenizer, make_samples(200)), strict=True):
         for rows in words_selected(b):
@@ -236,7 +235,7 @@ def test_a_word_is_masked_replaced_or_kept_as_a_whole(tokenizer, make_samples):
 
 def test_words_become_similar_ones_at_the_published_shares(tokenizer, make_samples, similar):
     file, near = similar
-    made = Mlm(tokenizer, rate=0.5, similar=file, **WORD)
+    made = Mlm(tokenizer, rate=0.5, policy="whole_word", replace=Replacement(per="word", similar=file))
     counts, drawn = np.zeros(3, int), np.zeros(2, int)  # similar, other, as it was
     for a, b in zip(*corrupted(made, tokenizer, make_samples(300)), strict=True):
         old, new = a.streams["text"]["input_ids"], b.streams["text"]["input_ids"]
@@ -260,14 +259,14 @@ def test_a_word_without_similar_ones_or_selected_in_part_becomes_random_tokens(t
     save_similar_words(
         tmp_path / "near.safetensors", [(first,), (second,)], np.array([[1], [0]]), tokenizer.identity, {}
     )
-    replacing = Replacing(tokenizer, 1.0, 0.0, str(tmp_path / "near.safetensors"))
+    near = str(tmp_path / "near.safetensors")
     fields = text_fields(np.array([first]))
-    replacing(fields, np.array([0]), np.ones(1), np.random.default_rng(0))
+    Replacing(tokenizer, Replacement(0.0, 0.0, "word", near))(fields, [np.array([0])], np.random.default_rng(0))
     assert fields["input_ids"].tolist() == [first]
-    became = []
+    became, replacing = [], Replacing(tokenizer, Replacement(1.0, 0.0, "word", near))
     for seed in range(200):
         fields = text_fields(np.array([first, alone, first, alone]), word_ids=np.array([0, 0, 1, 2]))
-        replacing(fields, np.array([0, 2, 3]), np.zeros(3), np.random.default_rng(seed))
+        replacing(fields, [np.array([0, 2, 3])], np.random.default_rng(seed))
         became.append(fields["input_ids"])
     part, kept, whole, unknown = np.array(became).T
     assert set(whole) == {second}
@@ -280,9 +279,9 @@ def test_a_word_without_similar_ones_or_selected_in_part_becomes_random_tokens(t
 def test_similar_words_are_of_the_run_s_tokenizer_and_per_word(tokenizer, tmp_path, similar):
     save_similar_words(tmp_path / "other.safetensors", [(1,)], np.array([[-1]]), "another", {})
     with pytest.raises(WorkbenchError, match="those of another tokenizer"):
-        Mlm(tokenizer, similar=str(tmp_path / "other.safetensors"), **WORD)
-    with pytest.raises(WorkbenchError, match=r"similar words with replace = 'token'; allowed: replace = 'word'"):
-        Mlm(tokenizer, similar=similar[0])
+        Mlm(tokenizer, replace=Replacement(per="word", similar=str(tmp_path / "other.safetensors")))
+    with pytest.raises(WorkbenchError, match="similar words with per = 'token'; allowed: per = 'word'"):
+        Mlm(tokenizer, replace=Replacement(similar=similar[0]))
 
 
 class Replay:
@@ -305,7 +304,7 @@ def test_tokens_become_what_they_become_in_spanbert(shared, monkeypatch, tokeniz
     for the span."""
     for example in json.loads((shared / "golden/spanbert/masking/examples.json").read_text()):
         whole, spans = example["settings"]["replacement_method"] == "span", example["merged_spans"]
-        made = Mlm(tokenizer, replace="group" if whole else "token")
+        made = Mlm(tokenizer, replace=Replacement(per="group" if whole else "token"))
         made.replace.mask_id, made.replace.ordinary = 4, np.arange(100)
         recorded = [np.arange(first, last + 1) for first, last in spans]
         made.policy = type("Recorded", (Policy,), {"__call__": lambda *_, groups=recorded: groups})()

@@ -23,6 +23,7 @@ from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.objectives.sbo import Sbo, SboHead
 from workbench.parts.building import build
 from workbench.sequences.batch import Batch, MicroBatch, Stream, collate
+from workbench.sequences.replacing import Replacement
 from workbench.sequences.sequence import Rows, Sample, Sequence
 from workbench.tasks.forward import Sight
 from workbench.tasks.root import Root
@@ -95,7 +96,7 @@ def test_every_labelled_token_is_counted_and_learnt(
     tokenizer: Tokenizer, make_samples: Callable[..., list[Sample]], make_network: Callable[..., Network]
 ) -> None:
     sequences = build("builder", "document", "", tokenizer=tokenizer, max_length=64)(make_samples(8), DRAWS)
-    mlm, sbo = Mlm(tokenizer, rate=0.3, policy="span", replace="group"), made()
+    mlm, sbo = Mlm(tokenizer, rate=0.3, policy="span", replace=Replacement(per="group")), made()
     originals = [one.streams["text"]["input_ids"].copy() for one in sequences]
     mlm.corrupt(sequences, DRAWS)
     sbo.corrupt(sequences, DRAWS)

@@ -149,4 +149,14 @@ def test_options_that_parts_share_are_listed_with_their_defaults() -> None:
 def test_every_option_that_need_not_be_stated_is_listed_with_its_default(kind: str) -> None:
     for part in parts(kind):
         stated = inspect.signature(find(kind, part.name)).parameters
-        assert all(o.default or o.name in stated for o in part.options), part.name
+        assert all(o.default or o.name.partition(".")[0] in stated for o in part.options), part.name
+
+
+def test_each_option_of_a_group_has_a_line() -> None:
+    options = {part.name: {option.name: option for option in part.options} for part in parts("objective")}
+    mlm, clm = options["mlm"], options["clm"]
+    assert (mlm["head.transform"].default, clm["head.transform"].default) == ("as below", "null")
+    assert (mlm["head.bias"].default, clm["head.bias"].default) == ("true", "false")
+    assert mlm["head.transform.norm_eps"].default == "1e-12"
+    assert mlm["replace.per"].allowed == "token, word, group"
+    assert mlm["soft.follower"].default == ""

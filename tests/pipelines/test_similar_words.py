@@ -47,7 +47,7 @@ def test_the_table_is_of_the_corpus_and_the_tokenizer(corpora: Path) -> None:
 
 def test_a_run_knows_its_similar_words_and_goes_on_with_no_others(corpora: Path) -> None:
     file = similar_words(corpora, dim=8)
-    mlm = f"{{objective: mlm, policy: whole_word, replace: word, similar: {file}}}"
+    mlm = f"{{objective: mlm, policy: whole_word, replace: {{per: word, similar: {file}}}}}"
     goes_on_with_no_other(corpora, mlm, file, lambda: similar_words(corpora, dim=9), "similar words")
 
 

@@ -21,6 +21,7 @@ from workbench.cli.app import COMMANDS, Commands
 from workbench.errors import WorkbenchError
 from workbench.models.embeddings.token import Token
 from workbench.models.layers.self import Self
+from workbench.objectives._token_head import BertHeadOptions, Transform
 from workbench.objectives.mlm import Mlm
 from workbench.optimization.lr_schedules.linear import Linear
 from workbench.optimization.optimizers.adamw import Adamw
@@ -28,6 +29,7 @@ from workbench.options.command import COMMAND, options_of
 from workbench.parts import building as parts
 from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
 from workbench.sequences.builders.document import Document
+from workbench.sequences.replacing import Replacement
 
 NOT_A_NUMBER: tuple[Any, ...] = ("abc", True, float("nan"), float("inf"), -float("inf"))
 WHERE: dict[str, dict[str, Any]] = {
@@ -41,6 +43,9 @@ WHERE: dict[str, dict[str, Any]] = {
     "model.layers.0.": parts.options_of(Self).types,
     "tasks.text.sequence.": parts.options_of(Document).types,
     "tasks.text.objectives.0.": parts.options_of(Mlm).types,
+    "tasks.text.objectives.0.replace.": typing.get_type_hints(Replacement, include_extras=True),
+    "tasks.text.objectives.0.head.": typing.get_type_hints(BertHeadOptions, include_extras=True),
+    "tasks.text.objectives.0.head.transform.": typing.get_type_hints(Transform, include_extras=True),
 }
 """Places in a recipe of one text stream, and what is declared there."""
 GIVEN = (
@@ -79,7 +84,7 @@ HAND = {
     "tasks.text.sequence.builder": ["nonsense", "3"],
     "tasks.text.sequence.nonsense": ["1"],
     "tasks.text.objectives": ["[]", "[3]", "[{}]", "[{objective: nonsense}]"],
-    "tasks.text.objectives.0.mask": ["0.95"],
+    "tasks.text.objectives.0.replace.mask": ["0.95"],
     "tasks.text.objectives.0.policy": ["nonsense", "{policy: span, p: 2}", "{policy: field, probability: -1}"],
     "tasks.text.objectives.0.weight": ["-1", ".nan", ".inf", "abc"],
     "tasks.text.objectives.0.name": ["a.b", "a/b", "''"],

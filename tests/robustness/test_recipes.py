@@ -59,7 +59,7 @@ def test_unknown_names(world: Path, refused: Refused, arguments: list[str], word
             ["model.layers[0].group[0]: layer"],
         ),
         (
-            "tasks.text.objectives=[{objective: mlm, mask: 0.9, random: 0.5}]",
+            "tasks.text.objectives=[{objective: mlm, replace: {mask: 0.9, random: 0.5}}]",
             ["text.objectives[0]", "mask = 0.9"],
         ),
         ("tasks.text.objectives=[{objective: mlm, policy: spans}]", ["tasks.text.objectives[0]", "'spans'", "'span'"]),

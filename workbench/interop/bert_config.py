@@ -66,9 +66,10 @@ def block(config: Config) -> Spec:
     }
 
 
-def word_head(config: Config) -> Spec:
-    """The objective of masked words, whose head has the body's activation and norm."""
-    return {"objective": "mlm", "activation": activation(config), "norm_eps": norm_eps(config)}
+def word_head(config: Config, **more: Any) -> Spec:
+    """The objective of masked words, whose head has the body's activation and norm, or those stated here."""
+    transform = {"activation": activation(config), "norm_eps": norm_eps(config), **more}
+    return {"objective": "mlm", "head": {"transform": transform}}
 
 
 def config_of(text: Spec, layer: Spec) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from workbench.models.sublayers import Options
+from workbench.options.values import group
 from workbench.parts.building import find, options_of
 from workbench.parts.kinds import KINDS
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -21,7 +22,7 @@ DROPOUT = frozenset({"dropout", "attention_dropout"})
 """Options that decide how a network is trained, not what it computes."""
 
 
-COMPARED_IN_HEADS = ("activation", "norm_eps", "bias", "transform", "tied", "previous")
+COMPARED_IN_HEADS = ("head", "norm_eps", "tied", "previous")
 """Options of objectives that change what the same weights of a head compute, or its classes."""
 
 
@@ -75,17 +76,30 @@ def counted_out(specs: list[Spec], first: int = 0, shared: str | None = None) ->
 
 
 def spelt_out(kind: str, spec: Spec | str, given: Mapping[str, Any]) -> Spec:
-    """A part's name and all of its options: those stated, those given, the defaults."""
+    """A part's name and all of its options: those stated, those given, the defaults; of groups of options each one."""
     stated = {kind: spec} if isinstance(spec, str) else dict(spec)
     name = stated.pop(kind)
     part = find(kind, name)
     parameters = inspect.signature(part).parameters
     full: Spec = {kind: KINDS[kind].path(name)}
-    for option in options_of(part).names:
+    options = options_of(part)
+    for option in options.names:
         parameter = parameters.get(option)
         default = BLOCK.get(option) if parameter is None or parameter.default is parameter.empty else parameter.default
-        full[option] = _plain(stated.get(option, given.get(option, default)))
+        full |= _leaves(option, stated.get(option, given.get(option, default)), options.types.get(option))
     return full
+
+
+def _leaves(option: str, value: Any, hint: Any) -> Iterator[tuple[str, Any]]:
+    """An option and its value, plain; of a group of options (a dataclass) each, as `head.tied`, with the defaults."""
+    kind = group(hint)
+    if value is None or kind is None:
+        yield option, _plain(value)
+        return
+    hints = get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        inner = value.get(field.name, field.default) if isinstance(value, Mapping) else getattr(value, field.name)
+        yield from _leaves(f"{option}.{field.name}", inner, hints[field.name])
 
 
 def differences(ours: Described, theirs: Described, free: frozenset[str]) -> list[str]:
@@ -102,11 +116,10 @@ def differences(ours: Described, theirs: Described, free: frozenset[str]) -> lis
     pairs += [(f"layer {i}", *both) for i, both in enumerate(zip(ours.layers, theirs.layers, strict=False))]
     pairs += [(f"head {name}", part, theirs.heads[name]) for name, part in ours.heads.items() if name in theirs.heads]
     for place, here, there in pairs:
-        compared = ["objective", *COMPARED_IN_HEADS] if place.startswith("head ") else {**here, **there}
         found += [
             f"{place}: {key} = {here.get(key)} here, {there.get(key)} there"
-            for key in compared
-            if key not in free and here.get(key) != there.get(key)
+            for key in {**here, **there}
+            if (_is_compared(key) if place.startswith("head ") else key not in free) and here.get(key) != there.get(key)
         ]
     found += [f"pooler {name}: only here" for name in ours.poolers if name not in theirs.poolers]
     if ours.tie != theirs.tie:
@@ -128,9 +141,17 @@ def differences_of_heads(ours: Mapping[str, Spec], theirs: Mapping[str, Spec]) -
     for name, part in ours.items():
         there = spelt_out("objective", theirs[name], {})
         here = spelt_out("objective", part, {})
-        stated = ["objective", *(key for key in theirs[name] if key in COMPARED_IN_HEADS)]
-        found += [f"{name}: {k} is {there.get(k)} there, {here.get(k)} here" for k in stated if there[k] != here.get(k)]
+        found += [
+            f"{name}: {key} is {there.get(key)} there, {here.get(key)} here"
+            for key in {**there, **here}
+            if key.partition(".")[0] in theirs[name] and _is_compared(key) and there.get(key) != here.get(key)
+        ]
     return found
+
+
+def _is_compared(option: str) -> bool:
+    """Whether an option of an objective changes what the same weights of a head compute, or its classes."""
+    return option.partition(".")[0] in ("objective", *COMPARED_IN_HEADS)
 
 
 def _embedding(spec: Spec, given: Mapping[str, Any]) -> Spec:

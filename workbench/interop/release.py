@@ -66,7 +66,7 @@ class Release:
     def heads(self, config: Config) -> dict[str, Spec]:
         """The heads that the family has: by the objective's name in a recipe, which is also in front of the names of
         the head's tensors in `rules`, the objective as a recipe says it, with those options that decide what the head
-        computes: `{"mlm": {"objective": "mlm", "activation": config["hidden_act"]}}`."""
+        computes: `{"mlm": {"objective": "mlm", "head": {"transform": {"norm_eps": 1e-5}}}}`."""
         return {}
 
     def visibility(self, config: Config) -> Visibility:

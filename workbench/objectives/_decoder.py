@@ -17,7 +17,7 @@ import numpy as np
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.objectives._vocabulary import NextTokenHead
+from workbench.objectives._token_head import TokenHead
 from workbench.options.bounds import Word
 from workbench.sequences.sequence import Rows, Sequence, text_fields
 from workbench.tasks.continuation import Continuation
@@ -75,7 +75,7 @@ class DecoderObjective(Objective):
         return DecoderContinuation(self.target, self.start, self.end)
 
     def head(self, network: Network) -> Head:
-        return NextTokenHead(network, self.target)
+        return TokenHead(network, self.target)
 
 
 class DecoderContinuation(Continuation):

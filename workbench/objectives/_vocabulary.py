@@ -1,4 +1,4 @@
-"""What the heads that predict tokens share: the tied table, the loss, the head of those that predict the next one."""
+"""What the heads that predict tokens share: the table of a stream, and the loss."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import Head, LossOutput
+from workbench.tasks.objective import LossOutput
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -45,39 +44,3 @@ class TokenLoss(nn.Module):
         counted = labels != -100
         right = ((logits.argmax(-1) == labels) & counted).sum()
         return LossOutput(loss, {"accuracy": (right, counted.sum())})
-
-
-class NextTokenHead(Head):
-    """The tokens of a stream, by its table or by a matrix of the head's own.
-
-    Args:
-        tied: whether the table is taken; with a projection before it where the embedding is of another width.
-        scaled: whether states are scaled by 1 / sqrt(hidden_size) before the table (T5).
-        bias: whether each token has a bias beside its row of the table (XLM).
-    """
-
-    by_token = ("bias",)
-
-    def __init__(
-        self, network: Network, stream: str, tied: bool = True, scaled: bool = False, bias: bool = False
-    ) -> None:
-        super().__init__()
-        self.stream = stream
-        table, hidden_size = token_table(network, stream), network.sizes[stream]
-        self.output = None if tied else nn.Linear(hidden_size, len(table), bias=False)
-        self.projection = to_width(hidden_size, table.shape[1] if tied else hidden_size)
-        self.bias = nn.Parameter(table.new_zeros(len(table))) if bias else None
-        self.scale = hidden_size**-0.5 if scaled else 1.0
-        self.loss = TokenLoss()
-
-    def logits(self, network: Network, rows: Tensor) -> Tensor:
-        """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
-        if self.output is not None:
-            scores: Tensor = self.output(rows)
-            return scores
-        scaled = rows if self.scale == 1.0 else rows * self.scale
-        return F.linear(self.projection(scaled), token_table(network, self.stream), self.bias)
-
-    def forward(self, seen: Seen) -> LossOutput:
-        logits = self.logits(seen.network, seen.states[self.stream][seen.targets["rows"]])
-        return self.loss(logits, seen.targets["labels"])

@@ -25,7 +25,7 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.embeddings.blank_token import FIELD
 from workbench.objectives._blanks import BlankContinuation, Filling
-from workbench.objectives._vocabulary import NextTokenHead
+from workbench.objectives._token_head import TokenHead
 from workbench.options.bounds import MeanSpan, SomeShare, Word
 from workbench.sequences.sentences import SentenceEnds
 from workbench.sequences.sequence import Rows, Sequence
@@ -124,7 +124,7 @@ class BlankFilling(Objective):
                 f"blank_filling writes where each row stands in its blank, which the embedding of {self.stream!r} does "
                 f"not read; let the recipe say `{self.stream}: {{embedding: blank_token, ...}}`"
             )
-        return NextTokenHead(network, self.stream)
+        return TokenHead(network, self.stream)
 
 
 def placed(lengths: list[int], tokens: int, rng: np.random.Generator) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Causal language modelling (GPT): L = - sum over i of log p(x_{i+1} | x_1..x_i), within each document.
 
 Who sees whom is the builder's (`visibility`): a token is predicted that the one before it does not see, so of a prefix
-language model what follows the prefix. The decoder is the tied token embedding.
+language model what follows the prefix. The head is the tied token embedding.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from workbench.keyed import Draws
 from workbench.objectives._text import TextContinuation, check_one_way
-from workbench.objectives._vocabulary import NextTokenHead
+from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
 from workbench.options.bounds import Word
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.continuation import Continuation
@@ -30,7 +30,7 @@ class Clm(Objective):
 
     Args:
         stream: the stream of the tokens.
-        bias: whether each token has one beside its row of the table (XLM).
+        head: {tied, bias, transform} of the head, where a release has more than the table.
 
     Raises:
         WorkbenchError: the builder's sequences are seen in both directions, or from right to left.
@@ -39,8 +39,8 @@ class Clm(Objective):
     name = "clm"
     predicts = "tokens"
 
-    def __init__(self, stream: Word = "text", bias: bool = False) -> None:
-        self.stream, self.bias = stream, bias
+    def __init__(self, stream: Word = "text", head: HeadOptions = PLAIN) -> None:
+        self.stream, self.head_options = stream, head
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -57,4 +57,4 @@ class Clm(Objective):
         return TextContinuation(builder.frame, self.stream, pair=builder.pairs)
 
     def head(self, network: Network) -> Head:
-        return NextTokenHead(network, self.stream, bias=self.bias)
+        return TokenHead(network, self.stream, self.head_options)

@@ -7,7 +7,7 @@ positions where it stands:
     target           _ river flows           at the positions 2, 3, 4; writes: river flows past
 
 The stretch begins anywhere, as in the paper (the released code begins a fifth of them at the beginning, and a fifth
-ends at the end). Of its tokens the encoder reads `mask` as the mask token, `random` as others, the rest as they are.
+ends at the end). What the encoder reads in the place of its tokens is as for `mlm` (`replace`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.objectives._decoder import DecoderObjective, Written
-from workbench.options.bounds import Share, SomeShare, Word
-from workbench.sequences.replacing import Replacing
+from workbench.options.bounds import SomeShare, Word
+from workbench.sequences.replacing import USUAL, Replacement, Replacing
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -26,7 +26,7 @@ class MaskedSpan(DecoderObjective):
 
     Args:
         rate: share of the text's tokens in the stretch.
-        mask, random: shares of these that the encoder reads as the mask token and as a random one.
+        replace: {mask, random, per, similar}: what the encoder reads in the place of these, as for `mlm`.
         stream: the encoder's stream.
         target: the decoder's stream.
     """
@@ -35,14 +35,13 @@ class MaskedSpan(DecoderObjective):
         self,
         tokenizer: Tokenizer,
         rate: SomeShare = 0.5,
-        mask: Share = 0.8,
-        random: Share = 0.1,
+        replace: Replacement = USUAL,
         stream: Word = "text",
         target: Word = "target",
     ) -> None:
         super().__init__(stream, target, tokenizer.id("mask"), tokenizer.id("eos"))
         self.rate = rate
-        self.replace = Replacing(tokenizer, mask, random)
+        self.replace = Replacing(tokenizer, replace)
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
         """Mask a stretch; nothing is to be written of a text without free tokens."""
@@ -51,7 +50,7 @@ class MaskedSpan(DecoderObjective):
         if not len(rows):
             return Written(rows)
         written = Written(text["input_ids"][rows], int(text["position_ids"][rows[0]]))
-        self.replace(text, rows, rng.random(len(rows)), rng)
+        self.replace(text, [rows], rng)
         return written
 
 

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workbench.keyed import Draws
-from workbench.models.blocks import Ungated
 from workbench.objectives._queries import ask, check_unordered
+from workbench.objectives._token_head import BERT, BertHeadOptions
 from workbench.objectives.mlm import Mlm, MlmHead
-from workbench.options.bounds import Epsilon, PartName, PartSpec, Share, Word
+from workbench.options.bounds import PartName, PartSpec, Share, Word
 from workbench.parts.calls import call
+from workbench.sequences.replacing import USUAL, Replacement
 from workbench.sequences.returns import GROUPS
 from workbench.sequences.rows import insert
 from workbench.sequences.sequence import Sequence
@@ -40,10 +41,10 @@ class Mplm(Mlm):
     Args:
         rate: share of the free tokens that are predicted.
         policy: which of them, as for `mlm`; the order is over tokens, whatever they were chosen together with.
-        mask, random: shares of the masks that are the mask token, and a random one; the rest is the token as it is.
+        replace: what the masks are, as for `mlm`; by default the mask token, a random one, or the token as it is.
         stream: the stream of the tokens, at whose end the masks are put.
         query: the stream that asks for them, with the tables of the other (`tie`).
-        activation, norm_eps: of the prediction head, which is BERT's.
+        head: of the head, as for `mlm`.
 
     Raises:
         WorkbenchError: the builder's sequences are read from left to right.
@@ -54,25 +55,23 @@ class Mplm(Mlm):
         tokenizer: Tokenizer,
         rate: Share = 0.15,
         policy: PartSpec | PartName = "whole_word",
-        mask: Share = 0.8,
-        random: Share = 0.1,
+        replace: Replacement = USUAL,
         stream: Word = "text",
         query: Word = "query",
-        activation: Ungated = "gelu",
-        norm_eps: Epsilon = 1e-12,
+        head: BertHeadOptions = BERT,
     ) -> None:
-        super().__init__(tokenizer, rate, policy, mask, random, stream=stream, activation=activation, norm_eps=norm_eps)
+        super().__init__(tokenizer, rate, policy, replace, stream=stream, head=head)
         self.query = query
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            check_unordered(sequence, sequence.fields(self.stream))
+            text = sequence.fields(self.stream)
+            check_unordered(sequence, text)
             rng = draws.of(sequence.draw)
             groups = call(self.policy, "", GROUPS, sequence, self.stream, self.rate, rng)
-            originals = sequence.fields(self.stream)["input_ids"].copy()
-            rows, _ = self._corrupt(sequence, groups, rng)
-            masks = sequence.fields(self.stream)["input_ids"][rows]
-            sequence.fields(self.stream)["input_ids"] = originals
+            originals = text["input_ids"].copy()
+            rows, _ = self.replace(text, groups, rng)
+            masks, text["input_ids"] = text["input_ids"][rows], originals
             self._compensate(sequence, rows, masks, 1 + rng.permutation(len(rows)))
             ask(sequence, self.name, self.stream, self.query, rows, masks)
         return {}
@@ -86,4 +85,4 @@ class Mplm(Mlm):
         insert(sequence, np.full(len(rows), length), self.stream, like=rows, input_ids=masks, rank=0, until=order)
 
     def head(self, network: Network) -> Head:
-        return MlmHead(network, self.query, None, self.activation, self.norm_eps)
+        return MlmHead(network, self.query, self.head_options)

@@ -21,7 +21,8 @@ from annotated_types import Ge, Le
 
 from workbench.errors import WorkbenchError
 from workbench.objectives._decoder import DecoderObjective, Written
-from workbench.objectives._vocabulary import NextTokenHead, token_table
+from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
+from workbench.objectives._vocabulary import token_table
 from workbench.options.bounds import MeanSpan, PartShare, Word
 from workbench.sequences.rows import recount, replace_spans
 from workbench.sequences.sequence import Sequence
@@ -45,7 +46,7 @@ class SpanCorruption(DecoderObjective):
             for which the tables of both streams need rows (`vocab_size`).
         stream: the encoder's stream.
         target: the decoder's stream.
-        tied: whether tokens are predicted by the decoder's table, or by a matrix of the head's own (T5 1.1).
+        head: {tied, bias, transform} of the head; not tied in T5 1.1.
 
     Raises:
         WorkbenchError: the tokenizer has no `pad` or `eos` token.
@@ -61,10 +62,10 @@ class SpanCorruption(DecoderObjective):
         sentinels: Sentinels = 100,
         stream: Word = "text",
         target: Word = "target",
-        tied: bool = True,
+        head: HeadOptions = PLAIN,
     ) -> None:
         super().__init__(stream, target, tokenizer.id("pad"), tokenizer.id("eos"))
-        self.rate, self.mean_span, self.tied = rate, mean_span, tied
+        self.rate, self.mean_span, self.head_options = rate, mean_span, head
         self.sentinels = _sentinels(tokenizer, sentinels)
 
     @property
@@ -100,7 +101,7 @@ class SpanCorruption(DecoderObjective):
                 f"the sentinels need ids up to {least - 1}, but the tables have {rows} rows: say vocab_size: "
                 f"{least} (or more) in the embeddings of {self.stream} and {self.target}"
             )
-        return NextTokenHead(network, self.target, self.tied, scaled=self.tied)
+        return TokenHead(network, self.target, self.head_options, scaled=self.head_options.tied)
 
 
 def noise(length: int, rate: float, mean_span: float, rng: np.random.Generator) -> np.ndarray:

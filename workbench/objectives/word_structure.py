@@ -17,7 +17,7 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from workbench.keyed import Draws
-from workbench.objectives.mlm import MlmHead
+from workbench.objectives._token_head import BERT, TokenHead
 from workbench.options.bounds import SomeShare, Word
 from workbench.sequences.sequence import Fields, Rows, Sequence
 from workbench.tasks.objective import BatchTargets, Head, Objective
@@ -69,4 +69,4 @@ class WordStructure(Objective):
         return np.sort(np.array(found, np.int64))[:, None] + np.arange(self.length)
 
     def head(self, network: Network) -> Head:
-        return MlmHead(network, self.stream)
+        return TokenHead(network, self.stream, BERT)

@@ -81,6 +81,11 @@ def is_text(hint: Any) -> bool:
     return (typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint) is str
 
 
+def group(hint: Any) -> type | None:
+    """The dataclass that a value may be by an annotation: of `X | None` X, if X is one."""
+    return next((member for member in _members(hint) if isinstance(member, type) and _holds_dataclass(member)), None)
+
+
 def without_null(hint: Any) -> Any:
     """The annotation for a value that is given: of `X | None` X, also inside of `Annotated`."""
     if typing.get_origin(hint) is Annotated:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
-from workbench.options.values import described
+from workbench.options.values import described, group
 from workbench.parts.building import defaults_of, find, options_of, short_names
 from workbench.parts.given import ALL, GIVEN
 from workbench.parts.kinds import KINDS
@@ -54,13 +55,28 @@ def _part(kind: str, name: str, part: Any) -> Part:
         if option in GIVEN and kind in GIVEN[option].kinds:
             given.append(option)
         else:
-            allowed = described(types[option]) if option in types else ""
-            stated.append(Option(option, allowed, _default(defaults[option]) if option in defaults else ""))
+            stated += _options(option, types.get(option), defaults.get(option, dataclasses.MISSING))
     return Part(name, _first_line(part), stated, given)
 
 
+def _options(name: str, hint: Any, default: Any) -> Iterator[Option]:
+    """An option; of a group of options (a dataclass) the members too, as `head.tied`."""
+    yield Option(name, "" if hint is None else described(hint), _default(default))
+    kind = group(hint)
+    if kind is None:
+        return
+    hints = get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        inner = getattr(default, field.name, field.default)
+        yield from _options(f"{name}.{field.name}", hints[field.name], inner)
+
+
 def _default(default: Any) -> str:
-    """As a recipe writes it."""
+    """As a recipe writes it; of a group those of its members, which have lines of their own."""
+    if default is dataclasses.MISSING:
+        return ""
+    if dataclasses.is_dataclass(default):
+        return "as below"
     return json.dumps(default) if default is None or isinstance(default, bool) else str(default)
 
 

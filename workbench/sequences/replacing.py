@@ -1,56 +1,103 @@
 """What becomes of tokens to be predicted (BERT, arXiv:1810.04805, section 3.1): a mask token, another one, itself.
 
-Or the tokens of a similar word, where a file of such words is named (MacBERT, arXiv:2004.13922, section 3.2).
+Or, instead of mask tokens, those of a similar word (MacBERT, arXiv:2004.13922, section 3.2: masked language modelling
+as correction). It is what a recipe says as `replace` of every objective that hides tokens.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
 from workbench.errors import WorkbenchError
+from workbench.options.bounds import Location, Share
 from workbench.sequences.sequence import Fields
 from workbench.text.similar_words import SimilarWords
 from workbench.text.tokenizer import Tokenizer
 
 
-class Replacing:
-    """Puts mask tokens and random ordinary tokens in the place of tokens.
+@dataclass(frozen=True)
+class Replacement:
+    """What stands in the place of tokens that are selected, and how often.
 
-    Args:
-        mask, random: shares of the tokens that become a mask token and a random one; the rest stays.
-        similar: file of similar words (`workbench.text.similar_words`): instead of mask tokens, a word becomes one of
-            those. One that has none, or whose tokens are not all to be replaced, becomes random tokens.
-
-    Raises:
-        WorkbenchError: the shares are more than all, the tokenizer has no `mask` token, or the similar words are those
-            of another tokenizer.
+    Attributes:
+        mask, random: shares of them that become the mask token and a random ordinary one; the rest stays as it is.
+        per: whether that is drawn for each `token` (BERT), each `word`, or each `group` of the policy (of
+            SpanBERT's paper: each span).
+        similar: file of similar words (`prepare similar-words`), of which each word becomes one instead of mask tokens.
+            One that has none, or whose tokens are not all selected, becomes random tokens. For `per: word`.
     """
 
-    def __init__(self, tokenizer: Tokenizer, mask: float, random: float, similar: str | None = None) -> None:
-        if mask + random > 1 + 1e-9:
+    mask: Share = 0.8
+    random: Share = 0.1
+    per: Literal["token", "word", "group"] = "token"
+    similar: Location | None = None
+
+
+USUAL = Replacement()
+
+
+class Replacing:
+    """Puts mask tokens, random ordinary tokens or similar words in the place of tokens.
+
+    Raises:
+        WorkbenchError: the shares are more than all, words are to become similar ones token by token, the tokenizer has
+            no `mask` token, or the similar words are those of another tokenizer.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, replacement: Replacement) -> None:
+        self.mask, self.random, self.per = replacement.mask, replacement.random, replacement.per
+        if self.mask + self.random > 1 + 1e-9:
             raise WorkbenchError(
-                f"mask = {mask}, random = {random}; allowed: shares of at most 1 together (the rest of the "
-                "selected tokens stays as it is)"
+                f"replace: mask = {self.mask}, random = {self.random}; allowed: shares of at most 1 together (the rest "
+                "of the selected tokens stays as it is)"
             )
-        self.mask, self.random = mask, random
-        self.similar = SimilarWords(similar) if similar is not None else None
+        if replacement.similar is not None and self.per != "word":
+            raise WorkbenchError(f"replace: similar words with per = {self.per!r}; allowed: per = 'word'")
+        self.similar = SimilarWords(replacement.similar) if replacement.similar is not None else None
         if self.similar is not None and self.similar.tokenizer != tokenizer.identity:
             raise WorkbenchError(
-                f"the similar words of {similar} are those of another tokenizer than the run's; make them again with "
-                "`workbench prepare similar-words CORPUS --tokenizer` and the recipe's tokenizer"
+                f"the similar words of {replacement.similar} are those of another tokenizer than the run's; make them "
+                "again with `workbench prepare similar-words CORPUS --tokenizer` and the recipe's tokenizer"
             )
         self.mask_id = tokenizer.id("mask")
         self.ordinary = tokenizer.ordinary_ids
 
-    def __call__(self, fields: Fields, rows: np.ndarray, draw: np.ndarray, rng: np.random.Generator) -> None:
-        """Replace the tokens of these rows, in place, and set their `taken`.
+    def __call__(
+        self, fields: Fields, groups: list[np.ndarray], rng: np.random.Generator, limit: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Replace tokens, in place, and set their `taken`.
 
         Args:
-            rows: ascending.
-            draw: a number from 0 to 1 for each row, which decides what becomes of it.
+            groups: rows that were selected together.
+            limit: at most so many are replaced, the first ones.
+
+        Returns:
+            The rows that were replaced, ascending, and the ids that stood there.
         """
+        if not groups:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        rows, draw = np.concatenate(groups)[:limit], self._draws(fields, groups, rng)[:limit]
+        order = np.argsort(rows)
+        rows, draw = rows[order], draw[order]
+        labels = fields["input_ids"][rows].copy()
+        self._replace(fields, rows, draw, rng)
+        return rows, labels
+
+    def _draws(self, fields: Fields, groups: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+        """A number from 0 to 1 for each row, which decides what becomes of it; one for all that share a fate."""
+        rows = np.concatenate(groups)
+        if self.per == "token":
+            return rng.random(len(rows))
+        if self.per == "word":
+            number = np.cumsum(begins_word(fields, rows)) - 1
+            return rng.random(number[-1] + 1)[number]
+        return np.repeat(rng.random(len(groups)), [len(group) for group in groups])
+
+    def _replace(self, fields: Fields, rows: np.ndarray, draw: np.ndarray, rng: np.random.Generator) -> None:
         masked = draw < self.mask
         swapped = ~masked & (draw < self.mask + self.random)
         if self.similar is None:

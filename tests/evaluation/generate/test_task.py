@@ -60,7 +60,7 @@ def tuning(run: Path, corpus: str, **options: Any) -> GenerateTuning:
 
 
 def contract_world(folder: Path) -> World:
-    base = pretrained(folder, two_streams(), {"objective": "span_corruption", "sentinels": 9, "tied": False})
+    base = pretrained(folder, two_streams(), {"objective": "span_corruption", "sentinels": 9, "head": {"tied": False}})
     corpus = prepare(folder, "pairs", ROWS)
     run = fine_tune(Generation(), tuning(base, corpus, output=folder / "run"))
     return World(run, corpus, base, {"max_new_tokens": 6})
@@ -73,7 +73,7 @@ CASE = EvaluationCase(world=contract_world)
 def test_a_run_learns_to_write_and_is_scored(name: str, tmp_path: Path) -> None:
     """By the objective that it was pretrained with, whose head goes on with its weights."""
     objectives: dict[str, dict[str, Any]] = {
-        "span_corruption": {"objective": "span_corruption", "sentinels": 9, "tied": False},
+        "span_corruption": {"objective": "span_corruption", "sentinels": 9, "head": {"tied": False}},
         "denoising": {"objective": "denoising", "noises": [{"noise": "mask", "rate": 0.3}]},
     }
     if name in objectives:

@@ -10,6 +10,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from tests.contracts import material
 from tests.contracts.cases import ReleaseCase
 from tests.interop.releases.test_states import batch_of
 from workbench.errors import WorkbenchError
@@ -19,7 +20,8 @@ from workbench.interop.releases.modernbert import Modernbert
 from workbench.interop.rules import to_ours
 from workbench.models.context import Context
 from workbench.models.network import Network
-from workbench.objectives.mlm import MlmHead
+from workbench.objectives._token_head import TokenHead
+from workbench.parts.building import build
 
 CONFIG = {
     "model_type": "modernbert",
@@ -74,8 +76,7 @@ def test_states_logits_and_loss_both_ways(more: dict[str, Any], tmp_path: Path) 
     spec, head_spec = release.network(config), release.heads(config)
     network = Network(spec).eval()
     network.load_state_dict({name: t for name, t in ours.items() if not name.startswith("mlm.")})
-    options = {name: value for name, value in head_spec["mlm"].items() if name != "objective"}
-    head = MlmHead(network, **options)
+    head = build("objective", head_spec["mlm"], tokenizer=material.tokenizer()).head(network)
     head.load_state_dict({name[4:]: t for name, t in ours.items() if name.startswith("mlm.")})
     compare(network, head, model, inputs)
 
@@ -86,7 +87,7 @@ def test_states_logits_and_loss_both_ways(more: dict[str, Any], tmp_path: Path) 
     compare(network, head, again, inputs)
 
 
-def compare(network: Network, head: MlmHead, model: Any, inputs: dict[str, Tensor]) -> None:
+def compare(network: Network, head: TokenHead, model: Any, inputs: dict[str, Tensor]) -> None:
     """The states of every layer, the logits and the loss."""
     batch, mask = batch_of(inputs)
     context = Context(batch, keep_hidden=True)

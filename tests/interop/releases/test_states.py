@@ -10,13 +10,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tests.contracts import material
 from workbench.interop.reading import make_release
 from workbench.interop.release import Config
 from workbench.interop.releases.bart import Bart
 from workbench.interop.rules import to_ours
 from workbench.models.network import Network
 from workbench.objectives._pair import PairHead
-from workbench.objectives.mlm import MlmHead
+from workbench.parts.building import build
 from workbench.sequences.batch import Batch, Stream
 
 CLOSE = {"atol": 1e-5, "rtol": 0.0}
@@ -72,8 +73,7 @@ def test_states_and_logits(name: str, shared: Path) -> None:
     states = network(batch)["text"]
     last = max(output for output in outputs if output.startswith("hidden."))
     torch.testing.assert_close(states, outputs[last][mask], **CLOSE)
-    said = release.heads(config)["mlm"]
-    head = MlmHead(network, activation=said["activation"], norm_eps=said["norm_eps"])
+    head = build("objective", release.heads(config)["mlm"], tokenizer=material.tokenizer()).head(network)
     head.load_state_dict({n.removeprefix("mlm."): t for n, t in weights.items() if n.startswith("mlm.")})
     expected = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
     logits, labels = head.logits(network, states), inputs["labels"][mask]

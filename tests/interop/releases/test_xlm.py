@@ -100,7 +100,7 @@ def test_there_and_back(config: dict[str, Any], tmp_path: Path) -> None:
     causal = "causal" in config
     task = text_task(texts(tmp_path / "texts", language="en"), "clm" if causal else "mlm")
     task["sequence"]["visibility"] = "causal" if causal else "bidirectional"
-    task["objectives"][0] |= {"bias": True} if causal else {"transform": False}
+    task["objectives"][0] |= {"head": {"bias": True} if causal else {"transform": None}}
     if not causal:
         task["sequence"]["steps"] = [{"step": "languages", "languages": ["de", "en", "fr"]}]
     spec = {**model_of("xlm", model.config.to_dict()), "init_from": str(tmp_path / "theirs")}

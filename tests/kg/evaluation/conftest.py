@@ -128,7 +128,9 @@ def recipe_tree(world: Path, knowledge: str) -> dict[str, Any]:
             "facts": {
                 "corpora": [str(world / "facts")],
                 "sequence": {"builder": "document", "max_length": 24, "steps": steps},
-                "objectives": [{"objective": "mlm", "rate": 0.01, "policy": "field", "mask": 1.0, "random": 0.0}],
+                "objectives": [
+                    {"objective": "mlm", "rate": 0.01, "policy": "field", "replace": {"mask": 1.0, "random": 0.0}}
+                ],
             }
         },
         "train": {

@@ -74,7 +74,7 @@ class Volta(Release):
 
     def heads(self, config: Config) -> dict[str, Spec]:
         return {
-            "mlm": {**bert_config.word_head(config), "norm_eps": 1e-12},
+            "mlm": bert_config.word_head(config, norm_eps=1e-12),
             "mrfr": {"objective": "vision.mrfr", "tied": False},
         }
 

@@ -32,7 +32,7 @@ class Electra(Release):
         return NetworkSpec({"text": text}, [layer])
 
     def heads(self, config: Config) -> dict[str, Spec]:
-        return {"mlm": {**bert_config.word_head(config), "activation": "gelu"}, "rtd": {"objective": "rtd"}}
+        return {"mlm": bert_config.word_head(config, activation="gelu"), "rtd": {"objective": "rtd"}}
 
     def rules(self, config: Config) -> list[Rule]:
         words = "electra.embeddings.word_embeddings.weight"

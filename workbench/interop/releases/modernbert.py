@@ -58,8 +58,9 @@ class Modernbert(Release):
         alike = config.get("classifier_bias", False) == _bias(config) and config.get("decoder_bias", True)
         if name not in ACTIVATIONS or not alike:
             return {}
-        about = {"activation": ACTIVATIONS[name], "norm_eps": float(config.get("norm_eps", 1e-5))}
-        return {"mlm": {"objective": "mlm", **about, "bias": _bias(config)}}
+        eps = float(config.get("norm_eps", 1e-5))
+        transform = {"activation": ACTIVATIONS[name], "norm_eps": eps, "bias": _bias(config)}
+        return {"mlm": {"objective": "mlm", "head": {"transform": transform}}}
 
     def rules(self, config: Config) -> list[Rule]:
         words = "model.embeddings.tok_embeddings.weight"
@@ -97,7 +98,7 @@ class Modernbert(Release):
             "num_hidden_layers": len(layers),
             "num_attention_heads": first["num_heads"],
             "hidden_activation": THEIR_GATED.get(first["activation"], "gelu"),
-            "classifier_activation": THEIR_ACTIVATIONS.get(head.get("activation", "gelu"), "gelu"),
+            "classifier_activation": THEIR_ACTIVATIONS.get(head.get("head.transform.activation", "gelu"), "gelu"),
             "layer_types": kinds,
             "local_attention": 2 * windows[0] if windows else 128,
             "rope_parameters": {

@@ -41,7 +41,7 @@ class Mpnet(Release):
         return NetworkSpec({"text": text}, [stack], ["text"])
 
     def heads(self, config: Config) -> dict[str, Spec]:
-        return {"mlm": {**bert_config.word_head(config), "activation": "gelu"}}
+        return {"mlm": bert_config.word_head(config, activation="gelu")}
 
     def rules(self, config: Config) -> list[Rule]:
         rows, words = config["max_position_embeddings"], "mpnet.embeddings.word_embeddings.weight"

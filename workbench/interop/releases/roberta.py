@@ -35,7 +35,7 @@ class Roberta(Release):
         return NetworkSpec({"text": text}, [layer], ["text"])
 
     def heads(self, config: Config) -> dict[str, Spec]:
-        return {"mlm": {**bert_config.word_head(config), "activation": "gelu"}}
+        return {"mlm": bert_config.word_head(config, activation="gelu")}
 
     def rules(self, config: Config) -> list[Rule]:
         rows = config["max_position_embeddings"]

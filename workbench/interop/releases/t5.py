@@ -51,7 +51,7 @@ class T5(Release):
         return NetworkSpec({"text": dict(token), "target": dict(token)}, layers, tie={"target.token": "text.token"})
 
     def heads(self, config: Config) -> dict[str, Spec]:
-        return {"span_corruption": {"objective": "span_corruption", "tied": _scaled(config)}}
+        return {"span_corruption": {"objective": "span_corruption", "head": {"tied": _scaled(config)}}}
 
     def sequence(self, config: Config) -> Spec:
         return {"builder": "document", "begin": None, "end": "eos"}
@@ -94,7 +94,7 @@ class T5(Release):
             "dropout_rate": first["dropout"],
             "layer_norm_epsilon": first["norm_eps"],
             "feed_forward_proj": activation,
-            "tie_word_embeddings": activation == "relu" if head is None else head["tied"],
+            "tie_word_embeddings": activation == "relu" if head is None else head["head.tied"],
             "pad_token_id": 0,
             "eos_token_id": 1,
             "decoder_start_token_id": 0,

@@ -60,8 +60,8 @@ class Xlm(Release):
 
     def heads(self, config: Config) -> dict[str, Spec]:
         if config.get("causal"):
-            return {"clm": {"objective": "clm", "bias": True}}
-        return {"mlm": {"objective": "mlm", "transform": False}}
+            return {"clm": {"objective": "clm", "head": {"bias": True}}}
+        return {"mlm": {"objective": "mlm", "head": {"transform": None}}}
 
     def rules(self, config: Config) -> list[Rule]:
         rules: list[Rule] = [

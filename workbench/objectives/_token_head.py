@@ -1,0 +1,113 @@
+"""The head of the objectives that predict tokens of a stream, and what a recipe says of it (`head`).
+
+    scores = E t(h) + b
+
+E is the token embedding of the stream (`tied`) or a matrix of the head's own, b a bias of each token, and t BERT's
+transform, LayerNorm(activation(W h + c)) (arXiv:1810.04805), or nothing: states are then held against E as they are,
+by a projection without bias where E is of another width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workbench.models.blocks import ACTIVATIONS, Ungated
+from workbench.objectives._vocabulary import TokenLoss, to_width, token_table
+from workbench.options.bounds import Epsilon
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import Head, LossOutput
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What comes before the table: LayerNorm(activation(W h + c)).
+
+    Attributes:
+        activation: between the linear map and the norm.
+        norm_eps: of the norm.
+        bias: whether the linear map and the norm have one.
+    """
+
+    activation: Ungated = "gelu"
+    norm_eps: Epsilon = 1e-12
+    bias: bool = True
+
+
+@dataclass(frozen=True)
+class HeadOptions:
+    """A head that predicts the next token: the table alone (GPT).
+
+    Attributes:
+        tied: whether the table is the stream's token embedding, or a matrix of the head's own (T5 1.1).
+        bias: whether each token has one beside its row of the table (XLM).
+        transform: what comes before the table; by default nothing.
+    """
+
+    tied: bool = True
+    bias: bool = False
+    transform: Transform | None = None
+
+
+@dataclass(frozen=True)
+class BertHeadOptions(HeadOptions):
+    """A head that predicts masked tokens: the same with BERT's defaults.
+
+    Attributes:
+        bias: whether each token has one beside its row of the table.
+        transform: what comes before the table; null for nothing (XLM).
+    """
+
+    bias: bool = True
+    transform: Transform | None = Transform()
+
+
+PLAIN, BERT = HeadOptions(), BertHeadOptions()
+
+
+class TokenHead(Head):
+    """Scores of the vocabulary for rows of a stream.
+
+    Args:
+        scaled: whether states are scaled by 1 / sqrt(hidden_size) before the table (T5).
+    """
+
+    by_token = ("bias",)
+
+    def __init__(
+        self, network: Network, stream: str = "text", options: HeadOptions = PLAIN, scaled: bool = False
+    ) -> None:
+        super().__init__()
+        self.stream = stream
+        table, hidden_size = token_table(network, stream), network.sizes[stream]
+        width = table.shape[1] if options.tied else hidden_size
+        self.transform = options.transform
+        if self.transform is None:
+            self.projection = to_width(hidden_size, width)
+        else:
+            self.dense = nn.Linear(hidden_size, width, bias=self.transform.bias)
+            self.norm = nn.LayerNorm(width, eps=self.transform.norm_eps, bias=self.transform.bias)
+        self.output = None if options.tied else nn.Linear(width, len(table), bias=False)
+        self.bias = nn.Parameter(table.new_zeros(len(table))) if options.bias else None
+        self.scale = hidden_size**-0.5 if scaled else 1.0
+        self.loss = TokenLoss()
+
+    def logits(self, network: Network, rows: Tensor) -> Tensor:
+        """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
+        rows = rows if self.scale == 1.0 else rows * self.scale
+        if self.transform is None:
+            rows = self.projection(rows)
+        else:
+            rows = self.norm(ACTIVATIONS[self.transform.activation](self.dense(rows)))
+        table = token_table(network, self.stream) if self.output is None else self.output.weight
+        return F.linear(rows, table, self.bias)
+
+    def forward(self, seen: Seen) -> LossOutput:
+        logits = self.logits(seen.network, seen.states[self.stream][seen.targets["rows"]])
+        return self.loss(logits, seen.targets["labels"])
