@@ -48,7 +48,8 @@ def kind_line(kind: str) -> str:
 
 
 def _part(kind: str, name: str, part: Any) -> Part:
-    stated, given = [], []
+    stated: list[Option] = []
+    given: list[str] = []
     names, types, _ = options_of(part)
     defaults = defaults_of(part)
     for option in names:
