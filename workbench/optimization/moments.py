@@ -9,21 +9,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
+
 
 class Moments(torch.optim.Optimizer, ABC):
     """Keeps a moving average of the gradients and one of their squares; a subclass says by `update` what it makes of
     them.
 
     Args:
-        params: groups of parameters.
-        lr: the peak learning rate.
+        params: groups of parameters (given).
+        lr: the peak learning rate (given).
         betas: decay of the two moments.
         eps: added to the root of the second moment.
-        weight_decay: share of a weight that an update takes away.
+        weight_decay: share of a weight that is part of its update, which the rate then scales.
     """
 
     def __init__(
-        self, params: Iterable[dict[str, Any]], lr: float, betas: list[float], eps: float, weight_decay: float
+        self,
+        params: Iterable[dict[str, Any]],
+        lr: LearningRate,
+        betas: Betas = [0.9, 0.999],  # noqa: B006  (read alone)
+        eps: Epsilon = 1e-6,
+        weight_decay: NotNegative = 0.01,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
 

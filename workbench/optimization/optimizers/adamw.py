@@ -16,12 +16,7 @@ class Adamw(torch.optim.AdamW):
     torch's `fused` is used everywhere: on one CPU core it took 2.9 ms for 4.9 million parameters, where `foreach` took
     14.1 ms and the plain loop 12.4 ms.
 
-    Args:
-        params: groups of parameters (given).
-        lr: the peak learning rate (given).
-        betas: decay of the two moments.
-        eps: added to the root of the second moment.
-        weight_decay: share of a weight, times the rate, that an update takes away.
+    Its options are those of `workbench.optimization.moments.Moments`, with torch's `eps`.
     """
 
     def __init__(

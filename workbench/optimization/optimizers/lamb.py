@@ -12,36 +12,19 @@ takes the plain step x - lr u; so does a tensor of zeros, or an update of zeros,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from workbench.optimization.moments import Moments, directions
-from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 
 
 class Lamb(Moments):
     """Adam's update with decoupled weight decay, scaled to the size of each parameter tensor; for large batches.
 
-    Args:
-        params: groups of parameters (given).
-        lr: the peak learning rate (given).
-        betas: decay of the two moments.
-        eps: added to the root of the second moment.
-        weight_decay: share of a weight that an update takes away before it is scaled.
+    Its options are those of `workbench.optimization.moments.Moments`.
     """
-
-    def __init__(
-        self,
-        params: Iterable[dict[str, Any]],
-        lr: LearningRate,
-        betas: Betas = [0.9, 0.999],  # noqa: B006  (read alone)
-        eps: Epsilon = 1e-6,
-        weight_decay: NotNegative = 0.01,
-    ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay)
 
     def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         updates = directions(*self.moved(parameters, group["betas"]), group["eps"])

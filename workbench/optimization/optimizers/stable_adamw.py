@@ -11,36 +11,19 @@ The clipping is Adafactor's (arXiv:1804.04235, section 6), by tensor. Gradients 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from workbench.optimization.moments import Moments, directions
-from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 
 
 class StableAdamw(Moments):
     """AdamW with Adafactor's clipping of updates; for large rates and short memories of the second moment.
 
-    Args:
-        params: groups of parameters (given).
-        lr: the peak learning rate (given).
-        betas: decay of the two moments.
-        eps: added to the root of the second moment.
-        weight_decay: share of a weight, times the rate, that an update takes away.
+    Its options are those of `workbench.optimization.moments.Moments`.
     """
-
-    def __init__(
-        self,
-        params: Iterable[dict[str, Any]],
-        lr: LearningRate,
-        betas: Betas = [0.9, 0.99],  # noqa: B006  (read alone)
-        eps: Epsilon = 1e-6,
-        weight_decay: NotNegative = 0.01,
-    ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay)
 
     def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         first, second = self.moved(parameters, group["betas"])
