@@ -52,13 +52,14 @@ def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor
             continue
         for forward in forward_pass(run.network, partial(labelled, number), iter([group])):
             targets = forward.batch.targets.get(placed.name, {})
-            if placed.objective.count(forward.batch):
+            if targets:
                 with torch.inference_mode():
                     made = run.head(Seen.of(run.network, forward.batch, targets, forward.states)).made
                 parts[number] = {name: made[name].cpu() for name in placed.objective.measured}
     found = {number: part for each in world.gather(parts) for number, part in each.items()}
     ordered = [found[number] for number in sorted(found)]
-    return {name: torch.cat([part[name] for part in ordered]) for name in (ordered[0] if ordered else ())}
+    whole = {name: torch.cat([part[name] for part in ordered]) for name in (ordered[0] if ordered else ())}
+    return whole if any(map(len, whole.values())) else {}
 
 
 class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Sequences
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
+import torch
 from annotated_types import MinLen
 from torch import Tensor, nn
 
@@ -32,12 +33,39 @@ if TYPE_CHECKING:
 UNTAGGED = -100
 
 
+class Words(NamedTuple):
+    """Words of a text: their places [words, 2] in characters, the rows of their tags [words], and whether each is a
+    word of the tokenizer's [words]."""
+
+    places: np.ndarray
+    labels: np.ndarray
+    tokens: np.ndarray
+
+    @classmethod
+    def none(cls) -> Words:
+        return cls(np.zeros((0, 2), np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
+
+    def some(self, which: np.ndarray) -> Words:
+        """Those of a mask or an order."""
+        return Words(*(column[which] for column in self))
+
+    def among(self, lost: np.ndarray) -> Words:
+        """These and words without a token, [start, end, tag] each, as they stand in the text."""
+        places = np.concatenate([self.places, lost[:, :2]])
+        both = Words(
+            places, np.concatenate([self.labels, lost[:, 2]]), np.concatenate([self.tokens, np.zeros(len(lost), bool)])
+        )
+        return both.some(np.argsort(places[:, 0], kind="stable"))
+
+
 class Tag(Objective):
     """The tag of every word, which the sample's `tags` [[start, end, name], ...] name; a word outside has the tag O.
 
     A name such as `B-person`, `I-person` or `O` is the tag of the one word that it stands for, however many pieces the
     tokenizer cuts it in: its first piece is read. Any other name, `person`, is that of a stretch, whose first word has
     the tag `B-person` and whose other words have `I-person`. Stretches must not overlap: a word has one tag.
+
+    A tag that falls on no token (odd characters) is that of a word which is never found: it counts as predicted O.
 
     Args:
         tags: names of the words' tags; a tag's place is its row.
@@ -46,7 +74,7 @@ class Tag(Objective):
     """
 
     reads = ("tags",)
-    measured = ("predicted", "gold", "words", "places")
+    measured = ("predicted", "gold", "read", "words", "places")
 
     def __init__(self, tags: Annotated[list[Name], MinLen(2)], stream: Word = "text", dropout: Dropout = 0.1) -> None:
         if len(set(tags)) < len(tags) or OUTSIDE not in tags:
@@ -57,41 +85,61 @@ class Tag(Objective):
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes the targets of every sequence, and takes the rows; changes nothing else.
 
-        `rows` [words] of the words' first tokens, `labels` [words], `places` [words, 2] of the tokens in the text's
-        characters, and `words` [1]. A sequence without `tags` has no words.
+        `gold` [words] and `places` [words, 2], in the text's characters, of the words that the sequence is read for;
+        `read` [words], whether a word has a token; `rows` and `labels` [words that have]; `words` [1] how many there
+        are, and `part` [1] of the text, from 0. A sequence without `tags` has no words.
 
         Raises:
-            WorkbenchError: a tag that the objective does not know, or stretches that overlap.
+            WorkbenchError: a tag that the objective does not know, stretches that overlap, or a sequence whose words
+                are not told.
         """
         for sequence in sequences:
             text = sequence.streams[self.stream]
-            rows, labels = self._tagged(sequence, text, sequence.meta.get("tags"))
-            text["taken"][rows] = True
+            words = self._own(sequence) if "tags" in sequence.meta else Words.none()
+            free, rows = rows_at(text, words.places[:, 0])
+            words, rows = words.some(free), rows[free]
+            read = words.tokens & (rows >= 0)
+            text["taken"][rows[read]] = True
             sequence.targets[self.name] = {
-                "rows": Rows(self.stream, rows),
-                "labels": labels,
-                "places": np.stack([text["char_start"][rows], text["char_end"][rows]], axis=1),
-                "words": np.array([len(rows)], np.int64),
+                "rows": Rows(self.stream, rows[read]),
+                "labels": words.labels[read],
+                "gold": words.labels,
+                "read": read,
+                "places": words.places,
+                "words": np.array([len(read)], np.int64),
+                "part": np.array([sequence.draw[-1]], np.int64),
             }
         return {}
 
-    def _tagged(self, sequence: Sequence, text: Fields, tags: list[Any] | None) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that have a tag, and it."""
-        if tags is None:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        check_apart(tags, f"sequence {sequence.key!r}")
-        rows = first_tokens(text)
-        labels = np.full(len(rows), self.tags[OUTSIDE], np.int64)
-        starts, ends, done = text["char_start"][rows], text["char_end"][rows], 0
+    def _own(self, sequence: Sequence) -> Words:
+        """The tagged words that the sequence is read for."""
+        if "words" not in sequence.meta:
+            raise WorkbenchError(
+                f"objective {self.name!r}: nothing says which words sequence {sequence.key!r} is read for; use the "
+                "builder `tagged_text`"
+            )
+        check_apart(sequence.meta["tags"], f"sequence {sequence.key!r}")
+        words = self._tagged(sequence, sequence.meta["words"], sequence.meta["tags"])
+        begin, end = sequence.meta["own"]
+        return words.some((words.places[:, 0] >= begin) & (words.places[:, 0] < end))
+
+    def _tagged(self, sequence: Sequence, places: np.ndarray, tags: list[Any]) -> Words:
+        """The words of the whole text that have a tag; a tag that falls on no token is that of a word without."""
+        labels = np.full(len(places), self.tags[OUTSIDE], np.int64)
+        lost: list[tuple[int, int, int]] = []
+        starts, ends, done = places[:, 0], places[:, 1], 0
         for start, end, name in tags:
             first = max(done, int(np.searchsorted(ends, start, side="right")))
             done = max(first, int(np.searchsorted(starts, end, side="left")))
             whole = WORD_TAG.fullmatch(name) is None
+            label = self._row(f"B-{name}" if whole else name, sequence)
             if first < done:
-                labels[first] = self._row(f"B-{name}" if whole else name, sequence)
-            if first + 1 < done:
+                labels[first] = label
                 labels[first + 1 : done] = self._row(f"I-{name}", sequence) if whole else UNTAGGED
-        return rows[labels != UNTAGGED], labels[labels != UNTAGGED]
+            else:
+                lost.append((start, end, label))
+        tagged = Words(places, labels, np.ones(len(places), bool)).some(labels != UNTAGGED)
+        return tagged.among(np.array(lost, np.int64).reshape(-1, 3))
 
     def _row(self, name: str, sequence: Sequence) -> int:
         if name not in self.tags:
@@ -105,26 +153,31 @@ class Tag(Objective):
     def head(self, network: Network) -> Head:
         if self.stream not in network.sizes:
             raise unknown("stream", self.stream, network.sizes, f"objective {self.name!r}")
-        return TagHead(network.sizes[self.stream], len(self.tags), self.stream, self.dropout)
+        return TagHead(network.sizes[self.stream], self)
 
 
 class TagHead(Head):
     """A linear layer on the states of words' first tokens."""
 
-    def __init__(self, hidden_size: int, tags: int, stream: str, dropout: float) -> None:
+    def __init__(self, hidden_size: int, options: Tag) -> None:
         super().__init__()
-        self.classifier = nn.Linear(hidden_size, tags)
-        self.dropout = nn.Dropout(dropout)
-        self.stream = stream
+        self.classifier = nn.Linear(hidden_size, len(options.tags))
+        self.dropout = nn.Dropout(options.dropout)
+        self.stream, self.outside = options.stream, options.tags[OUTSIDE]
         self.loss = TokenLoss()
 
     def forward(self, seen: Seen) -> LossOutput:
-        """Metric `accuracy`; made: `predicted` and `gold` [words], `places` [words, 2], `words` [sequences]."""
+        """Metric `accuracy` of the words that have a token. Made: `predicted` (without a token `O`), `gold` and `read`
+        [words], `places` [words, 2], `words` [texts]: the windows of a text are put together."""
         targets = seen.targets
         logits: Tensor = self.classifier(self.dropout(seen.states[self.stream][targets["rows"]]))
         loss, metrics, _ = self.loss(logits, targets["labels"])
-        told = {"gold": targets["labels"], "places": targets["places"], "words": targets["words"]}
-        return LossOutput(loss, metrics, {"predicted": logits.argmax(-1), **told})
+        predicted = torch.full_like(targets["gold"], self.outside)
+        predicted[targets["read"]] = logits.argmax(-1)
+        text = (targets["part"] == 0).cumsum(0) - 1
+        words = torch.zeros_like(targets["words"]).index_add_(0, text, targets["words"])
+        told = {name: targets[name] for name in ("gold", "read", "places")}
+        return LossOutput(loss, metrics, {"predicted": predicted, "words": words[words > 0], **told})
 
 
 def check_apart(tags: Sequences[Any], where: str) -> None:
@@ -135,8 +188,17 @@ def check_apart(tags: Sequences[Any], where: str) -> None:
             raise BadValueError(where, told, tags, "overlapping tags")
 
 
-def first_tokens(text: Fields) -> np.ndarray:
-    """The rows of a text's words, by their first tokens: those of the first segment that no objective has labelled."""
+def rows_at(text: Fields, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first rows of words that begin at these characters, in the first segment.
+
+    Returns:
+        free: [words], whether no objective has labelled that row.
+        rows: [words]; -1 where the sequence has none.
+    """
     rows = np.flatnonzero((text["word_ids"] >= 0) & (text["char_start"] >= 0) & (text["token_type_ids"] == 0))
-    rows = rows[np.diff(text["word_ids"][rows], prepend=-1) != 0]
-    return rows[~text["special"][rows] & ~text["taken"][rows]]
+    rows = rows[~text["special"][rows]]
+    known, firsts = np.unique(text["char_start"][rows], return_index=True)
+    places = np.searchsorted(known, starts)
+    there = np.append(known, -1)[places] == starts
+    found = np.where(there, np.append(rows[firsts], -1)[places], -1)
+    return ~there | ~np.append(text["taken"], False)[found], found

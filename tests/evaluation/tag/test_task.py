@@ -17,6 +17,7 @@ from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.evaluation.tag.panel import tagged
 from workbench.evaluation.tag.task import Tagging, TagScoring, TagTuning
 from workbench.report.run import load_run
+from workbench.runs.loading import load
 from workbench.runs.metrics import read_metrics
 
 COLOURS, THINGS, STATES = ("red", "green", "blue"), ("house", "boat"), ("old", "new", "lost")
@@ -78,6 +79,19 @@ def test_the_report_shows_chunks(tuned: Path, prepared: Callable[..., str]) -> N
     assert shown is not None
     assert '<mark title="thing">red house</mark>' in shown
     assert "✓ old: state" in shown
+
+
+def test_long_texts_are_scored_as_a_whole(tuned: Path, prepared: Callable[..., str]) -> None:
+    """A chunk that is longer than a window is one; a word that the tokenizer makes nothing of is wrong, and counted."""
+    text, size = "the red house is " * 30 + "old .", load(tuned).recipe.tasks["tag"].sequence.builder["max_length"]
+    assert len(text.split()) > 2 * size
+    long = [{"text": text, "tags": [[0, len(text) - 6, "thing"]]}, {"text": "\u200b", "tags": [[0, 1, "state"]]}]
+    for size in (1, 2):
+        scoring = TagScoring(run=tuned, corpus=prepared("long-tags", long), batch_size=size)
+        found = evaluate(Tagging(), scoring)
+        assert found.counts == {"words": 123, "chunks": 2, "tags": 5, "words without a token": 1}
+        assert found.numbers["accuracy"] <= 122 / 123
+        assert found.examples[1] == {"text": "\u200b", "predicted": [], "gold": [[0, 1, "state"]]}
 
 
 def test_what_cannot_be_learnt_or_scored_is_refused(

@@ -7,7 +7,7 @@ import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.sequences.builders.passage import Passage, begins
+from workbench.sequences.builders.passage import Passage
 from workbench.text.tokenizer import Tokenizer
 
 EXCUSED = "it reads a question beside the text, which the samples of the contracts don't have"
@@ -45,14 +45,6 @@ def test_a_sample_gives_the_same_in_any_company(tokenizer: Tokenizer) -> None:
     assert [s.key for s in together] == ["b", *("a" for _ in alone)]
     for one, same in zip(alone, together[1:], strict=True):
         np.testing.assert_equal(one.streams, same.streams)
-
-
-def test_windows_cover_and_stop_at_the_end() -> None:
-    for length in range(30):
-        found = begins(length, 7, 3)
-        assert found[0] == 0
-        assert found[-1] + 7 >= length
-        assert len(found) == 1 or found[-2] + 7 < length
 
 
 def test_a_long_question_is_cut_and_counted(tokenizer: Tokenizer) -> None:

@@ -46,7 +46,9 @@ class TagTuning(Tuning):
 class TagScoring(Scoring):
     """Accuracy over words; precision, recall and F1 over the chunks that their tags spell (the CoNLL evaluation).
 
-    CORPUS holds texts with `tags`, of the names that RUN was fine-tuned on.
+    Words are those of whole texts: each is tagged once, in the window that shows most around it. One that the tokenizer
+    makes nothing of counts as tagged O, and is counted. CORPUS holds texts with `tags`, of the names that RUN was
+    fine-tuned on.
 
     Example:
 
@@ -65,7 +67,7 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
     def setup(self, tuning: TagTuning, base: Recipe) -> Setup:
         places = [tuning.corpus, *([tuning.held_out] if tuning.held_out else [])]
         objective = {"objective": "tag", "tags": tags_of([Corpus.open(place) for place in places])}
-        return Setup(text_sequence(base, "document", tuning.max_length), objective)
+        return Setup(text_sequence(base, "tagged_text", tuning.max_length), objective)
 
     def needs(self, objective: Tag) -> str:
         return "texts with `tags`"
@@ -74,7 +76,9 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
         names = list(objective.tags)
         texts = made["gold"].split(made["words"].tolist())
         found = sum(len(chunks(names[tag] for tag in text.tolist())) for text in texts)
-        return {"words": len(made["gold"]), "chunks": found, "tags": len(names)}
+        lost = int((~made["read"]).sum())
+        counted = {"words": len(made["gold"]), "chunks": found, "tags": len(names)}
+        return counted | ({"words without a token": lost} if lost else {})
 
     def baselines(self, run: Evaluated, objective: Tag, made: Made) -> dict[str, Made]:
         """No chunk at all."""

@@ -20,7 +20,7 @@ class DocumentOptions(TextOptions, total=False):
 
 
 class Document(Builder):
-    """A text per sequence. `Sequence.meta` has the sample's `tags`, in characters of its text.
+    """A text per sequence.
 
     Args:
         begin, end: roles of the special tokens around the text (GPT: `begin: bos, end: eos`); null for none.
@@ -59,8 +59,7 @@ class Document(Builder):
     def _sequences(self, sample: Sample, encoded: Encoded) -> list[Sequence]:
         spans = self.spans(encoded, sample.get("spans", ()))
         masks = self.spans(encoded, sample.get("mask_spans", ()))
-        tagged = sample.get("tags", ())
-        parts = cut_parts(encoded, self.capacity, [*spans, *masks, *self.spans(encoded, tagged)])
+        parts = cut_parts(encoded, self.capacity, [*spans, *masks])
         sequences = []
         for number, (begin, end) in enumerate(parts):
             stream, rows = self.frame.lay([encoded.part(begin, end)])
@@ -70,6 +69,5 @@ class Document(Builder):
             last = None if end == len(encoded) else end
             kept = self.kept(spans, rows[0], begin, last)
             hidden = self.kept(masks, rows[0], begin, last)
-            meta = {"tags": tagged} if "tags" in sample else {}
-            sequences.append(sequence_of(sample, {"text": stream}, number, kept, mask_spans=hidden, meta=meta))
+            sequences.append(sequence_of(sample, {"text": stream}, number, kept, mask_spans=hidden))
         return sequences

@@ -11,6 +11,7 @@ from workbench.sequences.builder import Builder, sample_text, sequence_of
 from workbench.sequences.layout import VisibilityAlone, shifted
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
+from workbench.sequences.windows import begins
 from workbench.text.tokenizer import Encoded, Tokenizer
 
 
@@ -91,11 +92,3 @@ class Passage(Builder):
             stream[name][: rows[1]] = -1
         spans = shifted(asked[1], rows[0]) + shifted(read[1], rows[1], window[0], end)
         return sequence_of(sample, {"text": stream}, number, spans, meta=meta)
-
-
-def begins(length: int, room: int, stride: int) -> list[int]:
-    """Where windows of `room` tokens begin that cover a text of `length`: the last one reaches its end."""
-    found = [0]
-    while found[-1] + room < length:
-        found.append(found[-1] + min(stride, room))
-    return found

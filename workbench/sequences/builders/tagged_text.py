@@ -1,0 +1,58 @@
+"""Texts whose words have tags: [CLS] text [SEP]; a text that is longer is read in overlapping windows."""
+
+from __future__ import annotations
+
+from workbench.keyed import Draws
+from workbench.options.bounds import Count
+from workbench.sequences.alignment import Partial
+from workbench.sequences.builder import Builder, sample_text, sequence_of
+from workbench.sequences.layout import VisibilityAlone, shifted
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.windows import begins, fullest, words_of
+from workbench.text.tokenizer import Encoded, Tokenizer
+
+
+class TaggedText(Builder):
+    """A text with its sample's `tags`, whole, whatever its length.
+
+    A long text becomes several sequences, each of which begins half its room after the one before; each word is to be
+    read in the one where its context is fullest. `Sequence.meta` has the sample's `tags`, where the `words` of the
+    text stand, and the stretch of it that this sequence is read for, `own`: all in characters.
+
+    Args:
+        partial: linked entities that begin or end inside a token: `cover` or `drop`.
+        visibility: which tokens each one sees: all (`bidirectional`), those up to itself (`causal`), or itself
+            and those after it (`anticausal`).
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        partial: Partial = "cover",
+        visibility: VisibilityAlone = "bidirectional",
+    ) -> None:
+        super().__init__(tokenizer, max_length, partial=partial, visibility=visibility)
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        encoded = self.tokenizer.encode_batch([sample_text(sample) for sample in samples])
+        return [s for sample, text in zip(samples, encoded, strict=True) for s in self._sequences(sample, text)]
+
+    def _sequences(self, sample: Sample, text: Encoded) -> list[Sequence]:
+        spans = self.spans(text, sample.get("spans", ()))
+        firsts, places = words_of(text)
+        room = self.capacity
+        windows = [(begin, min(begin + room, len(text))) for begin in begins(len(text), room, max(1, room // 2))]
+        owner = fullest(firsts, windows, len(text))
+        read = [window for window in range(len(windows)) if (owner == window).any()] or [0]
+        # what stands before the first word of a window's own belongs to the one before
+        edges = [0, *(int(places[owner == window][0, 0]) for window in read[1:]), len(sample_text(sample))]
+        sequences = []
+        for number, window in enumerate(read):
+            begin, end = windows[window]
+            stream, rows = self.frame.lay([text.part(begin, end)])
+            meta = {"words": places, "own": (edges[number], edges[number + 1])}
+            meta |= {"tags": sample["tags"]} if "tags" in sample else {}
+            kept = shifted(spans, rows[0], begin, end)
+            sequences.append(sequence_of(sample, {"text": stream}, number, kept, meta=meta))
+        return sequences
