@@ -70,6 +70,9 @@ def test_translations_need_no_text(json_lines: Any, read: Any) -> None:
             r"d\.jsonl:1: the field 'answer_spans' does not fit .*reads 'text', but answers has 'Rome'",
         ),
         ({"tags": [[4, 5, "x"]]}, r"d\.jsonl:1: the field 'tags' does not fit .*white space alone"),
+        ({"labels": {"score": float("nan")}}, r"d\.jsonl:1: .*(NaN|no finite number)"),
+        ({"labels": {"score": "1e999"}}, r"d\.jsonl:1: the field 'labels' does not fit .*'score' = inf is no finite"),
+        ({"labels": {"score": " "}}, r"d\.jsonl:1: the field 'labels' does not fit .*is empty: a class has a name"),
         ({"choices": ["a"], "answer": 1}, r"d\.jsonl:1: the field 'answer' does not fit .*no place in choices"),
     ],
 )

@@ -101,6 +101,7 @@ def test_a_tag_for_each_word(table: Write, read: Any) -> None:
         ),
         ("text\tlabel\nx\t1\n", {"fields": {"seconds": "text"}}, "Did you mean 'second'"),
         ("text\tlabel\nx y\tO\n", {"fields": {"tags": "label"}}, r"t\.tsv:2: there is not one tag for each word"),
+        ("text\tlabel\nx\t\n", {}, r"t\.tsv:2: the field 'labels' does not fit .*'label' = '' is empty"),
         ("text\tn\nx\tmany\n", {"fields": {"answer": "n"}}, r"t\.tsv:2: field 'answer' has the wrong type"),
     ],
 )
@@ -124,3 +125,8 @@ def test_real_tables(shared: Path, read: Any) -> None:
     assert all(
         s["text"][a:b] == word for s in tagged for (a, b, _), word in zip(s["tags"], s["text"].split(), strict=True)
     )
+
+
+def test_a_score_is_a_label(table: Write, read: Any) -> None:
+    (sample,) = read("text", table("sts.tsv", "genre\tsentence1\tsentence2\tscore\nnews\tx\ty\t2.50\n"))
+    assert (sample["labels"], sample["second"]) == ({"score": 2.5}, "y")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,10 @@ def labels(values: Mapping[Any, Any]) -> str | None:
     for name, label in values.items():
         if isinstance(label, bool) or not isinstance(label, int | float | str):
             return f"label {name!r} = {str(label)[:80]} is neither a number nor the name of a class"
+        if isinstance(label, float) and not math.isfinite(label):
+            return f"label {name!r} = {label} is no finite number"
+        if isinstance(label, str) and not label.strip():
+            return f"label {name!r} = {label[:80]!r} is empty: a class has a name, and a text without a label none"
     return None
 
 

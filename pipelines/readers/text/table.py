@@ -21,7 +21,7 @@ SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";"}
 KNOWN = {
     "text": ("text", "text_a", "sentence", "sentence1", "premise", "question1"),
     "second": ("second", "text_b", "sentence2", "hypothesis", "question2"),
-    "labels": ("label", "labels", "gold_label"),
+    "labels": ("label", "labels", "gold_label", "score"),
 }
 """What columns are called in published sets, by the field that they are."""
 

@@ -119,6 +119,21 @@ def test_classes_that_the_run_does_not_know_are_named(tuned: Path, prepared: Cal
             evaluate(Classification(), ClassifyScoring(run=tuned, corpus=corpus))
 
 
+def test_classes_that_look_alike_are_told_and_those_of_the_held_out_set_are_known(
+    pretrained: Path, prepared: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def labelled(name: str, *labels: str | int) -> str:
+        return prepared(name, [{"text": "the film", "labels": {"verdict": label}} for label in labels])
+
+    mixed = labelled("mixed", "good", "Good", "bad", 1, 1.0)
+    wanted = tuning(pretrained, mixed, tmp_path / "run", held_out=labelled("awful", "awful", "bad"))
+    (objective,) = recipe_of(Classification(), wanted).tasks["classify"].objectives
+    assert objective["classes"] == ["1", "1.0", "Good", "awful", "bad", "good"]
+    (told,) = [record.getMessage() for record in caplog.records if "look like the same" in record.getMessage()]
+    assert "'1' (1 texts) and '1.0' (1 texts); 'Good' (1 texts) and 'good' (1 texts)" in told
+    assert "some are numbers ('1' (1 texts)), others names ('Good' (1 texts))" in told
+
+
 def test_a_long_text_is_one_item_and_a_pair_keeps_both(tuned: Path, prepared: Callable[..., str]) -> None:
     task = load(tuned).transforms["classify"]
     assert (task.builder.unit, task.builder.window) == (None, None)

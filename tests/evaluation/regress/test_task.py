@@ -61,6 +61,14 @@ def test_what_cannot_be_learnt_is_refused(pretrained: Path, prepared: Callable[.
     same = prepared("same", [{"text": "the house", "labels": {"worth": 1.5}}] * 2)
     with pytest.raises(WorkbenchError, match=r"have worth = 1.5; nothing can be learnt"):
         recipe_of(Regression(), tuning(pretrained, same, tmp_path))
+    column = prepared("column", [{"text": "the house", "genre": "news", "score": 2.5}] * 2)
+    with pytest.raises(WorkbenchError, match=r"have genre, score in `meta`.* 'fields=\{labels: \[score\]\}'"):
+        recipe_of(Regression(), tuning(pretrained, column, tmp_path))
+    bare = prepared("bare", [{"text": "the house"}])
+    with pytest.raises(WorkbenchError, match=r'"labels": \{"NAME": 3.5\}'):
+        recipe_of(Regression(), tuning(pretrained, bare, tmp_path))
     names = prepared("names", [{"text": "the house", "labels": {"worth": each}} for each in ("low", "high")])
-    with pytest.raises(WorkbenchError, match="predicts finite numbers"):
-        fine_tune(Regression(), tuning(pretrained, names, tmp_path / "names"))
+    with pytest.raises(WorkbenchError, match=r"in 2 texts worth is no finite number, first in names\.jsonl:1: 'low'"):
+        recipe_of(Regression(), tuning(pretrained, names, tmp_path / "names"))
+    with pytest.raises(WorkbenchError, match=r"corpus 'names': in 2 texts"):
+        recipe_of(Regression(), tuning(pretrained, prepared("worths", rows(64, 0)), tmp_path, held_out=names))

@@ -3,8 +3,6 @@ with their picture or pictures (SNLI-VE, NLVR2)."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,9 +10,10 @@ import torch
 import typer
 
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError
 from workbench.evaluation.images import image_sequence
 from workbench.evaluation.inherited import text_sequence
+from workbench.evaluation.labels import check_varied, chosen_label, label_counts, ordered, warn_alike
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
@@ -123,7 +122,7 @@ class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
         trained = run.trained_on()
         if trained is None:
             return {}
-        counts = _counts(trained)[objective.label]
+        counts = label_counts(trained)[objective.label]
         most = min(counts, key=lambda name: (-counts[name], name))
         always = torch.full_like(made["gold"], objective.classes[most])
         return {f"always {most}": {**made, "predicted": always}}
@@ -136,13 +135,17 @@ class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
 
 
 def class_objective(tuning: LabelTuning) -> dict[str, Any]:
-    """The objective `classify` on the label that is told, with the classes that the training set has.
+    """The objective `classify` on the label that is told, with the classes of the training set and the held-out one.
 
     Raises:
-        WorkbenchError: the corpus has no labels, several and none was chosen, or one class only.
+        WorkbenchError: the training set has no labels, several and none was chosen, or one class only.
     """
-    label, classes = _classes(Corpus.open(tuning.corpus), tuning.label)
-    return {"objective": "classify", "classes": classes, "label": label}
+    corpus = Corpus.open(tuning.corpus)
+    label, counts = chosen_label(corpus, tuning.label)
+    check_varied(corpus, label, counts)
+    warn_alike(corpus.name, label, counts)
+    held_out = label_counts(all_records(Corpus.open(tuning.held_out))) if tuning.held_out else {}
+    return {"objective": "classify", "classes": ordered({*counts, *held_out.get(label, ())}), "label": label}
 
 
 def _check_media(corpus: Corpus, media: list[str] | None) -> None:
@@ -154,42 +157,3 @@ def _check_media(corpus: Corpus, media: list[str] | None) -> None:
         f"corpus {corpus.name!r} has several media a record; name the pictures that are read, in their order: "
         f"{' '.join(f'--media {name}' for name in names)}"
     )
-
-
-def _classes(corpus: Corpus, label: str | None) -> tuple[str, list[str]]:
-    """The label, and its classes in CORPUS: numbers in their order, names sorted."""
-    chosen, counts = chosen_label(corpus, label)
-    names = list(counts)
-    if len(names) < 2:
-        raise WorkbenchError(f"all texts of corpus {corpus.name!r} have {chosen} = {names[0]}; nothing can be learnt")
-    numbers = all(name.lstrip("-").isdecimal() for name in names)
-    return chosen, sorted(names, key=int) if numbers else sorted(names)
-
-
-def chosen_label(corpus: Corpus, label: str | None) -> tuple[str, Counter[str]]:
-    """The label of this name, or the only one that a corpus has, and how many samples have which value of it.
-
-    Raises:
-        WorkbenchError: the corpus has no labels, no such label, or several and none was named.
-    """
-    counts = _counts(all_records(corpus))
-    if not counts:
-        raise WorkbenchError(
-            f"corpus {corpus.name!r} has no labels (it has {', '.join(corpus.manifest.fields)}); prepare texts with "
-            '`labels`, by name: {"text": ..., "labels": {"sentiment": "positive"}}'
-        )
-    if label is None and len(counts) > 1:
-        raise WorkbenchError(f"corpus {corpus.name!r} has the labels {', '.join(sorted(counts))}; choose one: --label")
-    chosen = label or next(iter(counts))
-    if chosen not in counts:
-        raise unknown("label", chosen, counts, f"corpus {corpus.name!r}")
-    return chosen, counts[chosen]
-
-
-def _counts(samples: Iterable[Sample]) -> dict[str, Counter[str]]:
-    """By label, how many samples have which class."""
-    found: dict[str, Counter[str]] = {}
-    for sample in samples:
-        for label, value in sample.get("labels", {}).items():
-            found.setdefault(label, Counter())[str(value)] += 1
-    return found

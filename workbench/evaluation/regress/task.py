@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.task import LabelTuning, chosen_label
+from workbench.evaluation.classify.task import LabelTuning
 from workbench.evaluation.inherited import text_sequence
+from workbench.evaluation.labels import check_varied, chosen_label
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring
+from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.objectives.regress import Regress
 from workbench.recipe.spec import Recipe
@@ -56,11 +60,10 @@ class Regression(MeasuredTask[RegressTuning, RegressScoring]):
 
     def setup(self, tuning: RegressTuning, base: Recipe) -> Setup:
         corpus = Corpus.open(tuning.corpus)
-        label, counts = chosen_label(corpus, tuning.label)
-        if len(counts) < 2:
-            raise WorkbenchError(
-                f"all texts of corpus {corpus.name!r} have {label} = {next(iter(counts))}; nothing can be learnt"
-            )
+        label, counts = chosen_label(corpus, tuning.label, example="3.5")
+        for each in (corpus, *([Corpus.open(tuning.held_out)] if tuning.held_out else [])):
+            _check_numbers(each, label)
+        check_varied(corpus, label, counts)
         sequence = text_sequence(base, "sentence_pair", tuning.max_length, split=False)
         return Setup(sequence, {"objective": "regress", "label": label}, poolers=("text",))
 
@@ -85,3 +88,17 @@ class Regression(MeasuredTask[RegressTuning, RegressScoring]):
     def example(self, objective: Regress, sample: Sample, made: Made) -> dict[str, Any]:
         told = {"prediction": round(float(made["predicted"]), 4), "number": float(made["gold"])}
         return {"text": sample["text"], "second": sample.get("second", ""), **told}
+
+
+def _check_numbers(corpus: Corpus, label: str) -> None:
+    """Raises WorkbenchError where a text's label is no finite number: with the first of them and their number."""
+    found = ((sample, sample["labels"][label]) for sample in all_records(corpus) if label in sample.get("labels", {}))
+    odd = [(sample, value) for sample, value in found if not (isinstance(value, Real) and math.isfinite(value))]
+    if odd:
+        sample, value = odd[0]
+        meta = sample.get("meta", {})
+        place = f"{meta['source']}:{meta['line']}" if {"source", "line"} <= meta.keys() else f"key {sample['key']!r}"
+        raise WorkbenchError(
+            f"corpus {corpus.name!r}: in {len(odd)} texts {label} is no finite number, first in {place}: {value!r}; "
+            "regress predicts finite numbers (for names of classes: finetune classify)"
+        )
