@@ -159,8 +159,8 @@ def _embedding(spec: Spec, given: Mapping[str, Any]) -> Spec:
     full.pop("init_range", None)  # of fresh weights
     if full.get("embedding_size", 0) is None:
         full["embedding_size"] = full["hidden_size"]
-    if full.get("embedding_norm") is False:  # its kind and epsilon decide nothing
-        full = {name: value for name, value in full.items() if name not in ("norm", "norm_eps", "norm_bias")}
+    if full.get("norm", "") is None:  # its epsilon and bias decide nothing
+        full = {name: value for name, value in full.items() if name not in ("norm_eps", "norm_bias")}
     return full
 
 

@@ -24,7 +24,7 @@ def text_stream(config: Config) -> Spec:
         "vocab_size": config["vocab_size"],
         "max_positions": config["n_positions"],
         "token_types": 0,
-        "embedding_norm": False,
+        "norm": None,
         "dropout": config.get("embd_pdrop", 0.1),
     }
 

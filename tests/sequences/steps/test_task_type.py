@@ -22,7 +22,7 @@ def embedded(number: int) -> torch.Tensor:
     sequences = [Sequence({"text": text_fields(np.arange(n))}, (n,)) for n in (3, 1)]
     batch = collate(TaskType(number)(sequences, DRAWS))
     torch.manual_seed(0)
-    table = Token(8, 10, max_positions=4, extra={"task_type_ids": 3}, embedding_norm=False).eval()
+    table = Token(8, 10, max_positions=4, extra={"task_type_ids": 3}, norm=None).eval()
     with torch.no_grad():
         return table(batch.streams["text"].fields) - table.extra["task_type_ids"].weight[number]
 

@@ -37,7 +37,7 @@ class T5(Release):
             "vocab_size": config["vocab_size"],
             "max_positions": None,
             "token_types": 0,
-            "embedding_norm": False,
+            "norm": None,
             "dropout": dropout,
         }
         norm = {"layer": "norm", "norm": "rms", "norm_eps": eps}

@@ -42,7 +42,7 @@ class Xlnet(Release):
             "vocab_size": config["vocab_size"],
             "max_positions": None,
             "token_types": 0,
-            "embedding_norm": False,
+            "norm": None,
             "dropout": dropout,
         }
         query = {"embedding": "vector", "hidden_size": width, "dropout": dropout}

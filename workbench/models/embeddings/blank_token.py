@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workbench.models.blocks import NormKind
 from workbench.models.embeddings.token import Token
-from workbench.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero
+from workbench.options.bounds import Count, Dropout, Size, SizeOrZero
 
 FIELD = "block_ids"
 
@@ -24,7 +23,6 @@ class BlankToken(Token):
         max_positions: rows of the table of positions in the text.
         block_positions: rows of the table of places in a blank: two more than the longest one has tokens.
         token_types: rows of the segment table; 0 leaves it out.
-        embedding_norm: whether a norm follows.
     """
 
     def __init__(
@@ -35,9 +33,6 @@ class BlankToken(Token):
         block_positions: Count = 512,
         token_types: SizeOrZero = 0,
         dropout: Dropout = 0.1,
-        embedding_norm: bool = False,
-        norm: NormKind = "layer",
-        norm_eps: Epsilon = 1e-5,
     ) -> None:
         super().__init__(
             hidden_size,
@@ -45,9 +40,7 @@ class BlankToken(Token):
             max_positions,
             token_types,
             dropout,
-            embedding_norm,
-            norm,
-            norm_eps,
+            norm=None,
             extra={FIELD: block_positions},
         )
 

@@ -24,7 +24,7 @@ class Token(nn.Module):
         token_types: rows of the segment table; 0 leaves it out.
         extra: further integer fields of the stream, which builders or steps write, and how many rows the table of each
             has: `{language_ids: 15}` (XLM, arXiv:1901.07291).
-        embedding_norm: whether a norm follows (pre-norm stacks often have none).
+        norm: the norm that follows; null for none (pre-norm stacks often have none).
         norm_bias: whether that norm has a bias.
         init_range: standard deviation of the fresh table of tokens, where it is not the network's (T5: 1, which an
             optimizer with updates relative to the weights needs).
@@ -40,8 +40,7 @@ class Token(nn.Module):
         max_positions: Count | None = 512,
         token_types: SizeOrZero = 2,
         dropout: Dropout = 0.1,
-        embedding_norm: bool = True,
-        norm: NormKind = "layer",
+        norm: NormKind | None = "layer",
         norm_eps: Epsilon = 1e-12,
         embedding_size: Size | None = None,
         extra: dict[Word, Count] | None = None,
@@ -61,7 +60,7 @@ class Token(nn.Module):
         self.token_type = nn.Embedding(token_types, size) if token_types else None
         self.extra = nn.ModuleDict({name: nn.Embedding(rows, size) for name, rows in (extra or {}).items()})
         self.limits = {**own, **(extra or {})}
-        self.norm = make_norm(norm, size, norm_eps, norm_bias) if embedding_norm else nn.Identity()
+        self.norm = make_norm(norm, size, norm_eps, norm_bias) if norm else nn.Identity()
         self.dropout = dropout
         self.project = nn.Linear(size, hidden_size) if size != hidden_size else None
 
