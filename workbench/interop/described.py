@@ -7,17 +7,14 @@ alike. So a release that cannot express a network is told by what differs, and n
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
-from workbench.models.sublayers import Options
 from workbench.options.values import group
-from workbench.parts.building import find, options_of
+from workbench.parts.building import defaults_of, find, options_of
 from workbench.parts.kinds import KINDS
 from workbench.recipe.spec import NetworkSpec, Spec
 
-BLOCK = {field.name: field.default for field in dataclasses.fields(Options)}
 DROPOUT = frozenset({"dropout", "attention_dropout"})
 """Options that decide how a network is trained, not what it computes."""
 
@@ -80,13 +77,11 @@ def spelt_out(kind: str, spec: Spec | str, given: Mapping[str, Any]) -> Spec:
     stated = {kind: spec} if isinstance(spec, str) else dict(spec)
     name = stated.pop(kind)
     part = find(kind, name)
-    parameters = inspect.signature(part).parameters
     full: Spec = {kind: KINDS[kind].path(name)}
-    options = options_of(part)
+    options, defaults = options_of(part), defaults_of(part)
     for option in options.names:
-        parameter = parameters.get(option)
-        default = BLOCK.get(option) if parameter is None or parameter.default is parameter.empty else parameter.default
-        full |= _leaves(option, stated.get(option, given.get(option, default)), options.types.get(option))
+        value = stated.get(option, given.get(option, defaults.get(option)))
+        full |= _leaves(option, value, options.types.get(option))
     return full
 
 

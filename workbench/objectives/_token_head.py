@@ -75,17 +75,24 @@ class TokenHead(Head):
     """Scores of the vocabulary for rows of a stream.
 
     Args:
+        stream: the stream of the tokens, whose table it is.
         scaled: whether states are scaled by 1 / sqrt(hidden_size) before the table (T5).
+        reads: the stream whose rows are scored, where it is another than that of the tokens (XLNet's queries).
     """
 
     by_token = ("bias",)
 
     def __init__(
-        self, network: Network, stream: str = "text", options: HeadOptions = PLAIN, scaled: bool = False
+        self,
+        network: Network,
+        stream: str = "text",
+        options: HeadOptions = PLAIN,
+        scaled: bool = False,
+        reads: str | None = None,
     ) -> None:
         super().__init__()
-        self.stream = stream
-        table, hidden_size = token_table(network, stream), network.sizes[stream]
+        self.stream, self.reads = stream, reads or stream
+        table, hidden_size = token_table(network, stream), network.sizes[self.reads]
         width = table.shape[1] if options.tied else hidden_size
         self.transform = options.transform
         if self.transform is None:
@@ -109,5 +116,5 @@ class TokenHead(Head):
         return F.linear(rows, table, self.bias)
 
     def forward(self, seen: Seen) -> LossOutput:
-        logits = self.logits(seen.network, seen.states[self.stream][seen.targets["rows"]])
+        logits = self.logits(seen.network, seen.states[self.reads][seen.targets["rows"]])
         return self.loss(logits, seen.targets["labels"])

@@ -12,20 +12,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from workbench.keyed import Draws
 from workbench.objectives._queries import ask, check_unordered
-from workbench.objectives._vocabulary import TokenLoss, token_table
+from workbench.objectives._token_head import HeadOptions, TokenHead
 from workbench.options.bounds import Count, PartName, PartSpec, SomeShare, Word
 from workbench.parts.building import build
 from workbench.parts.calls import call
 from workbench.sequences.returns import GROUPS
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.tasks.objective import BatchTargets, Head, Objective
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -72,7 +68,7 @@ class Plm(Objective):
         return {}
 
     def head(self, network: Network) -> Head:
-        return PlmHead(network, self.stream, self.query)
+        return TokenHead(network, self.stream, HeadOptions(bias=True), reads=self.query)
 
 
 def order(length: int, rows: np.ndarray, perm_size: int | None, rng: np.random.Generator) -> np.ndarray:
@@ -85,23 +81,3 @@ def order(length: int, rows: np.ndarray, perm_size: int | None, rng: np.random.G
         here = rows[block[rows] == number]
         rank[here] += 1 + rng.permutation(len(here))
     return rank
-
-
-class PlmHead(Head):
-    """The tied token embedding plus a bias, on rows of the query stream."""
-
-    by_token = ("bias",)
-
-    def __init__(self, network: Network, stream: str, query: str) -> None:
-        super().__init__()
-        self.stream, self.query = stream, query
-        self.bias = nn.Parameter(torch.zeros(len(token_table(network, stream))))
-        self.loss = TokenLoss()
-
-    def logits(self, network: Network, rows: Tensor) -> Tensor:
-        """States [rows, hidden_size] -> scores of the vocabulary [rows, vocab_size]."""
-        return F.linear(rows, token_table(network, self.stream), self.bias)
-
-    def forward(self, seen: Seen) -> LossOutput:
-        logits = self.logits(seen.network, seen.states[self.query][seen.targets["rows"]])
-        return self.loss(logits, seen.targets["labels"])
