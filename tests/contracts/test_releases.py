@@ -25,10 +25,10 @@ from workbench.interop.rules import Buffer, Copy, to_ours, to_theirs
 from workbench.models.network import Network
 
 
-def made(name: str) -> tuple[Release, Config, Network]:
-    """The family, its small configuration, and the network of that with random weights."""
+def made(name: str, **changes: Any) -> tuple[Release, Config, Network]:
+    """The family, its small configuration (with changes), and the network of that with random weights."""
     release = make_release(cases_of("release")[name].part)
-    config = Config(case_of("release", name).config)
+    config = Config({**case_of("release", name).config, **changes})
     spec = release.network(config)
     torch.manual_seed(0)
     network = Network(spec)

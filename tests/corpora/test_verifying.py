@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,17 @@ def rendered(renderable: Any) -> str:
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(renderable)
     return console.export_text()
+
+
+def test_show_counts_the_characters_of_every_field_of_texts(write: Any) -> None:
+    pair = {"translations": {"en": "a dog", "de": "ein Hund"}, "meta": {}}
+    shown = rendered(describe(write([pair, pair], name="pairs")))
+    assert re.search(r"translations.en +│? *10 characters", shown)
+    assert re.search(r"translations.de +│? *16 characters", shown)
+    assert not re.search(r"\b0 characters", shown)
+    shown = rendered(describe(write([{"text": "abc", "second": "defgh", "meta": {}}], name="two")))
+    assert re.search(r"text +│? *3 characters", shown)
+    assert re.search(r"second +│? *5 characters", shown)
 
 
 def test_show_counts_and_previews(write: Any, texts: Any, images: Any) -> None:

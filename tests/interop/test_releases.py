@@ -11,8 +11,22 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.interop.worlds import equal, hugging_face, model_of, recipe_file, text_task, texts, there_and_back, tokenizer
+from tests.evaluation.conftest import prepare
+from tests.interop.worlds import (
+    WORDS,
+    equal,
+    hugging_face,
+    model_of,
+    recipe_file,
+    text_task,
+    texts,
+    there_and_back,
+    tokenizer,
+)
 from workbench.cli.export import export
+from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.finetuning import fine_tune
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loading import load
 from workbench.sequences.batch import Batch, Stream
@@ -84,24 +98,32 @@ def test_electra_s_generator_and_discriminator(shared: Path, tmp_path: Path, cor
         same_states(folder, tmp_path / network)
 
 
-def test_a_trained_electra_goes_out_and_on(tmp_path: Path, corpus: Path) -> None:
-    """Networks that share their tables: each is written with its head, and the discriminator starts a classifier."""
-    transformers = importlib.import_module("transformers")
-    words = tokenizer(tmp_path / "tokenizer.json")
+@pytest.fixture(scope="module")
+def electra(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds the `run` of a tiny ELECTRA, its `tokenizer.json`, and as folders its `generator` and `main`."""
+    folder = tmp_path_factory.mktemp("electra")
     changes = [
-        f"tokenizer={words}",
-        f"tasks.text.corpora=[{corpus}]",
+        f"tokenizer={tokenizer(folder / 'tokenizer.json')}",
+        f"tasks.text.corpora=[{texts(folder / 'texts')}]",
         "train.max_steps=2",
         "train.lr_schedule=constant",
     ]
-    run = pretrain(load_recipe("electra-tiny", changes), tmp_path / "run")
+    run = pretrain(load_recipe("electra-tiny", changes), folder / "run")
+    for network in ("generator", "main"):
+        export(run, folder / network, "electra", network=network)
+    return folder
+
+
+def test_a_trained_electra_goes_out_and_on(electra: Path, tmp_path: Path, corpus: Path) -> None:
+    """Networks that share their tables: each is written with its head, and the discriminator starts a classifier."""
+    transformers = importlib.import_module("transformers")
+    run, words = electra / "run", electra / "tokenizer.json"
     loaded = load(run)
     ids = torch.arange(5, 15)
     fields = {"input_ids": ids, "position_ids": torch.arange(10), "token_type_ids": 0 * ids}
     batch = Batch({"text": Stream(fields, torch.tensor([0, 10]), [10])})
     for network, name, kind in (("generator", "mlm", "ElectraForMaskedLM"), ("main", "rtd", "ElectraForPreTraining")):
-        export(run, tmp_path / network, "electra", network=network)
-        model = getattr(transformers, kind).from_pretrained(tmp_path / network).eval()
+        model = getattr(transformers, kind).from_pretrained(electra / network).eval()
         head: Any = loaded.model.heads[name]
         with torch.no_grad():
             states = loaded.model.network(network)(batch)["text"]
@@ -113,6 +135,20 @@ def test_a_trained_electra_goes_out_and_on(tmp_path: Path, corpus: Path) -> None
     next_run = recipe_file(tmp_path / "next.yaml", model, text_task(corpus, "mlm"), tokenizer=str(words))
     started = load(pretrain(load_recipe(str(next_run)), tmp_path / "next")).model.network("main").state_dict()
     equal(started, loaded.model.network("main").state_dict())
+
+
+@pytest.mark.parametrize("start", ["run", "main"])
+def test_an_electra_is_fine_tuned_as_its_discriminator(electra: Path, tmp_path: Path, start: str) -> None:
+    """From the run of both networks where none is named, and from the library's folder of one."""
+    films = prepare(tmp_path, "films", [{"text": text, "labels": {"far": i % 2}} for i, text in enumerate(WORDS)])
+    changes, out = ["train.num_workers=0", "train.lr=1e-30"], tmp_path / "tuned"
+    tuning = ClassifyTuning(run=electra / start, corpus=films, epochs=1.0, output=out, overrides=changes)
+    tuned, trained = load(fine_tune(Classification(), tuning)), load(electra / "run")
+    assert list(tuned.recipe.networks) == ["main"]
+    body, whole = tuned.model.network().state_dict(), trained.model.network("main").state_dict()
+    equal({name: tensor for name, tensor in body.items() if name in whole}, whole)
+    scored = evaluate(Classification(), ClassifyScoring(run=out, corpus=films))
+    assert scored.counts["texts"] == len(WORDS)
 
 
 @torch.no_grad()

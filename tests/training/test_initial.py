@@ -10,13 +10,24 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    MPNetConfig,
+    MPNetModel,
+    T5Config,
+    T5Model,
+)
 
 import workbench
+from tests.interop.releases import test_mpnet
 from workbench.errors import WorkbenchError
 from workbench.interop.initial import initialise
 from workbench.interop.release import Config
 from workbench.interop.releases.bert import Bert
+from workbench.interop.releases.mpnet import Mpnet
 from workbench.interop.stream_weights import stream_layers, stream_names
 from workbench.models.network import Network
 from workbench.packages import TOKENIZER, WEIGHTS, located
@@ -288,3 +299,22 @@ def test_minilm_gives_the_states_of_transformers(minilm: str) -> None:
         }
         states = root.network()(Batch({"words": Stream(fields, torch.tensor([0, n]), [n])}))
         torch.testing.assert_close(states["words"], theirs(**their_input).last_hidden_state[0], atol=1e-5, rtol=1e-5)
+
+
+def test_another_family_is_told_by_what_each_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sizes = {"d_model": 16, "d_kv": 8, "num_heads": 2, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 2}
+    T5Model(T5Config(vocab_size=VOCABULARY, **sizes)).save_pretrained(tmp_path / "t5")
+    spec = Mpnet().network(Config(**test_mpnet.CONFIG | {"vocab_size": VOCABULARY}))
+    spec.init_from = [InitFrom(str(tmp_path / "t5"))]
+    with caplog.at_level(logging.WARNING):
+        copied = initialise(root_of(spec), "main", spec)
+    assert "layers.0.attention.attention.qkv.weight" in copied
+    (told,) = [line for line in caplog.messages if "another network than this one" in line]
+    assert "it is a release of the family t5" in told
+    assert "tensors of ours are not in it and start anew (embeddings.text.norm.bias, " in told
+    assert "of its own are left out (layers.2.norm.weight, " in told
+    caplog.clear()
+    MPNetModel(MPNetConfig(**test_mpnet.CONFIG | {"vocab_size": VOCABULARY})).save_pretrained(tmp_path / "mpnet")
+    spec.init_from = [InitFrom(str(tmp_path / "mpnet"))]
+    initialise(root_of(spec), "main", spec)
+    assert "another network" not in caplog.text

@@ -22,7 +22,8 @@ def export(
     stream: Annotated[Word | None, typer.Option(help="Only this stream, where no layer lets others into it.")] = None,
     trust: Trust = False,
 ) -> None:
-    """Write a run's network as other people's code reads it (config.json, model.safetensors, tokenizer.json).
+    """Write a run's network as other people's code reads it (config.json, model.safetensors, tokenizer.json and
+    tokenizer_config.json).
 
     Examples:
 
@@ -34,7 +35,10 @@ def export(
     """
     from workbench.interop.exporting import check_release_folder, exported, write_release
     from workbench.interop.opening import load
+    from workbench.interop.reading import make_release
+    from workbench.interop.release import Config
     from workbench.interop.special_ids import with_special_ids
+    from workbench.interop.tokenizer_files import frame_of, write_tokenizer
     from workbench.parts.trust import allow
     from workbench.tasks.task import objectives_of, visibilities_of
 
@@ -51,10 +55,13 @@ def export(
     seen = visibilities_of(recipe, chosen)
     made = exported(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, **given)
     if loaded.tokenizer is not None:
-        made = made._replace(config=with_special_ids(made.config, loaded.tokenizer))
+        made = made._replace(
+            config=with_special_ids(made.config, loaded.tokenizer, make_release(family).counts_padding)
+        )
     write_release(output, made)
     if loaded.tokenizer is not None:
-        loaded.tokenizer.save(output / "tokenizer.json")
+        described = make_release(family).network(Config(made.config))
+        write_tokenizer(output, loaded.tokenizer, described, frame_of(loaded, chosen))
     kind = made.config.get("architectures", [family])[0]
     console = Terminal()
     console.print(f"{escape(str(output))}: {len(made.tensors)} tensors of {escape(str(kind))}")

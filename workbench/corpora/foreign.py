@@ -14,7 +14,7 @@ from workbench.corpora.index import IndexBuilder, index_name
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, finish_corpus
 from workbench.corpora.members import IN_JSON, JSON_MEMBER
 from workbench.corpora.places import texts_in
-from workbench.corpora.record import BadRecordError, check_sample, cuts_of, lengths_of
+from workbench.corpora.record import BadRecordError, characters_of, check_sample, cuts_of, lengths_of
 from workbench.corpora.schema import FIELDS, KINDS, Field, lacking, units_of
 from workbench.corpora.tars import Member, records
 from workbench.errors import WorkbenchError, unknown
@@ -130,6 +130,7 @@ def _load(tar: Path, members: Sequence[Member], wanted: set[str] | frozenset[str
 def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo:
     index = IndexBuilder(units_of(kind))
     fields: Counter[str] = Counter()
+    characters: Counter[str] = Counter()
     strange: Counter[str] = Counter()
     unread = {member: field for member, field in foreign_fields(kind).items() if field.codec is not IN_JSON}
     left_out: Counter[str] = Counter()
@@ -144,6 +145,7 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo
         _check(sample, tar, key)
         index.add(key, members, lengths_of(sample, kind), cuts_of(sample))
         fields.update(list(sample))
+        characters.update(characters_of(sample))
         strange.update(names - FOREIGN_MEMBERS - set(media))
     if strange:
         logger.warning(
@@ -166,6 +168,7 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo
         "sha256": sha256_of(tar),
         "lengths": index.totals(),
         "fields": dict(fields),
+        "characters": dict(characters),
         "dropped": {},
     }
     index.write(index_path, stored)

@@ -34,7 +34,8 @@ class ShardInfo:
     """One shard: `name` and `index` are file names in the corpus folder, absolute paths or URLs.
 
     `lengths` is the total per unit (characters of text, elements of a list), `fields` how many records have each
-    field, `dropped` how many samples its preparation left out, by reason.
+    field, `characters` how many each field of texts has, `dropped` how many samples its preparation left out, by
+    reason.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ShardInfo:
     index_sha256: str
     lengths: dict[str, int] = field(default_factory=dict)
     fields: dict[str, int] = field(default_factory=dict)
+    characters: dict[str, int] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
 
 
@@ -77,6 +79,11 @@ class Manifest:
     def lengths(self) -> dict[str, int]:
         """Totals per unit over all shards."""
         return total(shard.lengths for shard in self.shards)
+
+    @property
+    def characters(self) -> dict[str, int]:
+        """Totals per field of texts over all shards."""
+        return total(shard.characters for shard in self.shards)
 
     @property
     def identity(self) -> str:
@@ -173,8 +180,8 @@ def parse_shard(tree: Any) -> ShardInfo:
     info = ShardInfo(**_typed(ShardInfo, tree))
     if not _CHECKSUM.fullmatch(info.sha256 + info.index_sha256):  # checksums name files in the cache
         raise ValueError(f"the shard {info.name!r} has no SHA-256 checksums")
-    counts = [info.records, info.bytes, *info.lengths.values(), *info.fields.values(), *info.dropped.values()]
-    if min(counts) < 0:
+    totals = (info.lengths, info.fields, info.characters, info.dropped)
+    if min(info.records, info.bytes, *(count for counts in totals for count in counts.values())) < 0:
         raise ValueError(f"the shard {info.name!r} has a negative count")
     return info
 

@@ -15,6 +15,7 @@ from workbench.corpora.cuts import cut_points
 from workbench.corpora.members import IN_JSON, JSON_MEMBER
 from workbench.corpora.places import check_places, stretches_in
 from workbench.corpora.schema import FIELDS, KINDS, READING, field_of_member, fields_of, lacking, units_of
+from workbench.corpora.values import TEXT, TEXTS, TEXTS_BY_NAME
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.json_values import parse_json
 from workbench.sequences.sequence import Sample
@@ -80,6 +81,20 @@ def check_sample(sample: Sample) -> None:
 def lengths_of(sample: Sample, kind: str) -> dict[str, int]:
     """Length per unit: characters of the text, elements of a list."""
     return {unit: len(sample.get(unit) or ()) for unit in units_of(kind)}
+
+
+def characters_of(sample: Sample) -> dict[str, int]:
+    """Characters of each field of texts; of texts by name (`translations`) of each by itself: `translations.en`."""
+    found: dict[str, int] = {}
+    for name, value in sample.items():
+        kind = FIELDS[name].value if name in FIELDS else None
+        if kind is TEXT:
+            found[name] = len(value)
+        elif kind is TEXTS:
+            found[name] = sum(map(len, value))
+        elif kind is TEXTS_BY_NAME:
+            found |= {f"{name}.{part}": len(text) for part, text in value.items()}
+    return found
 
 
 def cuts_of(sample: Sample) -> list[int] | None:

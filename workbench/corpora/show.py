@@ -32,8 +32,11 @@ def describe(corpus: Corpus) -> RenderableType:
     counts = Table(title=Text(f"{corpus.name} ({manifest.kind})"), show_header=False, title_justify="left")
     counts.add_row("records", f"{manifest.records:,}")
     counts.add_row("shards", f"{len(manifest.shards):,} ({_bytes(manifest.bytes)})")
+    for name, length in manifest.characters.items():
+        counts.add_row(Text(name), f"{length:,} characters")
     for unit, length in manifest.lengths.items():
-        counts.add_row(Text(unit), f"{length:,} characters" if unit == "text" else f"{length:,}")
+        if unit not in manifest.characters and length:
+            counts.add_row(Text(unit), f"{length:,} characters" if unit == "text" else f"{length:,}")
     for reason, number in manifest.dropped.items():
         counts.add_row("dropped", Text(f"{number:,} x {reason}"))
     for name, value in [*manifest.about.items(), *manifest.provenance.items()]:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from workbench.corpora.index import IndexBuilder, ShardIndex, index_name
 from workbench.corpora.manifest import ShardInfo, parse_shard
-from workbench.corpora.record import encode
+from workbench.corpora.record import characters_of, encode
 from workbench.corpora.schema import KINDS, READING, units_of
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.drafts import atomic, explained, sha256_of
@@ -66,6 +66,7 @@ class ShardWriter:
         self._keys: set[str] = set()
         self._index = IndexBuilder(units_of(kind))
         self._fields: Counter[str] = Counter()
+        self._characters: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._stack = contextlib.ExitStack()
 
@@ -93,6 +94,7 @@ class ShardWriter:
             "sha256": self._output.hasher.hexdigest(),
             "lengths": self._index.totals(),
             "fields": dict(self._fields),
+            "characters": dict(self._characters),
             "dropped": dict(self._dropped),
         }
         index_path = self.path.with_name(index_name(self.path.name))
@@ -124,6 +126,7 @@ class ShardWriter:
             raise WorkbenchError(f"{self.path.name}, key {key!r}: {error}") from error
         self.write(key, members, lengths, cuts)
         self._fields.update(name for name in sample if name not in READING)
+        self._characters.update(characters_of(sample))
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count samples that the preparation left out; the counts are stored with the shard."""

@@ -82,13 +82,16 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
 
 
 def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSpec]:
-    """The network that is fine-tuned, by itself: it keeps its name, and gets copies of what it shared with others."""
+    """The network that is fine-tuned, by itself: it keeps its name, and gets copies of what it shared with others. Of
+    several it is `main`, which a recipe's objectives read as well where they name none: ELECTRA's discriminator."""
     names, known = list(base.networks), base.all_networks
     if tuning.network is not None and tuning.network not in known:
         raise unknown("network", tuning.network, known, str(tuning.run))
-    if tuning.network is None and len(names) > 1:
+    name = tuning.network or (names[0] if len(names) == 1 else DEFAULT_NETWORK)
+    if name not in known:
         raise WorkbenchError(f"{tuning.run} has the networks {', '.join(names)}; say which one to fine-tune: --network")
-    name = tuning.network or names[0]
+    if tuning.network is None and len(names) > 1:
+        logger.info("of the networks %s, %s is fine-tuned (another one: --network)", ", ".join(names), name)
     spec = known[name]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
     poolers = sorted({*spec.poolers, *setup.poolers})

@@ -18,9 +18,16 @@ def image_task(recipe: Recipe) -> TaskSpec:
         builder = task.sequence.builder
         if isinstance(builder, dict) and builder.get("image") is not None:
             return task
+    seen = any("image" in network.streams for network in recipe.networks.values())
+    advice = (
+        "its network has a stream `image`, so name it as init_from of a recipe whose builder says what the rows of an "
+        "image are, and take the run of that"
+        if seen
+        else "take a vision-language run"
+    )
     raise WorkbenchError(
         f"the run {recipe.name!r} reads no images: none of its tasks ({', '.join(recipe.tasks)}) has a builder with "
-        "`image:`; take a vision-language run"
+        f"`image:`; {advice}"
     )
 
 

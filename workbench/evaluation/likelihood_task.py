@@ -3,6 +3,7 @@ text."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from workbench.sequences.builder import sample_text
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Encoded
 
+logger = logging.getLogger(__name__)
 EXAMPLES, SHOWN = 12, 80
 """So many texts are shown, and tokens of each."""
 TEXTS = 64
@@ -98,10 +100,18 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         if not total.tokens:
             raise WorkbenchError(f"there is nothing to predict in corpus {corpus.name!r}: its texts are empty")
         baseline, inputs = self._baseline(run, total, counts, scoring)
+        unknown = _unknown(run, counts)
+        if unknown:
+            logger.warning(
+                "%s: %d of %d tokens (%.2g %%) are unknown to the tokenizer. One token stands for all their spellings, "
+                "so that perplexity and bits per byte are less than the texts cost; take one that knows them",
+                *(corpus.name, unknown, total.tokens, 100 * unknown / total.tokens),
+            )
         return Result(
             task=self.name,
-            numbers=total.numbers(self._number),
+            numbers=total.numbers(self._number) | ({"unknown_share": unknown / total.tokens} if unknown else {}),
             counts={"texts": len(costs), "tokens": total.tokens}
+            | ({"unknown tokens": unknown} if unknown else {})
             | ({"bytes": total.bytes, "characters": total.characters} if total.bytes else {}),
             variant=self.convention(run, scoring),
             baselines=baseline,
@@ -170,6 +180,11 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         sizes = {"bytes": cost.bytes, "characters": cost.characters} if cost.bytes else {}
         numbers = cost.numbers(self._number) if cost.tokens else {}
         return {"key": key, "tokens": cost.tokens, "nats": cost.nats, **sizes, **numbers}
+
+
+def _unknown(run: Evaluated, counts: Counter[int]) -> int:
+    """How many of the tokens that were predicted are none that the tokenizer knows."""
+    return counts[run.tokenizer.id("unk")] if run.tokenizer.has("unk") else 0
 
 
 def _example(run: Evaluated, predicted: Predicted) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from workbench.interop.one_stream import alone
 from workbench.interop.reading import make_release
 from workbench.interop.release import Config, Release, checked_heads
 from workbench.interop.rules import Rule, to_ours, to_theirs
+from workbench.interop.tokenizer_files import NAMES
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec, Spec
-from workbench.runs.names import TOKENIZER
 from workbench.runs.outputs import check_apart
 from workbench.runs.weights import save_tensors
 
@@ -104,7 +104,7 @@ def check_release_folder(folder: Path) -> None:
         WorkbenchError: --output is a run or within one's own files, or a file of a release cannot be written there.
     """
     check_apart(folder)
-    for name in (CONFIG, WEIGHTS, TOKENIZER):
+    for name in (CONFIG, WEIGHTS, *NAMES):
         try:
             check_writable(folder / name)
         except WorkbenchError as error:

@@ -27,6 +27,8 @@ from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 SHOWN = 8
+BODY, LAYERS = ("embeddings.", "layers."), ("layer.", "layers.")
+"""How the names of what is no head begin, and those of layers, which are counted by stream or by network."""
 
 
 class Names(NamedTuple):
@@ -172,7 +174,7 @@ def _matched(
         WorkbenchError: nothing matches.
     """
     there = {name: name for name in own.tensors} | {
-        name: _renumbered(name, picked) for name in own.tensors if name.startswith(("layer.", "layers."))
+        name: _renumbered(name, picked) for name in own.tensors if name.startswith(LAYERS)
     }
     matched = {own.tensors[o]: theirs.tensors[t] for o, t in there.items() if t is not None and t in theirs.tensors}
     state = target.state_dict(keep_vars=True)
@@ -185,12 +187,33 @@ def _matched(
     _tell(where, "unexpected", unused)
     _tell(where, "without a place in our parts", sorted(source.unused))
     _tell(where, "lacking in the files", sorted(source.missing))
+    _tell_misfit(where, source, own, missing, unused, picked)
     if not matched:
         raise WorkbenchError(
             f"{where}: none of its {len(theirs.tensors)} tensors fits. It has names such as "
             f"{', '.join(unused[:3]) or 'none'}; wanted are {', '.join(missing[:3]) or 'none'}"
         )
     return matched
+
+
+def _tell_misfit(
+    where: str, source: Source, own: Names, missing: list[str], unused: list[str], some: list[int]
+) -> None:
+    """Warn of networks of which each has what the other lacks. Heads and poolers are not meant, nor layers beyond those
+    that were picked."""
+    kept = {name for ours, name in own.tensors.items() if not ours.startswith(LAYERS) or _renumbered(ours, some)}
+    anew = [name for name in missing if name.startswith(BODY) and name in kept]
+    left = [name for name in unused if name.startswith(BODY)]
+    if anew and left:
+        logger.warning(
+            "%s: it is %s, and another network than this one: %d tensors of ours are not in it and start anew (%s), "
+            "%d of its own are left out (%s)",
+            *(where, source.kind, len(anew), _some(anew), len(left), _some(left)),
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
 
 
 def _renumbered(name: str, picked: list[int]) -> str | None:

@@ -42,10 +42,13 @@ class Release:
     Attributes:
         prefix: in front of the names of a body that was saved with heads, and missing where it was saved alone.
         free: options of ours that its configuration need not hold.
+        counts_padding: whether their code counts positions from the id of the padding, so that this id is the family's
+            own, whatever the tokenizer.
     """
 
     prefix: ClassVar[str] = ""
     free: ClassVar[frozenset[str]] = DROPOUT
+    counts_padding: ClassVar[bool] = False
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         """Whether a configuration (empty where there is none) and the names of the tensors are of this family."""

@@ -48,6 +48,11 @@ class Source:
     unused: list[str]
     missing: list[str]
 
+    @property
+    def kind(self) -> str:
+        """What it is, for messages."""
+        return "a run" if self.family == RUN else f"a release of the family {self.family}"
+
 
 def read_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Source:
     """The weights that an entry of `init_from` names.

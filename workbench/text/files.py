@@ -11,7 +11,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from workbench.errors import WorkbenchError
 from workbench.files.json_values import parse_json
 
-ROLES_FILE = "special_tokens_map.json"
+ROLES_FILE, SETTINGS_FILE = "special_tokens_map.json", "tokenizer_config.json"
 _LAYOUTS = "tokenizer.json, a folder with tokenizer.json, vocab.txt (BERT), or vocab.json + merges.txt (GPT-2, RoBERTa)"
 Roles = dict[str, str]
 
@@ -84,7 +84,7 @@ def _byte_level(folder: Path) -> tokenizers.Tokenizer:
 def _settings(folder: Path) -> dict[str, Any]:
     """What Hugging Face's side files say, the more specific last."""
     settings: dict[str, Any] = {}
-    for name in ("tokenizer_config.json", ROLES_FILE):
+    for name in (SETTINGS_FILE, ROLES_FILE):
         path = folder / name
         if path.is_file():
             try:

@@ -89,6 +89,7 @@ class Tokenizer:
         self.backend = tokenizers.Tokenizer.from_str(definition)
         self.backend.no_padding()
         self.backend.no_truncation()
+        self.backend.post_processor = None
         self.backend.encode_special_tokens = True
         self.roles = _usual_roles(self.backend) | roles
         for role, token in roles.items():

@@ -128,3 +128,13 @@ def test_a_run_that_writes_nothing_is_refused(tmp_path: Path, prepared: Callable
     base = pretrained(tmp_path, network(16), {"objective": "mlm"})
     with pytest.raises(WorkbenchError, match="cannot go on with a text"):
         recipe_of(Generation(), tuning(base, prepared("pairs", ROWS)))
+
+
+def test_languages_that_are_not_named_are_asked_for(tmp_path: Path) -> None:
+    objective = {"objective": "span_corruption", "sentinels": 9, "head": {"tied": False}}
+    base = pretrained(tmp_path, two_streams(), objective)
+    corpus = prepare(tmp_path, "pairs", PAIRS)
+    asked = r"holds translations \(en, x\): say which language is read .* --source and --target; {} not said"
+    for named, unsaid in (({}, "--source and --target are"), ({"source": "en"}, "--target is")):
+        with pytest.raises(WorkbenchError, match=asked.format(unsaid)):
+            recipe_of(Generation(), tuning(base, corpus, **named))

@@ -69,8 +69,8 @@ def scored(run: Path, corpus: str, **options: Any) -> Result:
 
 
 @pytest.mark.parametrize("begin", [None, "cls"])
-@pytest.mark.parametrize("stride", [None, 1, 3])
-@pytest.mark.parametrize("count", [0, 1, 5, 6, 7, 23])
+@pytest.mark.parametrize("stride", [None, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("count", [*range(8), 10, 11, 12, 13, 23])
 def test_every_token_is_predicted_once(texts: Path, begin: str | None, stride: int | None, count: int) -> None:
     words = Tokenizer.load(texts / "tokenizer.json")
     builder = Document(words, 6, begin=begin, end="sep", visibility="causal", chars_per_token=1.0)
@@ -215,3 +215,18 @@ def test_a_corpus_without_texts_is_refused(texts: Path, tmp_path: Path) -> None:
         scored(run, corpus)
     with pytest.raises(WorkbenchError, match="it has no 'text'"):
         scored(run, str(texts / "texts"), unigrams=corpus)
+
+
+def test_tokens_that_the_tokenizer_does_not_know_are_told(
+    texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = causal(make_texts(tmp_path))
+    known = scored(run, str(texts / "texts"))
+    assert "unknown tokens" not in known.counts
+    assert "unknown to the tokenizer" not in caplog.text
+    corpus = prepare(tmp_path, "snow", [{"text": "\u2603 \u2604 \u2605"}, {"text": "the red house"}])
+    found = scored(run, corpus)
+    begins = len(load(run).transforms["text"].builder.frame.begin)
+    assert found.counts["unknown tokens"] == 3 - (not begins)
+    assert found.numbers["unknown_share"] == pytest.approx(found.counts["unknown tokens"] / found.counts["tokens"])
+    assert "are unknown to the tokenizer" in caplog.text

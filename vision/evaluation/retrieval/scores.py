@@ -12,7 +12,7 @@ from vision.metrics.retrieval import Scores, rerank
 from vision.objectives.itc import Itc
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated, find_objective
-from workbench.runs.loading import load
+from workbench.interop.opening import load
 
 
 @dataclass

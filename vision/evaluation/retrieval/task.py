@@ -26,12 +26,13 @@ from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
+from workbench.interop.opening import load
 from workbench.keyed import generator
 from workbench.metrics.ranks import count_rivals
 from workbench.options.bounds import Count, CountOrZero
 from workbench.parts.building import find, options_of
 from workbench.recipe.spec import Recipe, Spec
-from workbench.runs.loading import Loaded, load
+from workbench.runs.loading import Loaded
 from workbench.sequences.image import SHUFFLED_CAPTIONS
 from workbench.tasks.task import objective_name
 

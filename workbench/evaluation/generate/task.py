@@ -18,7 +18,7 @@ from workbench.evaluation.generation import Generator
 from workbench.evaluation.inherited import text_length
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
-from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.evaluation.writers import find_writer
@@ -119,6 +119,7 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
 
     def setup(self, tuning: GenerateTuning, base: Recipe) -> Setup:
         trust_run(tuning.run, base, tuning.trust)
+        _check_languages(Corpus.open(tuning.corpus), tuning)
         tokenizer = None if base.tokenizer is None else Tokenizer.load(base.tokenizer)
         writer = find_writer([task.evaluating() for task in tasks_of(base, tokenizer).values()], tuning.network)
         stream = writer.continuation.stream
@@ -180,6 +181,26 @@ def _written(generator: Generator, corpus: Corpus, scoring: GenerateScoring) -> 
         for sample, made, reference in zip(samples, generator(samples), wanted, strict=True):
             text = generator.spelling.text(made.tokens).strip()
             yield Text(str(sample["key"]), builder.source_text(sample), text, reference)
+
+
+def _check_languages(corpus: Corpus, tuning: GenerateTuning) -> None:
+    """
+    Raises:
+        WorkbenchError: the corpus has translations and neither a text nor a second one, and nothing says which of them
+            is read and which is written.
+    """
+    fields = corpus.manifest.fields
+    unsaid = [
+        option
+        for option, language, field in (("--source", tuning.source, "text"), ("--target", tuning.target, "second"))
+        if language is None and field not in fields
+    ]
+    if unsaid and "translations" in fields:
+        languages = list(next(iter(all_records(corpus))).get("translations", {}))
+        raise WorkbenchError(
+            f"corpus {corpus.name!r} holds translations ({', '.join(languages)}): say which language is read and which "
+            f"is written, --source and --target; {' and '.join(unsaid)} {'is' if len(unsaid) == 1 else 'are'} not said"
+        )
 
 
 def _lengths(tuning: GenerateTuning, base: Recipe, stream: str) -> dict[str, int]:

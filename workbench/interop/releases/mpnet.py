@@ -27,6 +27,7 @@ class Mpnet(Release):
     """Hugging Face MPNet: a `text` stream with `self` layers that share `buckets`; head mlm."""
 
     prefix = "mpnet."
+    counts_padding = True
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "mpnet"

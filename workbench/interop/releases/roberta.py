@@ -25,6 +25,7 @@ class Roberta(Release):
     """Hugging Face RoBERTa: a `text` stream with `self` layers; head mlm."""
 
     prefix = "roberta."
+    counts_padding = True
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "roberta"

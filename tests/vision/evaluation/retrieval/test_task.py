@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from tests.contracts.cases import EvaluationCase, World
+from tests.contracts.test_releases import made
+from tests.interop.worlds import tokenizer
 from tests.vision.evaluation.conftest import make_squares, tree
 from vision.evaluation.retrieval.pairs import Matcher, Pairs, all_pairs, dual_scores
 from vision.evaluation.retrieval.scores import Scored, score
@@ -24,6 +26,7 @@ from vision.evaluation.retrieval.task import (
     objective_spec,
     retrieval_result,
 )
+from vision.evaluation.vqa.task import Vqa, VqaScoring
 from vision.objectives.itc import Itc, ItcHead
 from vision.objectives.itm import Itm, ItmHead
 from workbench.corpora.corpus import Corpus
@@ -31,6 +34,8 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import Evaluated, open_run
+from workbench.interop.exporting import exported, write_release
+from workbench.interop.opening import recipe_at
 from workbench.keyed import Draws
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import recipe_from_dict
@@ -283,3 +288,17 @@ def test_a_momentum_contrast_goes_on_as_a_plain_one_with_its_space() -> None:
     wanted = {"objective": "vision.itc", "name": "itc", "size": 256, "tap": "encoded"}
     assert objective_spec(load_recipe("albef"), None) == objective_spec(load_recipe("albef"), "itc") == wanted
     assert objective_spec(load_recipe("albef"), "itm") == {"objective": "vision.itm"}
+
+
+def test_a_release_is_opened_and_what_it_lacks_is_named(tmp_path: Path) -> None:
+    """Its folder is taken as a run is; the family's network reads images, but has no head of the task."""
+    release, config, network = made("vision.uniter")
+    heads: dict[str, Any] = {}
+    write_release(tmp_path, exported("vision.uniter", network, release.network(config), torch.nn.ModuleDict(), heads))
+    tokenizer(tmp_path / "tokenizer.json")
+    with pytest.raises(WorkbenchError, match="has no task with the objective itm: train one: workbench finetune"):
+        Retrieval().open(RetrievalScoring(run=tmp_path, corpus="nothing"))
+    with pytest.raises(WorkbenchError, match="has no task with the objective answers: fine-tune it first"):
+        Vqa().open(VqaScoring(run=tmp_path, corpus="nothing"))
+    with pytest.raises(WorkbenchError, match="its network has a stream `image`, so name it as init_from"):
+        Retrieval().setup(RetrievalTuning(run=tmp_path, corpus="nothing", objective="itm"), recipe_at(tmp_path))
