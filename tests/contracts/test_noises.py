@@ -8,6 +8,8 @@ from tests.contracts.finding import make, over
 from tests.contracts.material import draws, plain, small_samples, text_samples, tokenizer
 from workbench.keyed import generator
 from workbench.parts.building import build
+from workbench.parts.calls import call
+from workbench.sequences.returns import noised
 from workbench.sequences.sequence import Rows, Sample, Sequence
 
 
@@ -35,9 +37,11 @@ def test_special_and_taken_rows_stay_and_labels_follow(name: str) -> None:
         text = sequence.streams["text"]
         text["taken"] = ~text["special"] & (rng.random(len(text["taken"])) < 0.3)
         labelled = np.flatnonzero(text["taken"])
+        assert sequence.spans
+        assert sequence.mask_spans
         labels, ends = text["input_ids"][labelled].copy(), text["input_ids"][[0, -1]].tolist()
         sequence.targets["it"] = {"rows": Rows("text", labelled), "labels": labels}
-        noise(sequence, "text", generator(i))
+        call(noise, "", noised(tokenizer().vocab_size), sequence, "text", generator(i))
         after = sequence.streams["text"]
         assert len({len(values) for values in after.values()}) == 1
         assert after["input_ids"][sequence.targets["it"]["rows"].index].tolist() == labels.tolist()
@@ -50,8 +54,9 @@ def test_special_and_taken_rows_stay_and_labels_follow(name: str) -> None:
 @over("noise")
 def test_noises_on_empty_and_small_texts(name: str) -> None:
     noise = make("noise", name)
+    left = noised(tokenizer().vocab_size)
     for seed in range(20):
         for before, sequence in zip(documents(small_samples()), documents(small_samples()), strict=True):
-            noise(sequence, "text", generator(seed))
+            call(noise, "", left, sequence, "text", generator(seed))
             if before.length("text") == 2:
                 assert plain(sequence) == plain(before)

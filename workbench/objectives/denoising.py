@@ -16,6 +16,8 @@ from annotated_types import MinLen
 from workbench.objectives._decoder import DecoderObjective, Written
 from workbench.options.bounds import PartSpec, Word
 from workbench.parts.building import build
+from workbench.parts.calls import call
+from workbench.sequences.returns import noised
 from workbench.sequences.rows import recount
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
@@ -44,12 +46,13 @@ class Denoising(DecoderObjective):
         stream: Word = "text",
         target: Word = "target",
     ) -> None:
-        super().__init__(stream, target, tokenizer.id("eos"), tokenizer.id("eos"))
+        super().__init__(tokenizer, stream, target, start="eos")
         self.noises = [build("noise", noise, f"noises[{i}]") for i, noise in enumerate(noises or PAPER)]
+        self.left = noised(tokenizer.vocab_size)
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
         ids = sequence.fields(self.stream)["input_ids"].copy()
         for noise in self.noises:
-            noise(sequence, self.stream, rng)
+            call(noise, "", self.left, sequence, self.stream, rng)
         recount(sequence, self.stream)
         return Written(ids)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from workbench.parts.calls import Returns, all_are, described
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Mark, Rows, Sequence, Span, text_fields
+
+TEXT_FIELDS = text_fields(np.zeros(0, np.int64)).keys()
 
 
 def _are_row_groups(found: Any) -> bool:
@@ -38,6 +40,52 @@ def _bad_rows(groups: list[np.ndarray], sequence: Sequence, stream: str) -> str:
 
 def _told_groups(found: Any, sequence: Sequence, stream: str, *_: Any) -> str:
     return _bad_rows(found, sequence, stream) if _are_row_groups(found) else described(found)
+
+
+def noised(vocab_size: int) -> Returns:
+    """What a noise must return, which is nothing, and leave: a whole stream with ids of so many tokens."""
+
+    def left(sequence: Sequence, stream: str, *_: Any) -> str:
+        return _bad_stream(sequence, stream, vocab_size) or _beyond(sequence, stream)
+
+    return Returns(
+        f"None, and a stream changed in place (workbench.sequences.rows): ids from 0 to {vocab_size - 1}, an entry "
+        "of each field for every row, and nothing that names another row",
+        lambda found, *arguments: found is None and not left(*arguments),
+        lambda found, *arguments: f"None and left {left(*arguments)}" if found is None else described(found),
+    )
+
+
+def _bad_stream(sequence: Sequence, stream: str, vocab_size: int) -> str:
+    """What is wrong with the fields of a stream of tokens, in words."""
+    fields = sequence.streams.get(stream, {})
+    if lost := TEXT_FIELDS - fields.keys():
+        return f"the stream {stream!r} without {', '.join(sorted(lost))}"
+    for name, field in fields.items():
+        if not isinstance(field, np.ndarray | Rows):
+            return f"{name} of the stream {stream!r} as {described(field)}"
+    if len({len(field) for field in fields.values()}) > 1:
+        return f"the stream {stream!r} with {', '.join(f'{len(field)} {name}' for name, field in fields.items())}"
+    ids = fields["input_ids"]
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        return f"input_ids of the stream {stream!r} as {described(ids)}"
+    outside = ids[(ids < 0) | (ids >= vocab_size)]
+    return f"the token {outside[0]} in the stream {stream!r}" if len(outside) else ""
+
+
+def _beyond(sequence: Sequence, stream: str) -> str:
+    """What names a row that a stream does not have, in words."""
+    size = sequence.length(stream)
+    stretches: list[Span | Mark] = [*sequence.spans, *sequence.mask_spans, *sequence.marks]
+    for stretch in stretches:
+        if stretch.stream == stream and stretch.end > size:
+            return f"a stretch up to row {stretch.end - 1} of the stream {stream!r} with {size}"
+    named = {**{f"targets of {name}": of for name, of in sequence.targets.items()}, **sequence.streams}
+    for owner, fields in named.items():
+        for name, rows in fields.items():
+            if isinstance(rows, Rows) and rows.stream == stream and rows.index.max(initial=-1) >= size:
+                return f"row {rows.index.max()} of the stream {stream!r} with {size} in {name} of {owner}"
+    return ""
 
 
 SAMPLES = Returns("the list of samples", all_are(dict))
