@@ -126,7 +126,7 @@ def test_logits_and_loss_are_the_published_ones(shared: Path, folder: str, famil
     objective = made(name, **{key: value for key, value in stated.items() if key != "objective"})
     objective.start = plain.get("decoder_start_token_id", 0)
     if name == "span_corruption":
-        objective.sentinels = np.arange(2)  # type: ignore[attr-defined]
+        objective.tokens, objective.sentinels = 0, np.arange(2)  # type: ignore[attr-defined]
     head = objective.head(model)
     head.load_state_dict({n.removeprefix(f"{name}."): t for n, t in tensors.items() if n.startswith(name)})
 

@@ -157,8 +157,20 @@ def test_what_does_not_fit_is_refused(tokenizer: Tokenizer, make_samples: Any) -
     with pytest.raises(WorkbenchError, match="builder document"):
         made(tokenizer).corrupt(built(tokenizer, make_samples(2), "packed"), DRAWS)
     network = network_of(small(tokenizer))
-    with pytest.raises(WorkbenchError, match=f"vocab_size: {tokenizer.vocab_size + 101}"):
+    with pytest.raises(WorkbenchError, match=rf"text\.vocab_size={tokenizer.vocab_size + 101} and target"):
         made(tokenizer, sentinels=101).head(network)
+
+
+def test_tables_with_fewer_rows_than_the_tokenizer_are_refused(tokenizer: Tokenizer) -> None:
+    size, objective = tokenizer.vocab_size, made(tokenizer, sentinels=3)
+    objective.sentinels = np.array([4, 5, 6])  # a tokenizer that has its own
+    network = network_of(small(tokenizer))
+    objective.head(network)
+    for stream in ("target", "text"):  # as if they were not tied
+        network.embeddings[stream].token = torch.nn.Embedding(size - 1, 32)
+        told = f"{size:,} tokens and 3 sentinels need ids up to {size - 1}, but the table of the stream '{stream}' has"
+        with pytest.raises(WorkbenchError, match=told):
+            objective.head(network)
 
 
 @pytest.mark.parametrize("decoding", [Decoding(max_new_tokens=10), Decoding(max_new_tokens=10, beams=3)], ids=str)

@@ -18,10 +18,10 @@ import numpy as np
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives._token_head import TokenHead
-from workbench.options.bounds import Word
 from workbench.sequences.sequence import Rows, Sequence, text_fields
 from workbench.tasks.continuation import Continuation
 from workbench.tasks.objective import BatchTargets, Head, Objective
+from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -41,15 +41,15 @@ class DecoderObjective(Objective):
     Args:
         stream: the encoder's stream.
         target: the decoder's stream.
-        start: the token that the decoder reads first.
-        end: the token that ends what it writes.
+        start: the role of the token that the decoder reads first; `eos` ends what it writes.
     """
 
     predicts = "tokens"
+    makes = ("target",)
 
-    def __init__(self, stream: Word, target: Word, start: int, end: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, stream: str, target: str, start: str) -> None:
         self.stream, self.target = stream, target
-        self.start, self.end = start, end
+        self.start, self.end = tokenizer.id(start), tokenizer.id("eos")
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
         """Put noise into the encoder's stream, in place; what the decoder is to write."""

@@ -27,6 +27,7 @@ from workbench.models.embeddings.blank_token import FIELD
 from workbench.objectives._blanks import BlankContinuation, Filling
 from workbench.objectives._token_head import TokenHead
 from workbench.options.bounds import MeanSpan, SomeShare, Word
+from workbench.sequences.selection import selectable
 from workbench.sequences.sentences import SentenceEnds
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.continuation import Continuation
@@ -81,7 +82,7 @@ class BlankFilling(Objective):
     def _spans(self, sequence: Sequence, rng: np.random.Generator) -> list[np.ndarray]:
         """Rows that are cut out together."""
         text = sequence.fields(self.stream)
-        free = np.flatnonzero(~text["special"] & ~text["taken"])
+        free = np.flatnonzero(selectable(text))
         if not len(free):
             return []
         if self.level == "sentence":

@@ -17,6 +17,7 @@ import numpy as np
 from workbench.objectives._decoder import DecoderObjective, Written
 from workbench.options.bounds import SomeShare, Word
 from workbench.sequences.replacing import USUAL, Replacement, Replacing
+from workbench.sequences.selection import selectable
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -39,14 +40,14 @@ class MaskedSpan(DecoderObjective):
         stream: Word = "text",
         target: Word = "target",
     ) -> None:
-        super().__init__(stream, target, tokenizer.id("mask"), tokenizer.id("eos"))
+        super().__init__(tokenizer, stream, target, start="mask")
         self.rate = rate
         self.replace = Replacing(tokenizer, replace)
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
         """Mask a stretch; nothing is to be written of a text without free tokens."""
         text = sequence.fields(self.stream)
-        rows = stretch(~text["special"] & ~text["taken"], self.rate, rng)
+        rows = stretch(selectable(text), self.rate, rng)
         if not len(rows):
             return Written(rows)
         written = Written(text["input_ids"][rows], int(text["position_ids"][rows[0]]))

@@ -25,6 +25,7 @@ from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
 from workbench.objectives._vocabulary import token_table
 from workbench.options.bounds import MeanSpan, PartShare, Word
 from workbench.sequences.rows import recount, replace_spans
+from workbench.sequences.selection import selectable
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.objective import Head
 from workbench.text.tokenizer import Tokenizer
@@ -64,8 +65,9 @@ class SpanCorruption(DecoderObjective):
         target: Word = "target",
         head: HeadOptions = PLAIN,
     ) -> None:
-        super().__init__(stream, target, tokenizer.id("pad"), tokenizer.id("eos"))
+        super().__init__(tokenizer, stream, target, start="pad")
         self.rate, self.mean_span, self.head_options = rate, mean_span, head
+        self.tokens = tokenizer.vocab_size
         self.sentinels = _sentinels(tokenizer, sentinels)
 
     @property
@@ -75,7 +77,7 @@ class SpanCorruption(DecoderObjective):
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
         """Leave spans out; nothing is to be written where nothing is left out."""
         text = sequence.fields(self.stream)
-        free = np.flatnonzero(~text["special"] & ~text["taken"])
+        free = np.flatnonzero(selectable(text))
         rows = free[noise(len(free), self.rate, self.mean_span, rng)]
         spans = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
         spans = [span for span in spans if len(span)][: len(self.sentinels) - 1]
@@ -93,14 +95,18 @@ class SpanCorruption(DecoderObjective):
     def head(self, network: Network) -> Head:
         """
         Raises:
-            WorkbenchError: the table has no rows for the sentinels.
+            WorkbenchError: a table has no rows for the tokenizer's tokens or the sentinels.
         """
-        rows, least = len(token_table(network, self.target)), int(self.sentinels.max()) + 1
-        if rows < least:
-            raise WorkbenchError(
-                f"the sentinels need ids up to {least - 1}, but the tables have {rows} rows: say vocab_size: "
-                f"{least} (or more) in the embeddings of {self.stream} and {self.target}"
-            )
+        least = max(self.tokens, int(self.sentinels.max()) + 1)
+        for stream in (self.stream, self.target):
+            rows = len(token_table(network, stream))
+            if rows < least:
+                raise WorkbenchError(
+                    f"the tokenizer's {self.tokens:,} tokens and {len(self.sentinels)} sentinels need ids up to "
+                    f"{least - 1}, but the table of the stream {stream!r} has {rows} rows. Give the embeddings of both "
+                    f"streams rows for them, {self.stream}.vocab_size={least} and {self.target}.vocab_size={least} (or "
+                    "more) under model.streams; or take a smaller tokenizer"
+                )
         return TokenHead(network, self.target, self.head_options, scaled=self.head_options.tied)
 
 

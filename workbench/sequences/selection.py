@@ -10,7 +10,16 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from workbench.sequences.sequence import Sequence, Span
+from workbench.sequences.sequence import Fields, Sequence, Span
+
+
+def selectable(fields: Fields) -> np.ndarray:
+    """Which rows of a stream of tokens may be hidden or moved [rows] bool.
+
+    Not special ones, nor those that an earlier objective labelled or a step injected.
+    """
+    free: np.ndarray = ~(fields["special"] | fields["taken"])
+    return free
 
 
 class Selection:
@@ -21,7 +30,7 @@ class Selection:
 
     def __init__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> None:
         tokens = sequence.fields(stream)
-        self.free: np.ndarray = ~(tokens["special"] | tokens["taken"])
+        self.free = selectable(tokens)
         self.words: np.ndarray = tokens["word_ids"]
         self.candidates: np.ndarray = np.flatnonzero(self.free)
         expected = rate * len(self.candidates)

@@ -21,6 +21,7 @@ from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.interop.opening import load
 from workbench.objectives.mlm import Mlm
 from workbench.sequences.builders.document import Document
+from workbench.sequences.selection import selectable
 from workbench.sequences.sequence import Rows, Sample, Sequence
 from workbench.text.tokenizer import Encoded
 
@@ -81,7 +82,7 @@ def _masked_alone(run: Evaluated, sequences: list[Sequence], size: int) -> Itera
 def _copies(sequence: Sequence, name: str, mask: int) -> Iterator[Sequence]:
     """The sequence once for each free token, which is masked; all else is shared."""
     text = sequence.fields("text")
-    for row in np.flatnonzero(~text["special"] & ~text["taken"]):
+    for row in np.flatnonzero(selectable(text)):
         ids = text["input_ids"].copy()
         targets = {name: {"rows": Rows("text", np.array([row])), "labels": ids[[row]]}}
         ids[row] = mask
