@@ -102,11 +102,35 @@ def test_what_a_policy_masks_must_be_in_the_corpus(world: Any, tmp_path: Path) -
     check_links([tasks["basic"], tasks["phrase"]], None)
     check_fields([tasks["basic"], tasks["entity"]])
     with pytest.raises(
-        WorkbenchError, match=r"tasks\.entity: the objective mlm reads linked entities, and .*plain has"
+        WorkbenchError, match=r"tasks\.entity: the objective mlm, by its policy, reads linked entities, and .*plain has"
     ):
         check_links([tasks["entity"]], None)
-    with pytest.raises(WorkbenchError, match=r"the objective mlm reads 'mask_spans', .*`workbench prepare phrases"):
+    with pytest.raises(
+        WorkbenchError, match=r"the objective mlm, by its policy, reads 'mask_spans', .*`workbench prepare phrases"
+    ):
         check_fields([tasks["phrase"]])
+
+
+@pytest.mark.parametrize("name", ["xlnet", "mpnet"])
+def test_what_a_policy_masks_must_be_there_whatever_objective_has_it(world: Any, tmp_path: Path, name: str) -> None:
+    def masking(policy: str) -> Any:
+        spec = changed(small_recipe(name, world), lambda tree: None).tasks["text"].objectives[0]
+        recipe = changed(
+            small_recipe(name, world),
+            lambda tree: tree["tasks"]["text"].update(objectives=[{**spec, "policy": policy}]),
+        )
+        task = tasks_of(recipe, world)["text"]
+        task.spec.corpora = {corpus_without_links(tmp_path / policy): 1.0}
+        return task
+
+    with pytest.raises(
+        WorkbenchError, match=r"tasks\.text: the objective (plm|mlm), by its policy, reads linked entities"
+    ):
+        check_links([masking("entity")], None)
+    with pytest.raises(
+        WorkbenchError, match=r"the objective (plm|mlm), by its policy, reads 'mask_spans', .*prepare phrases"
+    ):
+        check_fields([masking("field")])
 
 
 def test_dialogues_need_no_text_of_two_sentences(world: Any, tmp_path: Path) -> None:

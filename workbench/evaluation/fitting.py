@@ -15,7 +15,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.passes import sample_pass
 from workbench.models.network import Network
-from workbench.parts.building import find
+from workbench.parts.building import defaults_of, find
 from workbench.recipe.spec import Recipe, TaskSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sequence
@@ -36,13 +36,13 @@ def check_tuning(base: Recipe, recipe: Recipe, *, sees: Iterable[tuple[str, str]
 
     Raises:
         WorkbenchError: pretraining's builder read linked entities and the new one doesn't, nothing fills a stream of
-            the network, or no layer lets a stream see the one it must.
+            the network that pretraining's objectives did not make, or no layer lets a stream see the one it must.
     """
     sequences = _first_sequences(recipe)
     filled = {name for sequence in sequences for name in sequence.streams}
     if recipe.control is None:
         _check_builder(base, _first(recipe))
-        _check_streams(base, recipe, filled | set(without))
+        _check_streams(base, recipe, filled | set(without) | _made_by_objectives(base))
     pairs = [pair for pair in sees if filled.issuperset(pair)]
     if pairs:
         _check_sees(recipe, sequences, pairs)
@@ -87,6 +87,16 @@ def _check_streams(base: Recipe, recipe: Recipe, filled: set[str]) -> None:
             f"{_name(_first(recipe))!r} and its steps don't (pretraining's builder: {before}). Name a builder or steps "
             f"that bring it (tasks.{next(iter(recipe.tasks))}.sequence...), or say --without {lost}"
         )
+
+
+def _made_by_objectives(base: Recipe) -> set[str]:
+    """The streams that the objectives of a recipe make themselves, for what they ask; others have no use for them."""
+    made: set[str] = set()
+    for spec in (spec for task in base.tasks.values() for spec in task.objectives):
+        objective = find("objective", str(spec["objective"]))
+        stated = {**defaults_of(objective), **spec}
+        made |= {str(stated[option]) for option in objective.makes}
+    return made
 
 
 def _first_sequences(recipe: Recipe) -> list[Sequence]:

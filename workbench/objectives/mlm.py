@@ -71,7 +71,6 @@ class Mlm(Objective):
         self.stream = stream
         self.head_options = head
         self.policy: Policy = build("policy", policy, "policy", tokenizer=tokenizer)
-        self.reads, self.reads_spans = self.policy.reads, self.policy.reads_spans
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         rate = self.rate + draws.progress * (self.final_rate - self.rate)

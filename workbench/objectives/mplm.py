@@ -50,6 +50,8 @@ class Mplm(Mlm):
         WorkbenchError: the builder's sequences are read from left to right.
     """
 
+    makes = ("query",)
+
     def __init__(
         self,
         tokenizer: Tokenizer,

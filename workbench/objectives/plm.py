@@ -43,6 +43,7 @@ class Plm(Objective):
     """
 
     predicts = "tokens"
+    makes = ("query",)
 
     def __init__(
         self,

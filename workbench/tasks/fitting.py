@@ -12,9 +12,11 @@ from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.sequences.missing import how_to_prepare
+from workbench.sequences.protocols import Policy
 from workbench.sequences.segments import splits_at_sentence
+from workbench.tasks.objective import Objective
 from workbench.tasks.root import Root
-from workbench.tasks.task import DEFAULT_NETWORK, Task
+from workbench.tasks.task import DEFAULT_NETWORK, Task, TaskObjective
 from workbench.tasks.windows import texts_within
 
 logger = logging.getLogger(__name__)
@@ -110,7 +112,7 @@ def check_fields(tasks: Iterable[Task]) -> None:
 
     Raises:
         WorkbenchError: a corpus has no record with a field that the builder or a step reads (`reads`), or no corpus has
-            one that the labels of an objective are made of (`Objective.reads`), or a text of two sentences for one that
+            one that an objective (`Objective.reads`) or its policy goes by, or a text of two sentences for one that
             cuts texts in two (`Objective.splits`).
     """
     for task in tasks:
@@ -123,10 +125,18 @@ def check_fields(tasks: Iterable[Task]) -> None:
                 for corpus in corpora:
                     _check_field(f"tasks.{task.name}.sequence.steps[{i}]", field, [corpus])
         for placed in task.objectives:
-            for field in getattr(placed.objective, "reads", ()):
-                _check_field(f"tasks.{task.name}: the objective {placed.name}", field, corpora)
+            for reader, part in _readers(placed):
+                for field in part.reads:
+                    _check_field(f"tasks.{task.name}: {reader}", field, corpora)
             if getattr(placed.objective, "splits", False):
                 _check_sentences(f"tasks.{task.name}: the objective {placed.name}", corpora)
+
+
+def _readers(placed: TaskObjective) -> list[tuple[str, Objective | Policy]]:
+    """An objective and its policy, each with what it is called."""
+    objective, name = placed.objective, f"the objective {placed.name}"
+    policy = objective.policy
+    return [(name, objective), *([] if policy is None else [(f"{name}, by its policy,", policy)])]
 
 
 def _check_field(reader: str, field: str, corpora: Sequence[Corpus]) -> None:
@@ -160,7 +170,7 @@ def check_links(tasks: Iterable[Task], control: str | None) -> None:
     for task in tasks:
         places = list(task.spec.corpora)
         check_linked(task, places, control)
-        readers = [f"the objective {p.name}" for p in task.objectives if p.objective.reads_spans]
+        readers = [reader for p in task.objectives for reader, part in _readers(p) if part.reads_spans]
         _check_linked(task, places, control, readers)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from workbench.keyed import Draws
 from workbench.sequences.batch import Batch
+from workbench.sequences.protocols import Policy
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.continuation import Continuation
 from workbench.tasks.forward import Seen
@@ -92,6 +93,9 @@ class Objective:
     `reads` the fields of samples that its labels are made of: where no corpus has one, a run does not begin; nor does
     one whose objective `splits` texts in two, where no text of the corpora has two sentences;
     `reads_spans` says that it reads linked entities: where no corpus has any, a run does not begin either;
+    `policy` chooses what it hides: what that `reads`, some corpus must have too;
+    `makes` names the options that name streams which `corrupt` makes: no builder brings these, and fine-tuning with
+    another objective leaves them empty;
     `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`; `predicts` what its
     `labels` are, for whoever looks at them: `tokens` of the run's tokenizer, or `numbers` with a meaning of their own;
     `own_tokens` the ids of tokens that the objective has and the tokenizer need not have, with how people read them.
@@ -103,6 +107,8 @@ class Objective:
     reads: tuple[str, ...] = ()
     splits: bool = False
     reads_spans: bool = False
+    policy: Policy | None = None
+    makes: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     predicts: Literal["tokens", "numbers"] = "numbers"
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.contracts.cases import EvaluationCase, World
-from tests.evaluation.conftest import make_texts, prepare, pretrain_on
+from tests.evaluation.conftest import make_texts, network, prepare, pretrain_on, recipe_tree
 from workbench.errors import WorkbenchError
 from workbench.evaluation.classify.panel import classified
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
@@ -21,10 +21,12 @@ from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.evaluation.seeds import fine_tune_seeds
 from workbench.objectives.classify import Classify
+from workbench.recipe.trees import recipe_from_dict
 from workbench.report.run import load_run
 from workbench.runs.loading import load
 from workbench.sequences.sequence import Sequence, text_fields
 from workbench.training.measured import Measured
+from workbench.training.pretrain import pretrain
 
 GOOD, BAD = ["good", "new", "lost"], ["bad", "old"]
 
@@ -82,6 +84,19 @@ def test_a_metric_of_the_whole_pass_chooses_the_best_checkpoint(tuned: Path, pre
     assert state["best"]["value"] == max(measured)
     result = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("films-dev", [])))
     assert result.numbers["macro_f1"] == pytest.approx(max(measured))
+
+
+def test_streams_that_pretrainings_objective_made_may_stay_empty(
+    texts: Path, prepared: Callable[..., str], tmp_path: Path
+) -> None:
+    model = network(16)
+    model["streams"]["asking"] = {"embedding": "vector", "hidden_size": 16}
+    model["layers"][0] |= {"layer": "two_stream", "query": "asking"}
+    tree = recipe_tree(texts, model, [{"objective": "plm", "query": "asking"}])
+    run = pretrain(recipe_from_dict(tree), tmp_path / "permuted")
+    quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0"]
+    tuned = fine_tune(Classification(), tuning(run, prepared("films", rows(64, 0)), tmp_path / "tuned", *quick))
+    assert load(tuned).recipe.tasks.keys() == {"classify"}
 
 
 def test_several_seeds_are_tabulated(pretrained: Path, prepared: Callable[..., str], tmp_path: Path) -> None:
