@@ -54,6 +54,19 @@ def test_sequences_of_a_micro_batch_differ_and_those_of_both_directions_are_aske
     assert {0, 1} < set(labels)
 
 
+def test_the_end_is_hidden_behind_a_prefix_and_nowhere_else(unilm: Loaded) -> None:
+    end, ends = unilm.tokenizer.id("sep"), {}
+    samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {LINES[0]} Boats look."} for i in range(200)]
+    for number in range(2):
+        view = unilm.transforms["text"].micro_batch(samples, (0, number, 0)).views["main"]
+        types, asked = view.streams["text"].fields["token_type_ids"], view.targets["mlm"]
+        for row, label in zip(asked["rows"].tolist(), asked["labels"].tolist(), strict=True):
+            seen = int(types[row])
+            ends[seen] = ends.get(seen, 0) + (label == end)
+    assert ends.pop(5) > 3  # a target's
+    assert not any(ends.values())
+
+
 def test_sequences_of_four_visibilities_together_have_the_states_they_have_alone(unilm: Loaded) -> None:
     task, network = unilm.transforms["text"], unilm.model.network().eval()
     samples = [{"key": f"k{i}", "draw": (0, i), "text": f"{i} {LINES[0]} Boats look for songs."} for i in range(24)]

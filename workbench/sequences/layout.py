@@ -87,6 +87,8 @@ class Frame:
         """The text stream of the segments, and the row at which each begins.
 
         A segment's tokens and the special token after it have its type. Word numbers go on from segment to segment.
+        Behind a prefix the token that ends the last segment is not `special`: it may be hidden as any other, so that a
+        network learns where to stop (UniLM, arXiv:1905.03197, section 2.5).
 
         Args:
             types: by default those of the visibility.
@@ -117,6 +119,8 @@ class Frame:
         stream = text_fields(columns[0].astype(np.int64), **dict(zip(names, columns[1:], strict=True)))
         if seen != "bidirectional":
             stream["rank"] = ranks(seen, len(columns[0]), rows)
+        if seen == "prefix" and len(rows) > 1:  # what ends a target is learnt too, or nothing that is written would end
+            stream["special"][len(columns[0]) - len(self.end) :] = False
         return stream, rows
 
 

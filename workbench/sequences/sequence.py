@@ -6,7 +6,8 @@ A stream of a sequence is a dict of parallel arrays, one row per token. Fields o
     token_type_ids   int64   segment (0 or 1)
     position_ids     int64   position (soft positions repeat)
     word_ids         int64   number of the word a token belongs to, -1 for special tokens   (worker only)
-    special          bool    added by the builder ([CLS], [SEP], ...), never corrupted        (worker only)
+    special          bool    added by the builder ([CLS], [SEP], ...), never corrupted; not the end behind a prefix
+                                                                                              (worker only)
     char_start, char_end  int64  half-open span in the sample's text, -1 where there is none  (worker only)
     taken            bool    already labelled by an objective, or an injected token           (worker only)
     block_ids        int64   place in the blank that a token fills, from 1, 0 for none (the objective blank_filling)
