@@ -82,7 +82,8 @@ class HostileHead(Head):
         if self.how == "metric float":
             one = (0.25 * len(rows), len(rows))
         metrics = {"loss" if self.how == "metric named loss" else "odd": one}
-        return LossOutput((self.score(rows) - 1).square().sum(), metrics)
+        loss = (self.score(rows) - 1).square().sum()
+        return LossOutput(loss.detach() if self.how == "detached" else loss, metrics)
 
 
 class Nothing(Step):
@@ -130,6 +131,18 @@ class PartialHead(StepHead):
 
     def loss(self, embedded: Any, own: Any) -> Any:
         return LossOutput(embedded["score"][own].square().sum(), {})
+
+
+class Whole(Partial):
+    """Its head embeds all sequences, and detaches them."""
+
+    def head(self, network: Any) -> Any:
+        return WholeHead(network.sizes["text"])
+
+
+class WholeHead(PartialHead):
+    def embed(self, seen: Any) -> Any:
+        return {"score": self.score(seen.network.first_rows(seen.states, seen.batch, "text")).detach()}
 
 
 class Ranked(Partial):

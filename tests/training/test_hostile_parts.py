@@ -191,6 +191,26 @@ def test_a_run_that_learns_nothing_ends(make_recipe: Any, tmp_path: Path) -> Non
     assert not list(tmp_path.glob("run/checkpoints/*"))
 
 
+DETACHED = r"^tasks\.text\.objectives\[1\]: objective '\S+': its loss depends on no parameter that is trained"
+
+
+@pytest.mark.parametrize("spec", [{"objective": "Hostile", "how": "detached"}, {"objective": "Whole"}])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_loss_without_gradient_is_refused_at_the_first_step(
+    make_recipe: Any, tmp_path: Path, spec: dict[str, Any], lanes: int
+) -> None:
+    def change(tree: dict[str, Any], weight: float = 1.0) -> None:
+        named = {**spec, "objective": f"hostile_parts:{spec['objective']}", "weight": weight}
+        tree["tasks"]["text"]["objectives"].append(named)
+        tree["train"]["micro_batch_size"] = tree["train"]["global_batch_size"] // lanes
+
+    with pytest.raises(WorkbenchError, match=DETACHED):
+        pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run", until=1)
+    assert not list(tmp_path.glob("run/checkpoints/*"))
+    watched = load_recipe(str(make_recipe(lambda tree: change(tree, 0.0))), trust=True)
+    pretrain(watched, tmp_path / "watched", until=1)
+
+
 def test_a_run_without_sequences_ends(make_recipe: Any, tmp_path: Path) -> None:
     path = make_recipe(lambda tree: tree["tasks"]["text"]["sequence"].update(steps=[{"step": "hostile_parts:Nothing"}]))
     with pytest.raises(WorkbenchError, match=r"nothing was learnt in 20 steps: no objective \(mlm\)"):

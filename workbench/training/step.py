@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workbench.errors import WorkbenchError
 from workbench.optimization.groups import hold_back
+from workbench.parts.blame import named
 from workbench.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
@@ -98,6 +99,8 @@ class Updater:
         self.labels = labels(tasks)
         self.micro_pass = MicroPass(spec.precision, world.device, seed)
         self.trained = [p for p in root.parameters() if p.requires_grad]
+        self.unheard = set(self.labels)
+        """Objectives that have not yet had labels in a step."""
         self.factor = {
             (task.name, placed.name): weights[task.name] * placed.weight
             for task in tasks.values()
@@ -113,7 +116,8 @@ class Updater:
         """Update `step` (from 0).
 
         Raises:
-            WorkbenchError: a loss or the gradient's norm is not finite; the weights are as before the step.
+            WorkbenchError: a loss or the gradient's norm is not finite, or an objective with labels has a loss that
+                depends on no parameter that is trained; the weights are as before the step.
         """
         counts, rows, samples, agreed = self._agree(work, flags or [])
         factors = {label: self.factor[label] / count if count else 0.0 for label, count in counts.items()}
@@ -125,6 +129,7 @@ class Updater:
                 stepped.embed(self.micro_pass, step, task, {i.lane: i.micro for i in work if i.task == task})
         self._backward(step, work, stepped)
         stepped.finish()
+        self._check_gradients(factors, stepped.learning)
         hold_back(self.optimizer, step)
         losses, metrics, grad_norm = stepped.sums.read(self.world, self._clip())
         self._check_finite(step, losses, counts, grad_norm)
@@ -172,6 +177,26 @@ class Updater:
             forward = partial(self.forward, names=task.names, wide=task.step_wide, total=total)
             with hold:
                 self.micro_pass(forward, item.micro, step=step, task=item.task, lane=item.lane).backward()
+
+    def _check_gradients(self, factors: Mapping[Label, float], learning: set[Label]) -> None:
+        """At the first step in which an objective has labels: on some rank its loss must have a gradient.
+
+        One of weight 0 is only watched, and need not have any.
+        """
+        heard = [label for label in self.labels if label in self.unheard and factors[label]]
+        if not heard:
+            return
+        self.unheard -= set(heard)
+        ranks = self.world.sum(torch.tensor([float(label in learning) for label in heard])).tolist()
+        for (task, name), able in zip(heard, ranks, strict=True):
+            if not able:
+                placed = next(placed for placed in self.tasks[task].objectives if placed.name == name)
+                raise WorkbenchError(
+                    f"{named(placed.objective)}: its loss depends on no parameter that is trained, so nothing would be "
+                    "learnt from it: its head detaches what it reads (detach, item, no_grad, an argmax), or all of the "
+                    "network and head is frozen (train.freeze, train.train_only, model.adapt). Mend that, or give it "
+                    "weight: 0 to watch it alone"
+                )
 
     def _clip(self) -> Tensor:
         gradients = [p.grad for p in self.trained if p.grad is not None]

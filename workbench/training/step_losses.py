@@ -41,6 +41,8 @@ class StepLosses:
         self.one_pass = lanes == world.size
         self.wide: dict[Label, StepLoss] = {}
         self.kept: dict[Label, dict[int, Embedded]] = {}
+        self.learning: set[Label] = set()
+        """Objectives of which something that is backpropagated depends on parameters that are trained."""
 
     def embed(self, run: MicroPass, step: int, task: str, micros: Mapping[int, MicroBatch | None]) -> None:
         """The first pass of a task's micro-batches of this rank, by lane; every rank takes part."""
@@ -95,8 +97,12 @@ class StepLosses:
         """What one objective of one micro-batch backpropagates (times the world's size, since DDP averages)."""
         if isinstance(output, dict):
             gradients = self.wide[label].gradients.get(lane, {})
+            if self.wide[label].of_head or any(output[name].requires_grad for name in gradients):
+                self.learning.add(label)
             return surrogate(output, gradients) * self.world.size if gradients else zero(self.world.device)
         self.sums.add(label, output)
+        if output.loss.requires_grad:
+            self.learning.add(label)
         if keeps := self._head(label[1]).keeps:
             self.kept.setdefault(label, {})[lane] = _only(keeps, output.made)
         return output.loss * (self.factors[label] * self.world.size)
