@@ -6,9 +6,11 @@ import itertools
 from collections import Counter
 
 import numpy as np
+import pytest
 
 from tests.contracts.cases import ObjectiveCase
 from tests.contracts.material import token_originals
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives.mlm import Mlm
 from workbench.objectives.word_structure import WordStructure
@@ -88,3 +90,10 @@ def test_a_text_shorter_than_a_stretch_is_left_as_it_is(tokenizer):
     made(rate=1.0, length=50).corrupt([short], DRAWS)
     assert len(short.targets["word_structure"]["rows"]) == 0
     np.testing.assert_array_equal(short.streams["text"]["input_ids"], before.streams["text"]["input_ids"])
+
+
+def test_stretches_that_no_sequence_has_are_refused():
+    spec = {"objective": "word_structure", "length": 20}
+    assert build("objective", spec, max_length=20).length == 20
+    with pytest.raises(WorkbenchError, match=r"length = 20: no stretch of so many tokens .* at most 16, so nothing"):
+        build("objective", spec, max_length=16)

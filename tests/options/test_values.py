@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import pytest
-from annotated_types import Ge, Gt, Le, Lt, MinLen
+from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 
 from pipelines.readers.formats import formats
 from pipelines.stages import check_image, link_entities, normalise_text, region_features, text_filters
@@ -145,6 +145,8 @@ def test_what_is_allowed(hint: Any, value: Any, wanted: Any) -> None:
         (Share, float("nan"), "key = nan; allowed: a number from 0, at most 1"),
         (Share, 10**400, "key = 1000.*...; allowed: a number from 0, at most 1"),
         (list[Share], [0.5, 2], r"key\[1\] = 2; allowed: a number from 0"),
+        (Annotated[list[Share], Len(1, 3)], [], r"key = \[\]; allowed: a list of 1 to 3 \(each: a number"),
+        (Annotated[list[Share], Len(2, 2)], [0.5], r"key = .*; allowed: a list of exactly 2 \(each"),
         (dict[Word, Count], {"a.b": 1}, "key: the key = 'a.b'; allowed: a word without"),
         (dict[Word, Count], {"a": 0}, r"key\.a = 0; allowed: a whole number from 1"),
         (Count | dict[Word, Count], "x", "key = 'x' is of type str; allowed: a whole number .*, or a mapping"),

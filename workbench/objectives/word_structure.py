@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives._token_head import BERT, TokenHead
-from workbench.options.bounds import SomeShare, Word
+from workbench.options.bounds import Count, SomeShare, Word
+from workbench.sequences.selection import selectable
 from workbench.sequences.sequence import Fields, Rows, Sequence
 from workbench.tasks.objective import BatchTargets, Head, Objective
 
@@ -35,11 +37,21 @@ class WordStructure(Objective):
         rate: share of the free tokens that lie in shuffled stretches.
         length: tokens of a stretch.
         stream: the stream of the tokens.
+
+    Raises:
+        WorkbenchError: no sequence of the builder has a stretch of this length.
     """
 
     predicts = "tokens"
 
-    def __init__(self, rate: SomeShare = 0.05, length: Length = 3, stream: Word = "text") -> None:
+    def __init__(
+        self, rate: SomeShare = 0.05, length: Length = 3, stream: Word = "text", max_length: Count | None = None
+    ) -> None:
+        if max_length is not None and length > max_length:
+            raise WorkbenchError(
+                f"length = {length}: no stretch of so many tokens is in a sequence of at most {max_length}, so nothing "
+                f"would ever be shuffled; allowed: at most the builder's max_length, {max_length} (the paper's is 3)"
+            )
         self.rate, self.length, self.stream = rate, length, stream
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
@@ -56,7 +68,7 @@ class WordStructure(Objective):
 
     def _stretches(self, fields: Fields, rng: np.random.Generator) -> np.ndarray:
         """Rows [stretches, length], ascending and apart, of about `rate` of the free ones."""
-        free = ~(fields["special"] | fields["taken"])
+        free = selectable(fields)
         expected = self.rate * free.sum() / self.length
         wanted = int(expected) + int(rng.random() < expected - int(expected))
         found: list[int] = []

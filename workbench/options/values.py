@@ -141,8 +141,8 @@ def _bound(bound: Any) -> str:
             return f"below {_number(limit)}"
         case MinLen(min_length=length):
             return f"of at least {length}"
-        case Len(min_length=length):
-            return f"of exactly {length}"
+        case Len(min_length=least, max_length=most):
+            return f"of exactly {least}" if least == most else f"of {least} to {most}"
     return ""
 
 
