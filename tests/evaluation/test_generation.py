@@ -47,9 +47,9 @@ def test_lines_are_continued_with_the_likeliest_tokens(causal: Path, lines: Path
     generate(causal, lines, SHORT, tmp_path / "out.jsonl", batch_size=2)
     made = told(tmp_path / "out.jsonl")
     assert [(text["key"], text["prompt"]) for text in made] == [
-        ("0", "the red house"),
-        ("2", "the"),
-        ("3", "the blue boat is lost"),
+        ("1", "the red house"),
+        ("3", "the"),
+        ("4", "the blue boat is lost"),
     ]
     assert made[0]["made_by"]["max_new_tokens"] == 5
     assert made[0]["made_by"]["objective"] == "clm"
@@ -147,7 +147,7 @@ def test_a_prompt_that_is_too_long_stops_no_other(causal: Path, tmp_path: Path, 
     (tmp_path / "prompts.txt").write_text(f"the red house\n\n{'the red house is old . ' * 8}\nthe\n")
     generate(causal, tmp_path / "prompts.txt", SHORT, tmp_path / "out.jsonl")
     made = told(tmp_path / "out.jsonl")
-    assert [text["key"] for text in made] == ["0", "2", "3"]
+    assert [text["key"] for text in made] == ["1", "3", "4"]
     assert [sorted(text) for text in made[:2]] == [
         ["ended", "key", "made_by", "prompt", "score", "text", "tokens"],
         ["error", "key", "made_by", "prompt"],

@@ -14,9 +14,9 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
     within = "a\x0cb\x1cc\x85d\u2028e\rf"
     path = tmp_path / "texts.txt"
     path.write_bytes(f"{within}\r\n \nlast".encode())
-    assert text_lines(path) == [(0, within), (2, "last")]
+    assert text_lines(path) == [(1, within), (3, "last")]
     path.write_bytes(b"one\n\n")
-    assert text_lines(path) == [(0, "one")]
+    assert text_lines(path) == [(1, "one")]
     path.write_bytes(b"")
     assert text_lines(path) == []
 

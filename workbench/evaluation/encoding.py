@@ -127,7 +127,7 @@ def encode_texts(loaded: Loaded, texts: list[str], *, pool: str = "mean", batch_
     Raises:
         WorkbenchError: as `Encoder`.
     """
-    return Encoder(loaded, "text", pool)(text_samples(list(enumerate(texts)), batch_size), built=False)[1]
+    return Encoder(loaded, "text", pool)(text_samples(list(enumerate(texts, 1)), batch_size), built=False)[1]
 
 
 def encode(
@@ -143,7 +143,8 @@ def encode(
     limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None,
     trust: Trust = False,
 ) -> None:
-    """Vectors of texts or images from a trained run: `vectors` [samples, size], the keys in the file's metadata.
+    """Vectors of texts or images from a trained run: `vectors` [samples, size], the keys (of a text file the
+    numbers of its lines) in the file's metadata.
 
     Of an image-text corpus the vectors are of its images, or with --stream text of the first caption of each.
 

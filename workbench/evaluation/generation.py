@@ -152,7 +152,7 @@ class Generator:
 def prompt_name(sample: Sample) -> str:
     """What a sample is called in messages: a line of a file, counted from 1, or a record of a corpus."""
     key = sample["key"]
-    return f"prompt {key!r}" if "corpus" in sample else f"line {int(key) + 1}"
+    return f"prompt {key!r}" if "corpus" in sample else f"line {key}"
 
 
 def generate_texts(
@@ -167,7 +167,7 @@ def generate_texts(
         WorkbenchError: as `Generator`.
     """
     generator = Generator(loaded, decoding or Decoding(), **where)
-    groups = text_samples(list(enumerate(prompts)), batch_size)
+    groups = text_samples(list(enumerate(prompts, 1)), batch_size)
     return [generator.spelling.text(made.tokens) for group in groups for made in generator(group)]
 
 
@@ -187,8 +187,8 @@ def generate(
     """Go on with texts, or say what a network makes of them (a translation, a caption, the masked words).
 
     Takes the most probable token each time; with --beams N the best text of a beam search, with --sample a drawn one.
-    A line of JSON for each prompt: key, prompt, text, tokens, score (log-probability), ended, and what made it; of a
-    prompt that is too long what is wrong with it (error).
+    A line of JSON for each prompt: key (of a text file the number of its line), prompt, text, tokens, score
+    (log-probability), ended, and what made it; of a prompt that is too long what is wrong with it (error).
     Of an image-text corpus its images are the prompts.
 
     Examples:

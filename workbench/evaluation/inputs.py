@@ -11,7 +11,7 @@ from workbench.sequences.sequence import Sample
 
 
 def text_lines(source: Path) -> list[tuple[int, str]]:
-    """The lines of a text file that are not blank, with their numbers, from 0.
+    """The lines of a text file that are not blank, with their numbers, from 1.
 
     Raises:
         WorkbenchError: it cannot be read, or is not UTF-8.
@@ -22,7 +22,7 @@ def text_lines(source: Path) -> list[tuple[int, str]]:
         raise WorkbenchError(f"{source}: {error.strerror}; INPUT is a text file or a corpus folder") from error
     except UnicodeDecodeError as error:
         raise WorkbenchError(f"{source} is not UTF-8 at byte {error.start}; convert it first") from error
-    return [(i, line) for i, line in enumerate(lines) if line.strip()]
+    return [(i, line) for i, line in enumerate(lines, 1) if line.strip()]
 
 
 def text_samples(numbered: list[tuple[int, str]], size: int) -> Iterator[list[Sample]]:
