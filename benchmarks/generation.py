@@ -1,7 +1,8 @@
-"""Cached greedy generation against Hugging Face's `generate`, of the same weights and prompts of unequal lengths.
+"""Cached generation against Hugging Face's `generate`: greedy or by beams, the same weights, prompts of unequal lengths.
 
     python benchmarks/generation.py --threads 2
     python benchmarks/generation.py --models gpt2 --size base --batch 8 --new 32 --rounds 3
+    python benchmarks/generation.py --beams 4
     python benchmarks/generation.py --size base --batch 64 --new 128 --device cuda
 
 Both run in this process in alternating rounds; the ratio is of the medians of new tokens per second. Theirs pads the
@@ -60,7 +61,7 @@ def their_model(name: str, size: str) -> Any:
     return model.eval()
 
 
-def theirs(model: Any) -> Writer:
+def theirs(model: Any, beams: int) -> Writer:
     """Their `generate`, of prompts that are padded: in front where they are gone on with, else behind."""
     import torch
 
@@ -78,6 +79,7 @@ def theirs(model: Any) -> Writer:
             attention_mask=mask.to(device),
             max_new_tokens=new,
             do_sample=False,
+            num_beams=beams,
             use_cache=True,
         )
         found: list[list[int]] = made[:, -new:].tolist()
@@ -86,10 +88,11 @@ def theirs(model: Any) -> Writer:
     return write
 
 
-def ours(name: str, model: Any) -> Writer:
+def ours(name: str, model: Any, beams: int) -> Writer:
     """Our decoder with the same weights."""
     import torch
 
+    from workbench.generation.beams import beam_search
     from workbench.generation.decoder import Decoder
     from workbench.generation.decoding import Decoding
     from workbench.generation.draws import draw
@@ -131,7 +134,9 @@ def ours(name: str, model: Any) -> Writer:
         if grows == "target":
             streams["target"] = stream([torch.tensor([START])] * len(prompts), True)
         decoder = Decoder(network, torch.nn.Identity(), Words(grows, None), Batch(streams))  # type: ignore[arg-type]
-        made = draw(decoder, Decoding(max_new_tokens=new), [None] * len(prompts))  # type: ignore[list-item]
+        decoding = Decoding(max_new_tokens=new, beams=beams)
+        generators: list[Any] = [None] * len(prompts)  # nothing is drawn
+        made = draw(decoder, decoding, generators) if beams == 1 else beam_search(decoder, decoding, len(prompts))
         return [text.tokens for text in made]
 
     return write
@@ -149,7 +154,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
     lengths = torch.linspace(SHORTEST, LONGEST, options.batch).long().tolist()
     prompts = [torch.randint(3, SIZES[options.size][3], (length,), generator=g) for length in lengths]
     model = their_model(name, options.size).to(options.device)
-    writers = {"ours": ours(name, model), "Hugging Face": theirs(model)}
+    writers = {"ours": ours(name, model, options.beams), "Hugging Face": theirs(model, options.beams)}
     first = {who: write(prompts, options.new) for who, write in writers.items()}
     if first["ours"] != first["Hugging Face"]:
         raise SystemExit(f"{name}: the texts differ, so the speeds say nothing")
@@ -168,6 +173,7 @@ def main() -> None:
     parser.add_argument("--size", choices=list(SIZES), default="small")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--new", type=int, default=64)
+    parser.add_argument("--beams", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -178,7 +184,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     where = options.device if options.device == "cuda" else f"{options.threads} threads"
     prompts = f"{options.batch} prompts of {SHORTEST} to {LONGEST} tokens"
-    print(f"greedy, size {options.size}, {prompts}, {options.new} new, {where}")
+    way = "greedy" if options.beams == 1 else f"{options.beams} beams"
+    print(f"{way}, size {options.size}, {prompts}, {options.new} new, {where}")
     for name in options.models:
         speeds = measured(name, options)
         for who, speed in speeds.items():
