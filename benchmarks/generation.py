@@ -1,4 +1,4 @@
-"""Cached generation against Hugging Face's `generate`: greedy or by beams, the same weights, prompts of unequal lengths.
+"""Cached generation, greedy or by beams, against Hugging Face's `generate`: same weights, prompts of unequal lengths.
 
     python benchmarks/generation.py --threads 2
     python benchmarks/generation.py --models gpt2 --size base --batch 8 --new 32 --rounds 3

@@ -71,8 +71,9 @@ def test_what_follows_a_prefix_is_the_second_segment(decoders: Any) -> None:
     cached, _ = decoders(PREFIX)
     cached.begin()
     cached.step([7, 8, 9, 10], [0, 1, 2, 3])
-    fields = cached._past.streams["text"].fields
-    ends = (cached._past.streams["text"].offsets[1:] - 1).tolist()
+    stream = cached._past.stream("text")
+    fields = stream.fields
+    ends = (stream.offsets[1:] - 1).tolist()
     assert fields["token_type_ids"].sum() == 4
     assert fields["token_type_ids"][ends].tolist() == fields["rank"][ends].tolist() == [1, 1, 1, 1]
     assert int(fields["rank"].sum()) == 4
@@ -84,7 +85,7 @@ def test_masks_that_ask_for_a_token_leave_nothing(decoders: Any, tokenizer: Any)
     cached.begin()
     lengths = list(cached._past.streams["text"].lengths)
     cached.step([7, 8, 9, 10], [0, 1, 2, 3])
-    stream = cached._past.streams["text"]
+    stream = cached._past.stream("text")
     assert stream.lengths == [length + 1 for length in lengths]
     assert tokenizer.id("mask") not in stream.fields["input_ids"].tolist()
     ends = (stream.offsets[1:] - 1).tolist()

@@ -99,7 +99,7 @@ def test_read_in_pieces_equals_read_at_once(name: str, kernel: str, keeps: Any) 
         past = check_pieces(network(name), batch, keeps)
     assert past.streams["text"].lengths == LENGTHS["text"]
     for field in ("position_ids", "rank", "until"):
-        assert torch.equal(past.streams["text"].fields[field], batch.streams["text"].fields[field])
+        assert torch.equal(past.stream("text").fields[field], batch.streams["text"].fields[field])
 
 
 @torch.no_grad()
@@ -275,7 +275,8 @@ def test_a_step_moves_no_row_that_was_read_before() -> None:
         context = Context(piece, past=past)
         read(piece, context)
         past = context.past_now
-        places.append({at: found["text"].data_ptr() for at, found in past.kept.items()})
+        kept = {at: found["text"] for at, found in past.kept.items()} | past.streams["text"].fields
+        places.append({name: values.data_ptr() for name, values in kept.items()})
     assert places[0] == places[1] == places[2]
 
 

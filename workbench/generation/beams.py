@@ -72,18 +72,18 @@ class Search:
 def beam_search(decoder: Decoder, decoding: Decoding, prompts: int) -> list[Generated]:
     """The best text of each prompt."""
     searches = [Search(decoding, decoder.continuation.end) for _ in range(prompts)]
-    logits = decoder.begin()
+    scores = decoder.begin().log_softmax(-1)
     for length in range(1, decoding.max_new_tokens + 1):
         tokens, rows, row = [], [], 0
         for search in searches:
             count = len(search.running)
             if not count:
                 continue
-            origins = search.advance(logits[row : row + count].log_softmax(-1), length)
+            origins = search.advance(scores[row : row + count], length)
             tokens += [text[-1] for text, _ in search.running]
             rows += [row + origin for origin in origins]
             row += count
         if not tokens:
             break
-        logits = decoder.step(tokens, rows)
+        scores = decoder.step(tokens, rows).log_softmax(-1)
     return [search.finished[0] for search in searches]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from workbench.errors import WorkbenchError
-from workbench.generation.growing import grown, last_rows
+from workbench.generation.growing import at_ends, grown, last_rows
 from workbench.models.context import Context
 from workbench.models.network import Network
 from workbench.models.past import Past
@@ -44,10 +44,12 @@ class Decoder:
             origins: for each token, the row of the logits before that it was chosen from.
         """
         device = self.batch.streams[self.continuation.stream].offsets.device
-        chosen = torch.tensor(origins, device=device)
-        last = {name: values[chosen] for name, values in self._last.items()}
+        last = self._last
+        if list(origins) != list(range(len(self._prompts))):
+            chosen = torch.tensor(origins, device=device)
+            last = {name: values[chosen] for name, values in last.items()}
+            self._choose(origins)
         fields = self.continuation.next_rows(last, torch.tensor(tokens, device=device))
-        self._choose(origins)
         stream = Stream(fields, torch.arange(len(tokens) + 1, device=device), [1] * len(tokens))
         return self._read(Batch({self.continuation.stream: stream}))
 
@@ -55,9 +57,8 @@ class Decoder:
         """Let the pasts be those of these rows. What stays of a prompt (an encoder's states) is the same for all of its
         texts, and is moved only where there are other prompts now, or not as many texts of one."""
         prompts = [self._prompts[origin] for origin in origins]
-        if list(origins) != list(range(len(self._prompts))):
-            still = self._past.streams.keys() - {self.continuation.stream} if prompts == self._prompts else ()
-            self._past = self._past.pick(origins, still)
+        still = self._past.streams.keys() - {self.continuation.stream} if prompts == self._prompts else ()
+        self._past = self._past.pick(origins, still)
         self._prompts = prompts
 
     def _read(self, batch: Batch) -> Tensor:
@@ -71,8 +72,8 @@ class Decoder:
             context = Context(batch, past=self._past)
         states = self.network(batch, context)[name]
         self._past = context.past_now if asking is None else context.past_now.without_last(name)
-        ends = context.batch.streams[name].offsets[1:] - 1
-        logits = self.continuation.logits(self.head, self.network, states[ends]).float()
-        if logits.isnan().any():
+        ends = at_ends(context.batch.streams[name], states)
+        logits = self.continuation.logits(self.head, self.network, ends).float()
+        if logits.amax().isnan():
             raise WorkbenchError("the network gives logits that are no numbers; its weights are broken: train it again")
         return logits

@@ -13,8 +13,15 @@ from workbench.sequences.batch import Batch, Stream
 
 def last_rows(stream: Stream) -> dict[str, Tensor]:
     """The integer fields of each sequence's last row, each [sequences]."""
-    ends = stream.offsets[1:] - 1
-    return {name: values[ends] for name, values in stream.fields.items() if values.shape == (stream.rows,)}
+    own = {name: values for name, values in stream.fields.items() if values.shape == (stream.rows,)}
+    return {name: at_ends(stream, values) for name, values in own.items()}
+
+
+def at_ends(stream: Stream, values: Tensor) -> Tensor:
+    """Of values of the rows those of each sequence's last row [sequences, ...]."""
+    if all(length == 1 for length in stream.lengths):
+        return values
+    return values[stream.offsets[1:] - 1]
 
 
 def grown(batch: Batch, name: str, rows: dict[str, Tensor]) -> Batch:

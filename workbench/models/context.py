@@ -79,7 +79,7 @@ class Context:
         if room is None:
             return self._growing.extend(place, streams, rows), self._whole(streams)
         if streams not in self._spread:
-            self._spread[streams] = Spread(self._whole(streams), room, self._growing.order(streams[0]))
+            self._spread[streams] = Spread(self._growing.apart(streams[0]), room)
         return self._growing.extend(place, streams, rows, apart=True), self._spread[streams]
 
     @property

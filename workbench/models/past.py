@@ -10,8 +10,8 @@ weights have pasts of their own. Two things can be kept:
            that the projections (and a norm before them) learn from what is remembered as they do from the rows of the
            batch: Transformer-XL's memory (arXiv:1901.02860, section 3.2), [SG(h_past) ; h] W_k and W_v.
 
-Where no gradients are asked for, the rows of each sequence stand apart in a place of their own with room for more
-(`workbench.models.spread`): what a step reads is written behind them, and none of them is moved or copied.
+Where no gradients are asked for, the rows of each sequence and their fields stand apart in a place of their own with
+room for more (`workbench.models.spread`): what a step reads is written behind them, and none is moved or copied.
 
 No gradient goes into a past. Its streams carry the integer fields of their rows, so who sees whom, positions and
 relations of attention are decided as in one long sequence; no kernel knows of pasts.
@@ -19,7 +19,7 @@ relations of attention are decided as in one long sequence; no kernel knows of p
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -43,8 +43,8 @@ class Past:
         streams: the rows that were read, by stream: their integer fields [rows], `position_ids` among them.
         kept: by place and stream, what is kept of these rows: rows [rows, width], or keys and values
             [rows, 2, heads, size].
-        rooms: by stream, for how many rows each sequence has room where they stand apart: `kept` then is
-            [sequences * room, ...].
+        rooms: by stream, for how many rows each sequence has room where they stand apart: `kept` and the fields of
+            the stream then are [sequences * room, ...].
         last: whether nothing has gone on from it yet, so that what goes on may write behind its rows.
     """
 
@@ -68,19 +68,27 @@ class Past:
                 continue
             lengths = [0 if number is None else stream.lengths[number] for number in sequences]
             chosen = [number for number in sequences if number is not None]
-            own = stream.rows_of(chosen)
-            streams[name] = _stream({f: values[own] for f, values in stream.fields.items()}, lengths, stream)
             room = self.rooms.get(name)
-            rows[name] = own if room is None else slots(chosen, [room] * len(chosen), room).to(own.device)
+            rows[name] = _rows_at(stream.rows_of(chosen)) if room is None else _rooms_at(chosen, room, stream)
+            streams[name] = _stream(_all(stream.fields, rows[name]), lengths, stream)
         return Past(self.keeps, streams, _each(self.kept, rows), dict(self.rooms))
 
     def together(self) -> Past:
         """The same with the rows of all sequences one after another, and no room between them."""
-        rows = {
-            n: order_of(self.streams[n].lengths, room).to(self.streams[n].offsets.device)
-            for n, room in self.rooms.items()
-        }
-        return Past(self.keeps, self.streams, _each(self.kept, rows))
+        rows = {name: _rows_at(self._order(name)) for name in self.rooms}
+        streams = {name: self.stream(name) for name in self.streams}
+        return Past(self.keeps, streams, _each(self.kept, rows))
+
+    def stream(self, name: str) -> Stream:
+        """A stream with the rows of all sequences one after another."""
+        stream = self.streams[name]
+        if name not in self.rooms:
+            return stream
+        return Stream(_all(stream.fields, _rows_at(self._order(name))), stream.offsets, stream.lengths)
+
+    def _order(self, name: str) -> Tensor:
+        stream = self.streams[name]
+        return order_of(stream.lengths, self.rooms[name]).to(stream.offsets.device)
 
     def cut(self, length: int) -> Past:
         """The last `length` rows of each sequence, in every stream."""
@@ -91,24 +99,27 @@ class Past:
             lengths = [min(length, n) for n in stream.lengths]
             ends = torch.tensor(stream.lengths).cumsum(0).tolist()
             parts = [torch.arange(end - n, end) for n, end in zip(lengths, ends, strict=True)]
-            rows[name] = torch.cat(parts).to(stream.offsets.device)
-            streams[name] = _stream({f: values[rows[name]] for f, values in stream.fields.items()}, lengths, stream)
+            rows[name] = _rows_at(torch.cat(parts).to(stream.offsets.device))
+            streams[name] = _stream(_all(stream.fields, rows[name]), lengths, stream)
         return Past(self.keeps, streams, _each(self.kept, rows))
 
     def without_last(self, name: str) -> Past:
         """All but the last row of each sequence of a stream."""
         stream = self.streams[name]
-        kept = torch.ones(stream.rows, dtype=torch.bool, device=stream.offsets.device)
-        kept[stream.offsets[1:] - 1] = False
-        rows = kept.nonzero()[:, 0]
-        fields = {field: values[rows] for field, values in stream.fields.items()}
-        shorter = _stream(fields, [length - 1 for length in stream.lengths], stream)
-        left = self.kept if name in self.rooms else _each(self.kept, {name: rows})
-        return Past(self.keeps, {**self.streams, name: shorter}, left, dict(self.rooms), self.last)
+        fields, kept, lengths = stream.fields, self.kept, [length - 1 for length in stream.lengths]
+        if name not in self.rooms:
+            stays = torch.ones(stream.rows, dtype=torch.bool, device=stream.offsets.device)
+            stays[stream.offsets[1:] - 1] = False
+            rows = _rows_at(stays.nonzero()[:, 0])
+            fields, kept = _all(fields, rows), _each(kept, {name: rows})
+        shorter = _stream(fields, lengths, stream)
+        return Past(self.keeps, {**self.streams, name: shorter}, kept, dict(self.rooms), self.last)
 
     def behind(self) -> Past:
         """The past as a next segment sees it whose positions and ranks begin anew: positions end at -1, every rank is
         -1 and nothing is hidden (`until` 0), so that all of it may be seen."""
+        if self.rooms:
+            return self.together().behind()
         streams = {}
         for name, stream in self.streams.items():
             fields = dict(stream.fields)
@@ -118,7 +129,7 @@ class Past:
             fields["rank"] = torch.full_like(behind, -1)
             fields["until"] = torch.zeros_like(behind)
             streams[name] = Stream(fields, stream.offsets, stream.lengths)
-        return Past(self.keeps, streams, self.kept, dict(self.rooms), last=False)
+        return Past(self.keeps, streams, self.kept)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All of it as named tensors: `streams.<stream>.<field>`, `kept.<place>.<stream>`."""
@@ -158,14 +169,13 @@ class Growing:
         self.past = past
         self._writes: bool | None = None
         self._shelves: dict[str, Shelves] = {}
+        self._apart: dict[str, Stream] = {}
         streams = {name: Stream(s.fields, s.offsets, s.lengths) for name, s in batch.streams.items()}
         for name, stream in past.streams.items():
             if name not in streams:
                 none = [0] * len(stream.lengths)
                 streams[name] = _stream({f: values[:0] for f, values in stream.fields.items()}, none, stream)
-        self.batch = Batch(
-            {n: _numbered(s, past.streams.get(n)) for n, s in streams.items()}, batch.targets, batch.keys
-        )
+        self.batch = Batch({n: _numbered(s, n, past) for n, s in streams.items()}, batch.targets, batch.keys)
         self._whole: dict[str, tuple[Stream, Tensor]] = {}
         self._kept: Kept = {}
 
@@ -193,23 +203,29 @@ class Growing:
         """For how many rows a sequence of a stream has room; None where they stand together."""
         return self._shelf(stream).room if self._spreads and self.reaches_back(stream) else None
 
-    def order(self, stream: str) -> Tensor:
-        """Where the rows of a stream that has `room` stand, one sequence after another."""
-        return self._shelf(stream).order
+    def apart(self, stream: str) -> Stream:
+        """The rows of the past and of the batch as they stand, of a stream that has `room`."""
+        if stream not in self._apart:
+            shelf, new = self._shelf(stream), self.batch.streams[stream]
+            old = self.past.streams.get(stream) or _stream({}, [0] * len(new.lengths), new)
+            fields = {
+                f: shelf.put(_field(new, f), old.fields.get(f), self._may_write()) for f in _integer_fields(old, new)
+            }
+            lengths = [a + b for a, b in zip(old.lengths, new.lengths, strict=True)]
+            self._apart[stream] = Stream(fields, old.offsets + new.offsets, lengths)
+        return self._apart[stream]
 
     def extend(self, place: str, streams: tuple[str, ...], rows: Tensor, apart: bool = False) -> Tensor:
         """What a place has of the batch's rows of streams, in the order of `torch.cat` -> of all rows of these streams.
 
         It is kept from now on. `apart`: of a single stream that has `room`, the rows as they stand there.
         """
-        if self._writes is None:
-            self._writes, self.past.last = self.past.last, False
         parts = rows.split([self.batch.streams[name].rows for name in streams])
         wholes = []
         for name, new in zip(streams, parts, strict=True):
             if self._spreads:
                 shelf, before = self._shelf(name), self.past.kept.get(place, {}).get(name)
-                grid = shelf.put(new.detach(), before, self._writes)
+                grid = shelf.put(new.detach(), before, self._may_write())
                 self._kept.setdefault(place, {})[name] = grid
                 if before is not None:
                     new = grid if apart else grid[shelf.order]
@@ -225,9 +241,15 @@ class Growing:
     def past_now(self) -> Past:
         """The past with what was read of the batch: of the streams that were attended to."""
         read = {name for found in self._kept.values() for name in found}
-        streams = {**self.past.streams, **{name: self.whole(name) for name in read}}
+        streams = {name: self.apart(name) if self._spreads else self.whole(name) for name in read}
         rooms = {**self.past.rooms, **{name: shelf.room for name, shelf in self._shelves.items() if name in read}}
-        return Past(self.past.keeps, streams, {**self.past.kept, **self._kept}, rooms)
+        return Past(self.past.keeps, {**self.past.streams, **streams}, {**self.past.kept, **self._kept}, rooms)
+
+    def _may_write(self) -> bool:
+        """Whether what is new may be written behind what the past has: once, as nobody else goes on from it then."""
+        if self._writes is None:
+            self._writes, self.past.last = self.past.last, False
+        return self._writes
 
     def _shelf(self, stream: str) -> Shelves:
         if stream not in self._shelves:
@@ -240,14 +262,14 @@ class Growing:
     def _joined(self, stream: str) -> tuple[Stream, Tensor]:
         if stream not in self._whole:
             new = self.batch.streams[stream]
-            old = self.past.streams.get(stream) or _stream({}, [0] * len(new.lengths), new)
+            known = stream in self.past.streams
+            old = self.past.stream(stream) if known else _stream({}, [0] * len(new.lengths), new)
             if not new.rows:
                 self._whole[stream] = old, torch.arange(old.rows, device=new.offsets.device)
                 return self._whole[stream]
             order = interleave([old, new]).to(new.offsets.device, non_blocking=True)
             lengths = [a + b for a, b in zip(old.lengths, new.lengths, strict=True)]
-            names = {f for s in (old, new) for f, t in s.fields.items() if _is_integer_field(t, s)}
-            fields = {f: torch.cat([_field(old, f), _field(new, f)])[order] for f in sorted(names)}
+            fields = {f: torch.cat([_field(old, f), _field(new, f)])[order] for f in _integer_fields(old, new)}
             self._whole[stream] = Stream(fields, old.offsets + new.offsets, lengths), order
         return self._whole[stream]
 
@@ -256,16 +278,36 @@ def _stream(fields: dict[str, Tensor], lengths: list[int], like: Stream) -> Stre
     return Stream(fields, torch.tensor([0, *lengths], device=like.offsets.device).cumsum(0), lengths)
 
 
-def _each(kept: Kept, rows: dict[str, Tensor]) -> Kept:
+Rows = Callable[[Tensor], Tensor]
+
+
+def _rows_at(rows: Tensor) -> Rows:
+    """What selects these rows of [rows, ...]."""
+    return lambda values: values[rows]
+
+
+def _rooms_at(sequences: list[int], room: int, like: Stream) -> Rows:
+    """What selects the rooms of these sequences of [sequences * room, ...]: whole blocks of memory."""
+    chosen = torch.tensor(sequences, dtype=torch.long, device=like.offsets.device)
+    return lambda values: values.unflatten(0, (-1, room)).index_select(0, chosen).flatten(0, 1)
+
+
+def _all(fields: dict[str, Tensor], rows: Rows) -> dict[str, Tensor]:
+    return {name: rows(values) for name, values in fields.items()}
+
+
+def _each(kept: Kept, rows: dict[str, Rows]) -> Kept:
     """What is kept of these rows of each stream; of a stream that is not named, all."""
     return {
-        at: {name: values[rows[name]] if name in rows else values for name, values in found.items()}
+        at: {name: rows[name](values) if name in rows else values for name, values in found.items()}
         for at, found in kept.items()
     }
 
 
-def _is_integer_field(values: Tensor, stream: Stream) -> bool:
-    return values.shape == (stream.rows,) and not values.is_floating_point()
+def _integer_fields(old: Stream, new: Stream) -> list[str]:
+    """The fields of the past's rows, which are integers, and those of the new rows that are."""
+    own = {f for f, t in new.fields.items() if t.shape == (new.rows,) and not t.is_floating_point()}
+    return sorted(old.fields.keys() | own)
 
 
 def _field(stream: Stream, name: str) -> Tensor:
@@ -274,16 +316,15 @@ def _field(stream: Stream, name: str) -> Tensor:
     return torch.zeros(stream.rows, dtype=torch.long, device=stream.offsets.device) if values is None else values
 
 
-def _numbered(new: Stream, old: Stream | None) -> Stream:
+def _numbered(new: Stream, name: str, past: Past) -> Stream:
     """The stream with positions; where it has none, they are counted on from the past's."""
     if "position_ids" in new.fields:
         return new
     device, lengths = new.offsets.device, torch.tensor(new.lengths, device=new.offsets.device)
-    first = torch.zeros_like(lengths) if old is None else _next_positions(old)
+    first = _next_positions(past.stream(name)) if name in past.streams else torch.zeros_like(lengths)
     begins = torch.repeat_interleave(first - new.offsets[:-1], lengths, output_size=new.rows)
-    return Stream(
-        {**new.fields, "position_ids": torch.arange(new.rows, device=device) + begins}, new.offsets, new.lengths
-    )
+    positions = torch.arange(new.rows, device=device) + begins
+    return Stream({**new.fields, "position_ids": positions}, new.offsets, new.lengths)
 
 
 def _next_positions(stream: Stream) -> Tensor:

@@ -7,11 +7,12 @@ without moving any: a step of generation costs the keys and values of its own ro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from workbench.models.layout import Layout
+from workbench.models.layout import Layout, layout_of
 from workbench.sequences.batch import VISIBILITY, Stream
 
 SPARE = 32
@@ -87,15 +88,35 @@ class Shelves:
 
 
 class Spread(Layout):
-    """The layout of rows that stand apart; `together` is that of the same rows one sequence after another."""
+    """The layout of the rows of a stream that stand apart, with fields [sequences * room]."""
 
-    def __init__(self, together: Layout, room: int, order: Tensor) -> None:
-        (stream,) = together.streams
-        slots_in_all = len(together.lengths) * room
-        fields = {
-            name: values.new_zeros(slots_in_all).index_copy_(0, order, values) for name, values in stream.fields.items()
-        }
-        integers = {name: fields[name] for name in VISIBILITY if name in fields}
-        apart = Stream(fields, stream.offsets, stream.lengths)
-        super().__init__(together.lengths, together.offsets, integers, order, (apart,))
-        self.together, self.room = together, room
+    def __init__(self, stream: Stream, room: int) -> None:
+        integers = {name: stream.fields[name] for name in VISIBILITY if name in stream.fields}
+        super().__init__(stream.lengths, stream.offsets, integers, streams=(stream,))
+        self.room = room
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where each sequence begins."""
+        return [number * self.room for number in range(len(self.lengths))]
+
+    @cached_property
+    def counted(self) -> bool:
+        """Not looked into: the queries of a past have places of their own anyway, so that nothing would be saved."""
+        return False
+
+    @cached_property
+    def slots(self) -> Tensor:
+        """Where the rows stand, one sequence after another."""
+        return order_of(self.lengths, self.room).to(self.device)
+
+    def contiguous(self, values: Tensor) -> Tensor:
+        """Values of the rows one sequence after another."""
+        return values[self.slots]
+
+    @cached_property
+    def together(self) -> Layout:
+        """The layout of the same rows one sequence after another."""
+        (stream,) = self.streams
+        fields = {name: self.contiguous(values) for name, values in stream.fields.items()}
+        return layout_of([Stream(fields, stream.offsets, stream.lengths)])

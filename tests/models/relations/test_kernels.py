@@ -11,11 +11,12 @@ from torch import Tensor
 from tests.contracts.attending import HEADS, SIZE, attended, batch, rows
 from workbench.errors import WorkbenchError
 from workbench.models.attention import call
-from workbench.models.attention.call import choose, use_kernel
+from workbench.models.attention.call import attend, choose, use_kernel
 from workbench.models.attention.relation import Pair, Relation
 from workbench.models.attention.request import Request
 from workbench.models.context import Context
 from workbench.models.relations.alibi import Alibi
+from workbench.parts.building import build
 
 
 class Content(Relation):
@@ -85,3 +86,32 @@ def test_a_field_that_no_stream_has_is_named() -> None:
     asked = request(Wrong())
     with pytest.raises(WorkbenchError, match="token_type_ids"):
         choose(asked).run(asked)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("part", ["alibi", "buckets", "content", "relative"])
+def test_a_term_of_fields_alone_is_computed_once_for_all_layers(part: str, learns: bool) -> None:
+    """As long as nothing learns, and only where queries and keys, which differ from layer to layer, do not matter."""
+    named = part != "content"
+    relation = build("relation", part, "", num_heads=HEADS, head_size=SIZE) if named else Content(HEADS, SIZE)
+    torch.manual_seed(0)
+    for parameter in relation.parameters():
+        torch.nn.init.normal_(parameter)
+    runs: list[int] = []
+    relation.register_forward_hook(lambda *_: runs.append(1))
+    layout = Context(batch()).layout("text")
+    with torch.set_grad_enabled(learns):
+        found, counts = [], [0]
+        for layer in layers(layout.rows):
+            found.append(attend(*layer, layout, layout, relation=relation)[0])
+            counts.append(len(runs))
+        with use_kernel("dense"):
+            expected = [attend(*layer, layout, layout, relation=relation)[0] for layer in layers(layout.rows)]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert counts[2] == counts[1] * (1 if relation.by_fields and not learns else 2)
+    assert relation.by_fields == (part in ("alibi", "buckets"))
+
+
+def layers(count: int) -> list[list[Tensor]]:
+    """Queries, keys and values of two layers."""
+    return [[rows(count, seed + i) for i in range(3)] for seed in (0, 3)]

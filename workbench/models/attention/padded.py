@@ -27,7 +27,7 @@ def padded(request: Request) -> Result:
     for group, q, k, v in grids:
         mask, blind = _group_mask(request, group)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        bias = mask if request.relation is None else _bias(request, group, mask, q, k)
+        bias = _bias(request, group, mask, q, k)
         out = _grid_attention(q, k, v, bias, request)
         if blind is not None:
             out = out.masked_fill(blind, 0.0)
@@ -44,7 +44,7 @@ def _grid_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, reques
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=request.scale)
     scores = (q * request.factor) @ k.transpose(-1, -2)
     if bias is not None:
-        scores = scores + (_additive(bias, scores.dtype) if bias.dtype == torch.bool else bias)
+        scores = scores + bias
     return dropout(torch.softmax(scores, -1), p, True) @ v
 
 
@@ -56,7 +56,7 @@ def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _group_mask(request: Request, group: Group) -> tuple[Tensor | None, Tensor | None]:
     """The mask [batch, 1, q, k] of a group (None where all is visible) and the queries that see nothing."""
-    if (kept := group.masks.get(request.window)) is not None:
+    if (kept := group.kept.get(("mask", request.window))) is not None:
         return kept
     mask = None if group.keys.full else group.keys.valid[:, None, :]
     q_integers = {n: group.queries.take(t) for n, t in request.queries.integers.items()}
@@ -74,15 +74,27 @@ def _group_mask(request: Request, group: Group) -> tuple[Tensor | None, Tensor |
         if seen is not None or request.window is not None:
             blind = None if not sees.is_cuda and bool(sees.all()) else ~sees  # another device would be waited for
             mask = mask if blind is None else mask | blind
-    group.masks[request.window] = (mask, blind)
+    group.kept["mask", request.window] = (mask, blind)
     return mask, blind
 
 
-def _bias(request: Request, group: Group, mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
-    """What is added to a group's scores [batch or 1, heads, q, k]: the relation's term, -inf where the mask hides."""
-    assert request.relation is not None
-    queries, keys = group.queries, group.keys
-    grids = queries.index, keys.index, queries.places, keys.places
-    pair = Pair(q, k, request.queries, request.keys, *grids, request.factor)
-    added = term(request.relation, pair).to(q.dtype)
-    return added if mask is None else added + _additive(mask, q.dtype)
+def _bias(request: Request, group: Group, mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """What is added to a group's scores [batch or 1, 1 or heads, q, k]: the relation's term, -inf where the mask hides.
+    It is kept for the other layers where it is the same there: without a relation, and of one that does not look at
+    queries and keys as long as nothing learns (what is computed again in a backward has to be computed again)."""
+    relation = request.relation
+    if relation is None and mask is None:
+        return None
+    name = ("bias", request.window, relation, q.dtype)
+    if (kept := group.kept.get(name)) is not None:
+        return kept
+    bias = None if mask is None else _additive(mask, q.dtype)
+    if relation is not None:
+        queries, keys = group.queries, group.keys
+        grids = queries.index, keys.index, queries.places, keys.places
+        pair = Pair(q, k, request.queries, request.keys, *grids, request.factor)
+        added = term(relation, pair).to(q.dtype)
+        bias = added if bias is None else added + bias
+    if relation is None or (relation.by_fields and not torch.is_grad_enabled()):
+        group.kept[name] = bias
+    return bias

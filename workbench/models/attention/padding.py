@@ -6,7 +6,9 @@ selection too (no scattered addition).
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,12 +28,14 @@ GROUP_SCORES = 1 << 19  # at most this many scores per head in one group, so tha
 class Side:
     """The rows of a group's queries or keys: a grid [batch, width] of row numbers, padded with row 0.
 
-    `places` are the rows' places in their sequences [batch or 1, width].
+    `full`: none is padded; `ordered`: and each row is followed by the next one; `places` are the rows' places in their
+    sequences [batch or 1, width].
     """
 
     index: Tensor
     valid: Tensor
     full: bool
+    ordered: bool
     places: Tensor
 
     @property
@@ -49,11 +53,11 @@ class Side:
 
 @dataclass
 class Group:
-    """Sequences that share one padded call. `masks` keeps the masks made for it, by window."""
+    """Sequences that share one padded call. `kept` is what was made for it and is the same in other layers."""
 
     queries: Side
     keys: Side
-    masks: dict[Any, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict)
+    kept: dict[Hashable, Any] = field(default_factory=dict)
 
 
 class Grid:
@@ -62,6 +66,11 @@ class Grid:
 
     def __init__(self, sides: list[Side], rows: int, device: torch.device) -> None:
         self.shapes = [tuple(side.index.shape) for side in sides]
+        self.same = len(sides) == 1 and sides[0].ordered and sides[0].slots == rows
+        if self.same:
+            self.index = self.place = self.source = sides[0].index.flatten()
+            self.complete = True
+            return
         none = torch.zeros(0, dtype=torch.long)
         index = torch.cat([side.index.flatten().cpu() for side in sides]) if sides else none
         valid = torch.cat([side.valid.flatten().cpu() for side in sides]) if sides else none.bool()
@@ -183,13 +192,16 @@ def _members(queries: Layout, keys: Layout) -> list[list[int]]:
 
 
 def _side(layout: Layout, members: list[int]) -> Side:
-    lengths = torch.tensor([layout.lengths[i] for i in members])
-    starts = torch.tensor([layout.starts[i] for i in members])
-    counted = torch.arange(int(lengths.max()))[None]
-    valid = counted < lengths[:, None]
-    index = torch.where(valid, starts[:, None] + counted, 0)
-    device = layout.device
+    lengths, starts = [layout.lengths[i] for i in members], [layout.starts[i] for i in members]
+    width, device = max(lengths), layout.device
+    counted = torch.arange(width)[None]
+    valid = counted < torch.tensor(lengths)[:, None]
+    full = min(lengths) == width
+    index = torch.tensor(starts)[:, None] + counted
+    if not full:
+        index = torch.where(valid, index, 0)
     places = counted.to(device) if layout.places is None else layout.places[index.to(device)]
+    ordered = full and layout.order is None and all(b - a == width for a, b in pairwise(starts))
     if layout.order is not None:
         index = torch.where(valid, layout.order.cpu()[index], 0)
-    return Side(index.to(device), valid.to(device), bool(valid.all()), places)
+    return Side(index.to(device), valid.to(device), full, ordered, places)

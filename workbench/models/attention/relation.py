@@ -57,10 +57,12 @@ class Relation(nn.Module):
 
     `score_mod(queries, keys)`, where a relation has it, says the same for flex attention: a function of (score, batch,
     head, query, key) that gives the score with the term, where query and key are numbers of rows of all sequences one
-    after another (`Layout.contiguous`).
+    after another (`Layout.contiguous`). `by_fields` says that the term goes by places, positions and fields alone, and
+    not by `pair.q` and `pair.k`: layers that share the relation then need it but once.
     """
 
     score_mod: ClassVar[Callable[..., ScoreMod] | None] = None
+    by_fields: ClassVar[bool] = False
 
     def forward(self, pair: Pair) -> Tensor:
         """The term, added to the scaled scores [batch or 1, heads, q, k]."""

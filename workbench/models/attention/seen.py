@@ -21,8 +21,8 @@ class Keys(NamedTuple):
         """The same where rows of sequences stand apart (`Spread`), one sequence after another."""
         if not isinstance(self.layout, Spread):
             return self
-        order = self.layout.order
-        return Keys(self.keys[order], self.values[order], self.layout.together)
+        together = self.layout.contiguous
+        return Keys(together(self.keys), together(self.values), self.layout.together)
 
 
 class Seen(nn.Module):

@@ -21,6 +21,7 @@ class Alibi(Relation):
     """A penalty that grows with the distance, at a fixed rate per head; nothing is learned."""
 
     slopes: Tensor
+    by_fields = True
 
     def __init__(self, num_heads: Heads) -> None:
         super().__init__()

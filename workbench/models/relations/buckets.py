@@ -37,6 +37,7 @@ class Buckets(Relation):
     """
 
     bucket: Tensor
+    by_fields = True
 
     def __init__(
         self,
