@@ -247,3 +247,11 @@ def test_what_stays_of_a_prompt_is_not_moved() -> None:
     assert decoder._past.streams["text"].lengths == [3, 3, 2, 2]
     decoder.step([5, 6], [0, 3])
     assert decoder._past.streams["text"].lengths == [3, 2]
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-308, 1e6])
+def test_no_temperature_leaves_the_numbers(temperature: float) -> None:
+    logits = torch.tensor([[3e4, -2.0, 3e4 - 1, float("-inf")], [-5.0, -4.0, -3.0, -2.0]])
+    found = distribution(logits, Decoding(sample=True, temperature=temperature))
+    torch.testing.assert_close(found.sum(-1), torch.ones(2, dtype=torch.float64))
+    assert temperature > 1 or drawn(found, [0.999, 0.0]).tolist() == [0, 3]

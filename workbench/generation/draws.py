@@ -49,7 +49,8 @@ def _most_probable(logits: Tensor) -> Tensor:
 
 def distribution(logits: Tensor, decoding: Decoding) -> Tensor:
     """The probabilities [rows, vocab_size] that tokens are drawn with."""
-    scores = logits.double() / decoding.temperature
+    scores = logits.double()
+    scores = (scores - scores.amax(-1, keepdim=True)) / decoding.temperature  # a division never makes +inf of them
     if decoding.top_k is not None and decoding.top_k < scores.shape[1]:
         least = scores.topk(decoding.top_k).values[:, -1:]
         scores = scores.masked_fill(scores < least, float("-inf"))
