@@ -138,6 +138,18 @@ def test_views_of_one_table_are_stored(tmp_path: Path) -> None:
     assert found["a"].data_ptr() == found["c"].data_ptr()
 
 
+def test_tied_weights_make_equal_bytes_in_any_order(tmp_path: Path) -> None:
+    names = [f"layer{i}" for i in range(20)]
+    written = set()
+    for i, order in enumerate((names, names[::-1])):
+        table = torch.arange(12.0)
+        tensors = {"first": table, **dict.fromkeys(order, table)}
+        save_weights(tmp_path / f"{i}.safetensors", tensors)
+        save_weights(tmp_path / "again.safetensors", tensors)
+        written |= {(tmp_path / f"{i}.safetensors").read_bytes(), (tmp_path / "again.safetensors").read_bytes()}
+    assert len(written) == 1
+
+
 def test_improves_knows_which_way() -> None:
     assert improves("held_out/mlm/loss", 1.0, 2.0)
     assert not improves("held_out/mlm/accuracy", 1.0, 2.0)

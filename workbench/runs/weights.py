@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,25 +18,27 @@ from torch import Tensor, nn
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import clear_drafts, draft
 
-ALIAS = "same-as:"
+TIED = "tied"
+"""The key of a file's metadata with the names of tied weights: one key, as the library writes several in any order."""
 
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors to a safetensors file. A tensor with several names (tied weights) is stored under the first.
 
-    The other names are kept in the file's metadata. The file is on the disk when this returns.
+    The other names are kept in the file's metadata. Equal tensors make equal bytes. The file is on the disk when this
+    returns.
     """
     first: dict[tuple[int, torch.Size, tuple[int, ...]], str] = {}
     unique: dict[str, Tensor] = {}
-    metadata = {"format": "pt"}
+    tied: dict[str, str] = {}
     for name, tensor in tensors.items():
         same = (tensor.data_ptr(), tensor.shape, tensor.stride())
         if tensor.numel() and same in first:
-            metadata[f"{ALIAS}{name}"] = first[same]
+            tied[name] = first[same]
         else:
             first[same] = name
             unique[name] = tensor.detach().cpu().contiguous()
-    save_tensors(path, _apart(unique), metadata)
+    save_tensors(path, _apart(unique), {TIED: json.dumps(tied, sort_keys=True)})
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
@@ -76,11 +79,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """
     with _opened(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        metadata = file.metadata() or {}
-    for key, first in metadata.items():
-        if key.startswith(ALIAS):
-            tensors[key.removeprefix(ALIAS)] = tensors[first]
-    return tensors
+        tied = json.loads((file.metadata() or {}).get(TIED, "{}"))
+    return tensors | {name: tensors[first] for name, first in tied.items()}
 
 
 def weight_names(path: Path) -> list[str]:
