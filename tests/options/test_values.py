@@ -150,6 +150,8 @@ def test_what_is_allowed(hint: Any, value: Any, wanted: Any) -> None:
         (dict[Word, Count], {"a.b": 1}, "key: the key = 'a.b'; allowed: a word without"),
         (dict[Word, Count], {"a": 0}, r"key\.a = 0; allowed: a whole number from 1"),
         (Count | dict[Word, Count], "x", "key = 'x' is of type str; allowed: a whole number .*, or a mapping"),
+        (Annotated[list[Count], Len(1, 100)], [], r"key = \[\]; allowed: a list of 1 to 100 \(each: a whole number"),
+        (Annotated[list[Count], Len(2, 2)], [1], r"key = \[1\]; allowed: a list of exactly 2 \("),
         (Location, " ", "key = ' '; allowed: a path or URL"),
         (TrainSpec, {"max_steps": 3, "lrr": 1}, "unknown key 'lrr' in key.*Did you mean 'lr'"),
         (TrainSpec, {"max_steps": 3}, "key: the key 'global_batch_size' is missing"),

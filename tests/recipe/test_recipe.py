@@ -105,6 +105,12 @@ def test_a_bad_override_is_to_blame_and_not_the_file(file: Path, override: str, 
     assert str(file) not in str(refused.value)
 
 
+def test_an_override_that_only_mends_is_not_to_blame(file: Path) -> None:
+    smaller = ["train.global_batch_size=1", "train.micro_batch_size=1"]
+    with pytest.raises(WorkbenchError, match=r"^override 'tasks=\{\}': the recipe names no task"):
+        load_recipe(str(file), [*smaller, "tasks={}"])
+
+
 def test_what_the_file_says_is_not_the_overrides_fault(file: Path) -> None:
     file.write_text(RECIPE.replace("max_steps: 3", "max_steps: none"))
     with pytest.raises(WorkbenchError) as refused:

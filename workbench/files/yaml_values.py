@@ -50,7 +50,7 @@ def read_yaml(
 
     Raises:
         WorkbenchError: no YAML in UTF-8, an override that is none, something else than a key in `${...}`, or what
-            `make` refused; names the file, or the override without which that would not have happened.
+            `make` refused; names the file, or the first override with which that happens.
     """
 
     def load() -> Any:
@@ -101,11 +101,10 @@ def _made(load: Callable[[], Any], overrides: Sequence[str], where: str, make: C
     except OverrideError:
         raise
     except WorkbenchError as error:
-        for place, text in enumerate(overrides):
-            others = [*overrides[:place], *overrides[place + 1 :]]
-            if _refusal(load, others, make) != str(error):
-                raise WorkbenchError(f"{_named(text)}: {error}") from error
-        raise WorkbenchError(f"{where}: {error}") from error
+        # the first override with which it comes to this: without an innocent one something else might be wrong too
+        to_this = (n for n in range(len(overrides)) if _refusal(load, overrides[:n], make) == str(error))
+        blamed = next(to_this, len(overrides))
+        raise WorkbenchError(f"{_named(overrides[blamed - 1]) if blamed else where}: {error}") from error
 
 
 def _refusal(load: Callable[[], Any], overrides: Sequence[str], make: Callable[[Any], T]) -> str:

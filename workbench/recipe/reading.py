@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import WorkbenchError, unknown
-from workbench.files.yaml_values import read_yaml
+from workbench.files.yaml_values import OverrideError, read_yaml
 from workbench.parts.trust import allow, import_paths
-from workbench.recipe.sizes import resized, sizes_of, splits
+from workbench.recipe.sizes import KEY, resized, sizes_of, splits
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
 
@@ -75,10 +76,29 @@ def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = (), size: s
         WorkbenchError: as `load_recipe`.
     """
 
-    def made(plain: Any) -> Recipe:
+    def made(plain: Any, size: str | None) -> Recipe:
         if not isinstance(plain, dict):
             raise WorkbenchError(f"a recipe is a mapping with model, tasks and train; found {type(plain).__name__}")
         named = {"name": path.stem, **plain}
         return recipe_from_dict(named if size is None else {**named, "name": f"{named['name']}-{size}"})
 
-    return read_yaml(path, overrides, made, lambda tree: resized(tree, size))
+    def read(size: str | None) -> Recipe:
+        return read_yaml(path, overrides, lambda plain: made(plain, size), lambda tree: resized(tree, size))
+
+    try:
+        return read(size)
+    except OverrideError:
+        raise
+    except WorkbenchError as error:
+        if size is None or f"{KEY}.{size}" in str(error) or _refuses(read, str(error)):
+            raise
+        raise WorkbenchError(f"{KEY}.{size}: {error}") from error
+
+
+def _refuses(read: Callable[[str | None], Recipe], why: str) -> bool:
+    """Whether the recipe itself, of no size, is refused for the same reason."""
+    try:
+        read(None)
+    except WorkbenchError as error:
+        return str(error) == why
+    return False

@@ -56,11 +56,18 @@ def resized(tree: Any, size: str | None) -> Any:
 
 def _sizes(tree: Any) -> dict[str, dict[str, Any]]:
     sizes = tree.get(KEY, {}) if isinstance(tree, Mapping) else {}
-    for name, values in sizes.items() if isinstance(sizes, Mapping) else [("", sizes)]:
-        keys = isinstance(values, Mapping) and all(isinstance(key, str) for key in values)
-        if not (keys and isinstance(name, str) and name):
-            raise WorkbenchError(
-                f"{KEY}.{name} = {values!r}; allowed: by the size's name, values by dotted key "
-                "(large: {model.streams.text.hidden_size: 1024})"
-            )
-    return sizes
+    if not isinstance(sizes, Mapping):
+        raise _refusal(KEY, sizes)
+    for name, values in sizes.items():
+        if not (isinstance(name, str) and name):
+            raise _refusal(f"{KEY}: the name", name)
+        if not (isinstance(values, Mapping) and all(isinstance(key, str) for key in values)):
+            raise _refusal(f"{KEY}.{name}", values)
+    return dict(sizes)
+
+
+def _refusal(where: str, found: Any) -> WorkbenchError:
+    return WorkbenchError(
+        f"{where} = {found!r}; allowed: by the size's name, values by dotted key "
+        "(large: {model.streams.text.hidden_size: 1024})"
+    )
