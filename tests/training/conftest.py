@@ -105,7 +105,7 @@ def make_recipe(world_folder: Path, tmp_path: Path) -> MakeRecipe:
             change(plain)
         path = tmp_path / f"{name}.yaml"
         path.write_text(yaml.safe_dump(plain))
-        for module in ("toy_parts.py", "broken_parts.py", "hostile_parts.py"):
+        for module in ("toy_parts.py", "broken_parts.py", "hostile_parts.py", "strange_parts.py"):
             if not (tmp_path / module).exists():
                 (tmp_path / module).symlink_to(HERE / module)
         return path

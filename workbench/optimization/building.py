@@ -11,9 +11,12 @@ import torch
 from torch import nn
 
 from workbench.errors import WorkbenchError
-from workbench.optimization.groups import parameter_groups
+from workbench.optimization.groups import check_kept, parameter_groups
 from workbench.optimization.lr_schedule import LearningRateSchedule
-from workbench.parts.building import build, find
+from workbench.options.bounds import CountOrZero
+from workbench.options.values import check
+from workbench.parts.blame import Blame, named
+from workbench.parts.building import build, named_by
 from workbench.parts.calls import Returns, call
 from workbench.recipe.spec import TrainSpec
 
@@ -43,6 +46,8 @@ def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.Optimizer:
         raise WorkbenchError(
             f"train.optimizer: {spec.optimizer['optimizer']!r} refuses what it is given: {error}"
         ) from error
+    with Blame(optimizer):
+        check_kept(groups, optimizer)
     if "weight_decay" not in optimizer.defaults and any(group.weight_decay is not None for group in spec.groups):
         raise WorkbenchError(
             f"train.groups: the optimizer {spec.optimizer['optimizer']!r} knows no weight_decay; leave it out"
@@ -52,7 +57,8 @@ def make_optimizer(root: nn.Module, spec: TrainSpec) -> torch.optim.Optimizer:
 
 def moments(spec: TrainSpec) -> float:
     """How many numbers the optimizer keeps for every parameter: what its class says, or else two."""
-    return float(getattr(find("optimizer", spec.optimizer["optimizer"]), "moments", MOMENTS))
+    part, _, _ = named_by("optimizer", spec.optimizer, "train.optimizer")
+    return float(getattr(part, "moments", MOMENTS))
 
 
 def make_lr_schedule(spec: TrainSpec) -> LearningRateSchedule:
@@ -65,6 +71,7 @@ def make_lr_schedule(spec: TrainSpec) -> LearningRateSchedule:
     schedule: LearningRateSchedule = build(
         "lr_schedule", spec.lr_schedule, "train.lr_schedule", max_steps=spec.max_steps
     )
+    check(CountOrZero, schedule.warmup_steps, f"{named(schedule)}: warmup_steps")
     if schedule.warmup_steps >= spec.max_steps:
         raise WorkbenchError(
             f"train.lr_schedule: warmup_steps = {schedule.warmup_steps} does not end before train.max_steps = "

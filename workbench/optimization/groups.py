@@ -74,6 +74,20 @@ def _group(treatment: Treatment, parameters: list[nn.Parameter], lr: float) -> d
     return group if treatment.weight_decay is None else group | {"weight_decay": treatment.weight_decay}
 
 
+def check_kept(groups: list[dict[str, Any]], optimizer: torch.optim.Optimizer) -> None:
+    """
+    Raises:
+        WorkbenchError: an optimizer has other groups than it was made of.
+    """
+    found = getattr(optimizer, "param_groups", [])
+    given, kept = ([[id(p) for p in group["params"]] for group in each] for each in (groups, found))
+    if given != kept or any(key not in group for group in found for key in STATED):
+        raise WorkbenchError(
+            f"it keeps other groups of parameters ({len(found)}, with {sum(map(len, kept))} parameters) than it is "
+            f"given ({len(given)}, with {sum(map(len, given))}); hand `params` to super().__init__ as they are"
+        )
+
+
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
     """Give every group its share of this rate."""
     for group in optimizer.param_groups:

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import sys
 import typing
 from collections.abc import Mapping, Set
 from contextvars import ContextVar
@@ -75,6 +76,8 @@ def _of_kind(kind: str, found: Any, name: str) -> Any:
         raise WorkbenchError(f"{kind} {name!r} is of type {type(found).__name__}; allowed: {allowed}")
     if not issubclass(found, base) or found is base:
         raise WorkbenchError(f"{kind} {name!r} is no {kind}; allowed: {allowed}")
+    if left_out := sorted(getattr(found, "__abstractmethods__", ())):
+        raise WorkbenchError(f"{kind} {name!r} has no {', '.join(left_out)}, as every {kind} has")
     try:
         inspect.signature(getattr(found, wanted.method)).bind("self", *wanted.arguments)
     except TypeError as error:
@@ -101,9 +104,21 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     outer = _building.set(where)
     try:
         with Blame(place), offering(given):
-            return mark(part(**accepted), place)
+            return mark(_initialised(part(**accepted)), place)
     finally:
         _building.reset(outer)
+
+
+def _initialised(part: Any) -> Any:
+    """The part itself; torch tells later, at a place that says nothing, that a module's base was never initialised.
+
+    Raises:
+        WorkbenchError: that is so.
+    """
+    base = getattr(sys.modules.get("torch.nn"), "Module", None)  # a module is of torch, which is imported then
+    if base is not None and isinstance(part, base) and "_modules" not in vars(part):
+        raise WorkbenchError("its __init__ does not call super().__init__(); call it first")
+    return part
 
 
 def named_by(kind: str, spec: str | Mapping[str, Any], where: str) -> tuple[Any, dict[str, Any], str]:

@@ -12,6 +12,8 @@ from torch import Tensor
 from workbench.errors import WorkbenchError
 from workbench.parts.blame import Blame, named
 
+ARRAYS = (Tensor, np.ndarray)
+
 
 class Returns(NamedTuple):
     """What a method must return, in words, and whether something is that, given the arguments of the call.
@@ -42,7 +44,7 @@ def described(value: Any) -> str:
     """A returned thing in few words: of a list or mapping what is in it, of a tensor or array its shape and type."""
     if value is None:
         return "None (is a `return` missing?)"
-    if isinstance(value, Tensor | np.ndarray):
+    if isinstance(value, ARRAYS):
         return f"a {type(value).__name__} {list(value.shape)} of {value.dtype}"
     name = type(value).__name__
     if isinstance(value, bool | Real):
@@ -50,7 +52,8 @@ def described(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"a {name} with {', '.join(f'{k}: {described(v)}' for k, v in list(value.items())[:4]) or 'nothing'}"
     if isinstance(value, list | tuple):
-        return f"a {name} of {', '.join(sorted({type(inner).__name__ for inner in value})) or 'nothing'}"
+        kinds = dict.fromkeys(described(i) if isinstance(i, ARRAYS) else type(i).__name__ for i in value)
+        return f"a {name} of {', '.join([*kinds][:4]) or 'nothing'}"
     return f"something of type {name}"
 
 

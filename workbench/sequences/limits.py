@@ -11,6 +11,7 @@ from typing import Any
 from workbench.errors import WorkbenchError
 
 _KNOWN = {
+    "input_ids": ("token", "vocab_size", "mend the part that writes it"),
     "position_ids": ("position", "max_positions", "shorten the max_length of the builder or of the steps"),
     "block_ids": ("place in a blank", "block_positions", "cut shorter spans out"),
     "token_type_ids": ("segment", "token_types", "choose a builder of one segment, or 0 for no segments"),
@@ -25,13 +26,17 @@ def check_limits(fields: Mapping[str, Any], limits: Mapping[str, int], who: str)
         who: has the numbers, for the message.
 
     Raises:
-        WorkbenchError: a number is beyond its table.
+        WorkbenchError: a number is beyond its table, or below 0.
     """
     for name, limit in limits.items():
         found = fields.get(name)
-        if not limit or found is None or not len(found) or int(found.max()) < limit:
+        if not limit or found is None or not len(found):
+            continue
+        least, most = int(found.min()), int(found.max())
+        if least >= 0 and most < limit:
             continue
         what, option, advice = _KNOWN.get(name, (name, f"extra.{name}", "mend the part that writes it"))
         raise WorkbenchError(
-            f"{who} has {what} {int(found.max())}, but the network has {option} = {limit}: enlarge it, or {advice}"
+            f"{who} has {what} {most if least >= 0 else least}, but the network has {option} = {limit}: "
+            f"{f'enlarge it, or {advice}' if least >= 0 else 'numbers count from 0'}"
         )

@@ -17,6 +17,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draw, Draws
 from workbench.options.bounds import NotNegative, Word
 from workbench.options.values import check
+from workbench.parts.blame import named
 from workbench.parts.building import build
 from workbench.parts.calls import call
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
@@ -133,7 +134,6 @@ class Task:
         for view, objectives in grouped.items():
             mine = sequences if len(grouped) == 1 else [sequence.copy() for sequence in sequences]
             targets = {placed.name: self._corrupt(placed, mine, number, progress) for placed in objectives}
-            self._check_limits(mine)
             views[view] = collate(mine, targets)
             counts |= {placed.name: call(placed.objective, "count", COUNT, views[view]) for placed in objectives}
         return MicroBatch(self.name, share_streams(views), counts, number, self.take_dropped(), slots)
@@ -144,17 +144,18 @@ class Task:
         sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, draws)
         for i, step in enumerate(self.steps):
             sequences = call(step, "", SEQUENCES, sequences, self._draws(f"step-{i}", "build", number, progress))
-        self._check_limits(sequences)
+        self._check_limits(sequences, f"tasks.{self.name}.sequence:")
         return sequences
 
-    def _check_limits(self, sequences: list[Sequence]) -> None:
+    def _check_limits(self, sequences: list[Sequence], maker: str) -> None:
         for sequence, stream in itertools.product(sequences, self.limits):
-            who = f"tasks.{self.name}.sequence: sequence {sequence.key!r}, in its stream {stream!r},"
+            who = f"{maker} sequence {sequence.key!r}, in its stream {stream!r},"
             check_limits(sequence.streams.get(stream, {}), self.limits[stream], who)
 
     def _corrupt(self, placed: TaskObjective, sequences: list[Sequence], number: Draw, progress: float) -> BatchTargets:
         draws = self._draws(placed.name, "corrupt", number, progress)
         targets: BatchTargets = call(placed.objective, "corrupt", BATCH_TARGETS, sequences, draws)
+        self._check_limits(sequences, f"{named(placed.objective)}: after `corrupt`")
         return targets
 
     def with_builder(self, builder: Any) -> Task:

@@ -19,12 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workbench.errors import WorkbenchError
 from workbench.optimization.groups import hold_back
-from workbench.parts.blame import named
+from workbench.parts.blame import Blame, named
 from workbench.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
+from workbench.training.dry import dry
+from workbench.training.finite import watched
 from workbench.training.micro_pass import MicroPass
 from workbench.training.step_losses import Outputs, StepLosses
 from workbench.training.sums import Label, Sums
@@ -132,8 +134,10 @@ class Updater:
         self._check_gradients(factors, stepped.learning)
         hold_back(self.optimizer, step)
         losses, metrics, grad_norm = stepped.sums.read(self.world, self._clip())
-        self._check_finite(step, losses, counts, grad_norm)
-        self.optimizer.step()
+        if what := _not_finite(losses, counts, grad_norm):
+            raise WorkbenchError(f"step {step + 1}: {what}. {self._cause(step, work)}")
+        with Blame(self.optimizer):
+            self.optimizer.step()
         self.root.after_step(step + 1, stepped.kept_of(present))
         if self.root.remembered is not None:
             self.root.remembered.commit()
@@ -205,18 +209,31 @@ class Updater:
             torch.nn.utils.clip_grads_with_norm_(self.trained, self.spec.clip_norm, norm)
         return norm
 
-    def _check_finite(self, step: int, losses: dict[Label, float], counts: dict[Label, float], norm: float) -> None:
-        what = None
-        for (task, name), value in losses.items():
-            if counts[task, name] and not math.isfinite(value):
-                what = f"the loss of objective {name!r} of task {task!r} is {value}"
-                break
-        if what is None and not math.isfinite(norm):
-            active = ", ".join(f"{n!r} of task {t!r}" for (t, n), count in counts.items() if count)
-            what = f"the gradient's norm is {norm} (objectives: {active})"
-        if what:
-            raise WorkbenchError(
-                f"step {step + 1}: {what}. Stopped before the update; the checkpoints are from earlier steps. "
-                "Try a lower train.lr, more train.lr_schedule.warmup_steps, a smaller train.clip_norm or "
-                "train.precision=float32"
+    def _cause(self, step: int, work: list[Work]) -> str:
+        """What is known of numbers that are not finite, once the forward was run again with every module watched, and
+        what to do."""
+        with torch.no_grad(), dry(self.root), watched(self.root) as found:
+            for item in (item for item in work if item.micro is not None):
+                forward = partial(self.root, objectives=self.tasks[item.task].names)
+                self.micro_pass(forward, item.micro, step=step, task=item.task, lane=item.lane)
+        first = f"The first output that is not finite is that of {found[0]}. " if found else ""
+        if step == 0:
+            return (
+                f"{first}No update was made yet, so no learning rate is to blame, and nothing is saved: mend the part "
+                "or its data, or try train.precision=float32"
             )
+        return (
+            f"{first}Stopped before the update; whatever checkpoints there are, they are from earlier steps. Try a "
+            "lower train.lr, more train.lr_schedule.warmup_steps, a smaller train.clip_norm or train.precision=float32"
+        )
+
+
+def _not_finite(losses: dict[Label, float], counts: dict[Label, float], norm: float) -> str:
+    """Which loss, or else that the gradient's norm, is not finite, in words."""
+    for (task, name), value in losses.items():
+        if counts[task, name] and not math.isfinite(value):
+            return f"the loss of objective {name!r} of task {task!r} is {value}"
+    if math.isfinite(norm):
+        return ""
+    active = ", ".join(f"{n!r} of task {t!r}" for (t, n), count in counts.items() if count)
+    return f"the gradient's norm is {norm} (objectives: {active})"

@@ -32,6 +32,7 @@ from workbench.tasks.schedule import TaskSchedule
 from workbench.tasks.task import Task, labels
 from workbench.terminal import Terminal
 from workbench.training.display import Display
+from workbench.training.finite import checked_terms
 from workbench.training.flops import flops_per_row, measured_peak
 from workbench.training.held_out import PREFIX, HeldOut, HeldOutPass, improves
 from workbench.training.meter import Meter
@@ -199,7 +200,8 @@ class Trainer:
         places = training_places(self.schedule, range(self.step, self.step + 1), self.lanes[:1], self.spec.max_steps)
         first = [self.batches.micro_batch(place) for place in places]
         dtype = self.updater.micro_pass.autocast
-        flops = flops_per_row(self.root, [micro for micro in first if micro is not None], dtype)
+        with checked_terms(self.root):
+            flops = flops_per_row(self.root, [micro for micro in first if micro is not None], dtype)
         return Meter(self.world, self.seconds, flops, measured_peak(self.world.device, dtype))
 
     def _log(self, lr: float, meter: Meter, display: Display, log: MetricsLog | None) -> None:

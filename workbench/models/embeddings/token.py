@@ -59,7 +59,7 @@ class Token(nn.Module):
         self.position = nn.Embedding(max_positions, size) if max_positions else None
         self.token_type = nn.Embedding(token_types, size) if token_types else None
         self.extra = nn.ModuleDict({name: nn.Embedding(rows, size) for name, rows in (extra or {}).items()})
-        self.limits = {**own, **(extra or {})}
+        self.limits = {"input_ids": vocab_size, **own, **(extra or {})}
         self.norm = make_norm(norm, size, norm_eps, norm_bias) if norm else nn.Identity()
         self.dropout = dropout
         self.project = nn.Linear(size, hidden_size) if size != hidden_size else None

@@ -1,0 +1,98 @@
+"""What the author of a part forgot is told in one message, with the part's place; so is where NaN begins."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.recipe.reading import load_recipe
+from workbench.training.pretrain import pretrain
+
+RELATION = "model.layers[0].relation: relation 'strange_parts:{}'"
+POLICY = "tasks.text.objectives[0].policy: policy 'strange_parts:{}'"
+
+
+@pytest.fixture
+def train(make_recipe: Any, tmp_path: Path) -> Any:
+    def start(change: Any, until: int = 1) -> None:
+        pretrain(load_recipe(str(make_recipe(change)), trust=True), tmp_path / "run", until=until)
+
+    return start
+
+
+def related(name: str, **options: Any) -> Any:
+    return lambda tree: tree["model"]["layers"][0].update(relation={"relation": f"strange_parts:{name}", **options})
+
+
+def optimized(name: str) -> Any:
+    return lambda tree: tree["train"].update(optimizer={"optimizer": f"strange_parts:{name}"})
+
+
+def scheduled(name: str) -> Any:
+    return lambda tree: tree["train"].update(lr_schedule={"lr_schedule": f"strange_parts:{name}"})
+
+
+def chosen(name: str, **options: Any) -> Any:
+    policy = {"policy": f"strange_parts:{name}", **options}
+    return lambda tree: tree["tasks"]["text"]["objectives"][0].update(policy=policy)
+
+
+@pytest.mark.parametrize(("value", "told"), [("-inf", "-inf for every key of a query"), ("inf", "inf"), ("nan", "nan")])
+def test_a_term_lets_every_query_see_something(train: Any, tmp_path: Path, value: str, told: str) -> None:
+    with pytest.raises(WorkbenchError, match=f"^{re.escape(RELATION.format('Term'))} returned {told}; allowed: "):
+        train(related("Term", value=value))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("after", "advice"),
+    [(0, "No update was made yet.*nothing is saved"), (9, "Stopped before the update.*lower train.lr")],
+)
+def test_the_part_in_which_nan_begins_is_named(train: Any, after: int, advice: str) -> None:
+    layer = {"layer": "strange_parts:FiniteNoMore", "after": after}
+    place = r"networks\.main\.layers\.\d+ \(model\.layers\[1\]: layer 'strange_parts:FiniteNoMore'\)"
+    with pytest.raises(WorkbenchError, match=rf"^step \d+: the loss .* is nan\. The first .* of {place}\. {advice}"):
+        train(lambda tree: tree["model"]["layers"].append(layer), until=9)
+
+
+def test_an_optimizer_that_raises_is_named(train: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"^boom") as raised:
+        train(optimized("Raising"))
+    assert raised.value.__notes__ == ["raised in train.optimizer: optimizer 'strange_parts:Raising'"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (optimized("WithClosure"), r"^train\.optimizer: optimizer 'strange_parts:WithClosure' has no step\(\)"),
+        (
+            optimized("Flat"),
+            r"^train\.optimizer: optimizer 'strange_parts:Flat': it keeps other groups .*super\(\)\.__init__",
+        ),
+        (
+            scheduled("WarmText"),
+            r"^train\.lr_schedule: lr_schedule 'strange_parts:WarmText': warmup_steps = '3' is of type str; allowed: a",
+        ),
+        (scheduled("NoCall"), r"^train\.lr_schedule: lr_schedule 'strange_parts:NoCall' has no __call__, as every"),
+        (
+            related("Unprepared"),
+            r"^model\.layers\[0\]\.relation: relation 'strange_parts:Unprepared': its __init__ does not call super",
+        ),
+        (
+            chosen("Overwriting", token=10**6),
+            r"^tasks\.text\.objectives\[0\]: objective 'mlm': after `corrupt` sequence .* has token 1000000, but",
+        ),
+        (chosen("Overwriting", token=-1), r"objectives\[0\].*has token -1, but .* = 90: numbers count from 0"),
+        (chosen("Choosing", dtype="float64"), r"returned a list of a ndarray \[1\] of float64; allowed: a list of ar"),
+        (chosen("Choosing", dtype="bool"), r"returned a list of a ndarray \[1\] of bool; allowed: "),
+        (chosen("Choosing", dtype="int64", dimensions=2), r"returned a list of a ndarray \[1, 1\] of int64; allowed"),
+    ],
+)
+def test_what_was_forgotten_is_told(train: Any, tmp_path: Path, change: Any, told: str) -> None:
+    with pytest.raises(WorkbenchError, match=told):
+        train(change)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,95 @@
+"""Where numbers that are not finite come from: a forward with modules watched.
+
+No step pays for it: relations are watched in the pass before the first step that counts operations, all modules where a
+loss turned out not to be finite.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from workbench.errors import WorkbenchError
+from workbench.models.attention.relation import Relation
+from workbench.parts.blame import MARK, named
+
+
+@contextmanager
+def checked_terms(root: nn.Module) -> Iterator[None]:
+    """Within, the terms of relations must let every query see something: a row of -inf alone trains in silence.
+
+    Raises:
+        WorkbenchError: a term has a score that is NaN or +inf, or a row without any that is finite.
+    """
+    with ExitStack() as stack:
+        for module in root.modules():
+            if isinstance(module, Relation):
+                stack.callback(module.register_forward_hook(_check_term).remove)
+        yield
+
+
+def _check_term(relation: nn.Module, _: Any, term: Any) -> None:
+    if not isinstance(term, Tensor) or term.ndim != 4:
+        return  # `TERM` tells
+    bad = term.isnan() | term.isposinf()
+    found = f"{term[bad][0].item()}" if bad.any() else ""
+    if not found and not term.isfinite().any(-1).all():
+        found = "-inf for every key of a query"
+    if found:
+        raise WorkbenchError(
+            f"{named(relation)} returned {found}; allowed: what is finite, or -inf for some of the keys of a query"
+        )
+
+
+@contextmanager
+def watched(root: nn.Module) -> Iterator[list[str]]:
+    """Within, modules run eagerly; what is given are the names of those whose outputs were NaN or infinite, in the
+    order in which they ended: the first is the innermost that began it."""
+    found: list[str] = []
+    with ExitStack() as stack:
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        for path, module in root.named_modules():
+            name = _name(root, path)
+
+            def look(module: nn.Module, given: Any, output: Any, name: str = name) -> None:
+                if not all(map(_is_finite, _tensors(output))):
+                    found.append(name)
+
+            stack.callback(module.register_forward_hook(look).remove)
+        yield found
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """-inf may hide a score, in a term or among logits."""
+    return not (tensor.isnan() | tensor.isposinf()).any()
+
+
+def _name(root: nn.Module, path: str) -> str:
+    """A module's path, and the part of the recipe that it is or belongs to."""
+    steps = path.split(".")
+    for length in range(len(steps), 0, -1):
+        part = root.get_submodule(".".join(steps[:length]))
+        if hasattr(part, MARK):
+            return f"{path} ({named(part)})"
+    return path
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    """The tensors of numbers in what a module returned."""
+    if isinstance(output, Tensor):
+        if output.is_floating_point():
+            yield output
+    elif isinstance(output, Mapping):
+        for inner in output.values():
+            yield from _tensors(inner)
+    elif isinstance(output, list | tuple):
+        for inner in output:
+            yield from _tensors(inner)
+    elif dataclasses.is_dataclass(output):
+        for field in dataclasses.fields(output):
+            yield from _tensors(getattr(output, field.name))
