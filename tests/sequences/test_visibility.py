@@ -49,7 +49,7 @@ def test_packed_documents_count_by_themselves(tokenizer, sentences):
 
 @pytest.mark.parametrize(("name", "segments"), [("sentence_pair", 2), ("triple", 3)])
 def test_prefix_counts_in_the_last_segment(name, segments, tokenizer, sentences):
-    for sequence in built(name, "prefix", tokenizer, sentences):
+    for sequence in built(name, "prefix", tokenizer, [f"{sentence} It is old." for sentence in sentences]):
         text = sequence.streams["text"]
         ends = [i for i, token in enumerate(text["input_ids"].tolist()) if token == tokenizer.id("sep")]
         assert len(ends) == segments

@@ -28,7 +28,6 @@ class PairObjective(Objective):
     """
 
     classes = 2
-    splits = True
 
     def __init__(self, stream: Word = "text") -> None:
         self.stream = stream

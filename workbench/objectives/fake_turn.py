@@ -24,7 +24,6 @@ class FakeTurn(PairObjective):
     """
 
     reads = ("turns",)
-    splits = False
 
     def __init__(self, random: Share = 0.5, stream: Word = "text") -> None:
         super().__init__(stream)

@@ -41,6 +41,7 @@ class Nsp(PairObjective):
     """
 
     name = "nsp"
+    splits = True
 
     def __init__(
         self,

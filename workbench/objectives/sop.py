@@ -24,6 +24,7 @@ class Sop(PairObjective):
     """
 
     name = "sop"
+    splits = True
 
     def __init__(self, swap: Share = 0.5, stream: Word = "text") -> None:
         super().__init__(stream)

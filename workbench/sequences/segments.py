@@ -15,34 +15,31 @@ import numpy as np
 from workbench.sequences.sequence import Sample
 
 _SENTENCE = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？；]+[”’」』）]*\s*|\s*\n\s*")
-_SPACE = re.compile(r"\s+")
 _FIELDS = ("spans", "mask_spans")
 _SECOND = {"text": "second", **{field: f"second_{field}" for field in _FIELDS}}
 
 
 def in_two(sample: Sample, rng: np.random.Generator) -> Sample:
-    """The sample split at a random sentence end, else at a random space, never inside a mention.
+    """The sample split at a random sentence end, never inside a mention: both segments are of whole sentences, as in
+    the releases of BERT and ALBERT.
 
-    The same sample comes back where it is a pair already; without `second` where it cannot be split.
+    The same sample comes back where it is a pair already, or has no two sentences.
     """
-    if "second" in sample:
-        return sample
-    text = sample.get("text", "")
-    points = _points(_SENTENCE, sample) or _points(_SPACE, sample)
+    points = [] if "second" in sample else _points(sample)
     if not points:
         return sample
-    return _pair(sample, 0, points[int(rng.integers(len(points)))], len(text))
+    return _pair(sample, 0, points[int(rng.integers(len(points)))], len(sample["text"]))
 
 
 def splits_at_sentence(text: str) -> bool:
     """Whether a sentence of a text ends before the text does."""
-    return bool(_points(_SENTENCE, {"text": text}))
+    return bool(_points({"text": text}))
 
 
 def sentence_pairs(sample: Sample) -> list[Sample]:
     """The pairs of neighbouring sentences that make up a text, each a sample; the last of an odd number goes to the
     pair before it. The sample itself where it is a pair already, or has no two sentences."""
-    points = [0, *_points(_SENTENCE, sample), len(sample.get("text", ""))]
+    points = [0, *_points(sample), len(sample.get("text", ""))]
     if "second" in sample or len(points) < 3:
         return [sample]
     begins = points[:-2:2]
@@ -102,8 +99,9 @@ def labelled(sample: Sample, name: str, label: int) -> Sample:
     return {**sample, "labels": {**sample.get("labels", {}), name: label}}
 
 
-def _points(pattern: re.Pattern[str], sample: Sample) -> list[int]:
+def _points(sample: Sample) -> list[int]:
+    """Where sentences end in the sample's text, but for its own end, outside of mentions."""
     text = sample.get("text", "")
     mentions = [m for field in _FIELDS for m in sample.get(field, ())]
-    points = [m.end() for m in pattern.finditer(text)]
+    points = [m.end() for m in _SENTENCE.finditer(text)]
     return [p for p in points if text[:p].strip() and text[p:].strip() and not any(m[0] < p < m[1] for m in mentions)]

@@ -19,7 +19,7 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 class SentencePair(Builder):
     """A window of a document split in two, or a pair: a stored one, or one that nsp or sop arranged.
 
-    A text that cannot be split gives a single segment. Where a pair is too long, the longer segment is cut, the first
+    A text without two sentences gives a single segment. Where a pair is too long, the longer segment is cut, the first
     at its beginning and the second at its end, so that what meets at the [SEP] stays; the tokens lost are counted.
     The window leaves a tenth of the room free, so that few are.
 
