@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from workbench.recipe.listing import markdown, stack
+from workbench.recipe.listing import expected, markdown, stack
+from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import recipe_from_dict
 
 
@@ -27,3 +28,12 @@ def test_figures_of_several_sizes_are_told_apart() -> None:
     told = next(line for line in markdown() if "classify/accuracy 0.903" in line)
     assert "0.903 (SST-2, dev, base)" in told
     assert "0.952 (SST-2, dev, xxlarge)" in told
+
+
+def test_what_a_recipe_expects_is_all_that_it_names_of_the_prepared_data() -> None:
+    assert expected(load_recipe("macbert")) == [
+        "corpora/similar-words.safetensors",
+        "corpora/text",
+        "corpora/tokenizer.json",
+    ]
+    assert expected(load_recipe("ernie-baidu")) == ["corpora/linked-phrases", "corpora/tokenizer.json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from tests.recipes.test_recipes import small_recipe, small_root
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
+from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.steps.languages import Languages
 from workbench.tasks.building import make_root
 from workbench.tasks.fitting import check_fields, check_links
+from workbench.tasks.needs import check_corpora, fields_read
 from workbench.tasks.task import build_tasks
 from workbench.text.tokenizer import Tokenizer
 
@@ -131,6 +134,29 @@ def test_what_a_policy_masks_must_be_there_whatever_objective_has_it(world: Any,
         WorkbenchError, match=r"the objective (plm|mlm), by its policy, reads 'mask_spans', .*prepare phrases"
     ):
         check_fields([masking("field")])
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("ernie-baidu", {"text": "prepare text", "spans": "prepare link", "mask_spans": "prepare phrases"}),
+        ("ernie-baidu-dialogue", {"turns": "prepare text"}),
+        ("xlm", {"text": "prepare text", "language": "--language en"}),
+    ],
+)
+def test_a_corpus_that_is_missing_is_told_with_what_it_holds(tmp_path: Path, name: str, fields: dict[str, str]) -> None:
+    recipe = load_recipe(name, [f"vars.data={tmp_path}"])
+    with pytest.raises(WorkbenchError, match="there is no corpus at") as raised:
+        check_corpora(recipe)
+    told = str(raised.value)
+    assert f"reads {', '.join(fields)} of it" in told
+    for field, command in fields.items():
+        assert re.search(f"'{field}' by `workbench [^`]*{command}", told), told
+
+
+def test_a_corpus_of_pairs_that_is_missing_is_told_as_one(tmp_path: Path) -> None:
+    assert fields_read(load_recipe("xlm-tiny"), "corpora/pairs") == ["translations"]
+    assert fields_read(load_recipe("macbert"), "corpora/text") == ["text"]
 
 
 def test_dialogues_need_no_text_of_two_sentences(world: Any, tmp_path: Path) -> None:

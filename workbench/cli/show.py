@@ -10,6 +10,7 @@ from rich.markup import escape
 from workbench.options.bounds import Assignment, Count, Location, Seed
 from workbench.options.command import Trust
 from workbench.recipe.reading import load_recipe
+from workbench.tasks.needs import check_corpora
 from workbench.terminal import Terminal
 
 
@@ -42,6 +43,7 @@ def show(
 def show_batch(recipe_name: str, overrides: list[str], samples: int, *, trust: bool = False) -> None:
     """Print the first micro-batch of each task: tokens, masks, entities, branches, boxes, labels."""
     recipe = load_recipe(recipe_name, overrides, trust=trust)
+    check_corpora(recipe)
     from workbench.cli.batch_view import sequence_view  # torch takes seconds, and a corpus is shown without
     from workbench.training.readers import first_batches
 

@@ -5,21 +5,18 @@ torch takes seconds to import: what can be refused without it is refused before.
 
 from __future__ import annotations
 
-from itertools import filterfalse
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from annotated_types import Ge, Le
 
-from workbench.corpora.corpus import Corpus
-from workbench.files.cache import is_url
 from workbench.options.bounds import Assignment, Location
 from workbench.options.command import Trust
-from workbench.parts.blame import Blame
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.report.panels import find_panel
+from workbench.tasks.needs import check_corpora
 from workbench.terminal import Terminal
 
 RecipeName = Annotated[Location, typer.Argument(help="A recipe's name (see `workbench recipes`) or a YAML file.")]
@@ -100,10 +97,7 @@ def _checked(recipe: str, overrides: list[str] | None, trust: bool) -> Recipe:
     loaded = load_recipe(recipe, overrides or [], trust=trust)
     for panel in loaded.panels:
         find_panel(panel)
-    for name, task in loaded.tasks.items():
-        for place in filterfalse(is_url, (*task.corpora, *task.held_out)):
-            with Blame(f"tasks.{name}"):
-                Corpus.open(place)
+    check_corpora(loaded)
     return loaded
 
 

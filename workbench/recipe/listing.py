@@ -12,9 +12,13 @@ from typing import Any
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import NetworkSpec, Paper, Recipe, Reported, TaskSpec
+from workbench.recipe.trees import as_tree
 
 FIRST, LAST = ("text", "knowledge", "vision_language"), ("tiny", "demo")
 """Families in the order in which they are shown, others between them. The last ones are no papers' systems."""
+
+PREPARED = "corpora/"
+"""Where recipes look for what `workbench prepare` makes; `vars.data` names another folder."""
 
 
 def families() -> dict[str, list[Recipe]]:
@@ -84,8 +88,24 @@ def markdown() -> Iterator[str]:
             sizes = sizes_of(shipped()[recipe.name])
             yield from (f"- sizes: {', '.join(f'`{recipe.name}-{size}`' for size in sizes)}" for _ in sizes[:1])
             yield from (f"- task `{name}`: {_task(task)}" for name, task in recipe.tasks.items())
+            yield f"- expects: {', '.join(f'`{place}`' for place in expected(recipe))}"
             yield from _paper(recipe.paper)
             yield from _reported(recipe.reported)
+
+
+def expected(recipe: Recipe) -> list[str]:
+    """The corpora and files that a recipe names in the folder of prepared data."""
+    return sorted({place for place in _words(as_tree(recipe)) if place.startswith(PREPARED)})
+
+
+def _words(tree: Any) -> Iterator[str]:
+    """The strings of a tree, mappings' keys (the places of corpora) among them."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, Mapping):
+        yield from (word for pair in tree.items() for value in pair for word in _words(value))
+    elif isinstance(tree, list | tuple):
+        yield from (word for value in tree for word in _words(value))
 
 
 def _task(task: TaskSpec) -> str:

@@ -23,7 +23,10 @@ def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, Roles]:
         WorkbenchError: nothing there, or not a tokenizer.
     """
     if not path.exists():
-        raise WorkbenchError(f"there is no tokenizer at {path}; expected {_LAYOUTS}")
+        raise WorkbenchError(
+            f"there is no tokenizer at {path}; expected {_LAYOUTS}. `workbench prepare tokenizer CORPORA --output "
+            f"{path}` trains one"
+        )
     folder = path if path.is_dir() else path.parent
     settings = _settings(folder)
     backend = _from_folder(path, settings) if path.is_dir() else _from_file(path, settings)

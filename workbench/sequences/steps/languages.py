@@ -29,13 +29,15 @@ class Languages(Step):
         WorkbenchError: a language is named twice, the default is none of them, or a sequence is of none of them.
     """
 
+    reads = ("language",)
+
     def __init__(self, languages: Annotated[list[Word], MinLen(1)], default: Word | None = None) -> None:
         self.numbers = {name: number for number, name in enumerate(languages)}
         if len(self.numbers) < len(languages):
             raise WorkbenchError(f"languages = {', '.join(languages)}: each may be named once")
         if default is not None and default not in self.numbers:
             raise unknown("language", default, self.numbers, "default of the step languages")
-        self.reads = () if default else ("language",)
+        self.reads = () if default else self.reads
         self.default = (default,) if default else ()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:

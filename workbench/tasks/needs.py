@@ -1,0 +1,72 @@
+"""The corpora of a recipe, opened before anything else is; where one is missing, what it has to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.files.cache import is_url
+from workbench.parts.blame import Blame
+from workbench.parts.building import named_by
+from workbench.parts.kinds import KINDS
+from workbench.recipe.spec import Recipe, Spec, TaskSpec
+from workbench.sequences.missing import how_to_prepare
+
+MADE = ("spans", "mask_spans")
+"""Fields that are made of others of a corpus, in the order in which that is done."""
+
+
+def check_corpora(recipe: Recipe) -> None:
+    """The corpora on this machine must be there.
+
+    Raises:
+        WorkbenchError: one is not; says which fields the parts of the recipe read of it, and what prepares them.
+    """
+    for name, task in recipe.tasks.items():
+        for place in _places(task):
+            with Blame(f"tasks.{name}"):
+                _open(recipe, place)
+
+
+def _open(recipe: Recipe, place: str) -> None:
+    try:
+        Corpus.open(place)
+    except WorkbenchError as error:
+        if Path(place).exists():
+            raise
+        fields = fields_read(recipe, place)
+        told = "; ".join(f"{field!r} by {how_to_prepare(field)}" for field in fields)
+        raise WorkbenchError(f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {told}") from error
+
+
+def fields_read(recipe: Recipe, place: str) -> list[str]:
+    """The fields of samples that the parts of a recipe read of a corpus, each behind those that it is made from."""
+    tasks = [task for task in recipe.tasks.values() if place in _places(task)]
+    found = dict.fromkeys(field for task in tasks for field in _fields(task))
+    return sorted(found, key=lambda field: MADE.index(field) if field in MADE else -1)
+
+
+def _places(task: TaskSpec) -> list[str]:
+    return [place for place in (*task.corpora, *task.held_out) if not is_url(place)]
+
+
+def _fields(task: TaskSpec) -> Iterator[str]:
+    """By what the classes of a task's parts say, none of which is made: their files may be missing as well."""
+    builder, *_ = named_by("builder", task.sequence.builder, "")
+    yield from builder.reads or (builder.unit or "text",)
+    steps = [named_by("step", step, "")[0] for step in task.sequence.steps]
+    objectives = [part for spec in task.objectives for part in _parts(spec)]
+    others = [*steps, *objectives]
+    if any(getattr(part, "reads_spans", False) for part in (builder, *others)):
+        yield "spans"
+    given = {*builder.gives}
+    yield from (field for part in others for field in getattr(part, "reads", ()) if field not in given)
+
+
+def _parts(spec: Spec) -> Iterator[Any]:
+    """An objective's class, and those of the parts among its options (a policy)."""
+    yield named_by("objective", spec, "")[0]
+    yield from (named_by(kind, spec[kind], "")[0] for kind in KINDS.keys() & spec.keys() - {"objective"})
