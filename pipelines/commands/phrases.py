@@ -48,7 +48,11 @@ def phrases(
     """
     opened = open_corpus(str(corpus))
     if not any(field.spans_of in opened.manifest.fields for field in phrase_fields()):
-        raise WorkbenchError(f"{corpus} (kind {opened.kind}) has no text with phrases; allowed: a corpus of texts")
+        raise WorkbenchError(
+            f"no record of {corpus} has a 'text' (they have {', '.join(opened.manifest.fields)}), and phrases are "
+            "marked in texts alone; dialogues, translations and captions are masked by policies that need no marks "
+            "(token, whole_word, ngram)"
+        )
     stage = _chunks(model) if model is not None else _collocations(opened, statistics)
     about = {**opened.manifest.about, "phrases": stage.found_by}
     options.prepare(Job(CorpusReader(), opened.kind, options.output, (stage,), about=about), [corpus])
@@ -61,6 +65,12 @@ def _chunks(model: str) -> FindPhrases:
 
 def _collocations(corpus: Corpus, options: CollocationOptions) -> FindPhrases:
     found = Collocations.of(_Texts(corpus), options)
+    if not len(found):
+        raise WorkbenchError(
+            f"no two words stand together {options.min_count} times in {corpus.place}, and with a mutual information "
+            f"of {options.threshold}: it has no phrases. Give more text, lower --min-count or --threshold, or name a "
+            "--model"
+        )
     log.info("%s: %d phrases", corpus.place, len(found))
     return FindPhrases({"gensim": version("gensim"), **dataclasses.asdict(options)}, collocations=found)
 

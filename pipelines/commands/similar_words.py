@@ -52,6 +52,12 @@ def similar_words(
     cut = Tokenizer.load(tokenizer)
     words, vectors = train_word_vectors(Texts(opened, limit), cut, training)
     similar = neighbours(words, vectors, nearest)
+    found = (similar >= 0).any(1).mean()
+    if not found:
+        raise WorkbenchError(
+            f"no two of the {len(words)} words that occur {training.min_count} times have as many tokens, so none may "
+            "stand in for another; give more text or a smaller --min-count"
+        )
     provenance = {
         **dataclasses.asdict(training),
         "nearest": nearest,
@@ -60,7 +66,6 @@ def similar_words(
         "gensim": version("gensim"),
     }
     save_similar_words(output, words, similar, cut.identity, provenance)
-    found = (similar >= 0).any(1).mean()
     log.info("%s: %d words, %.1f %% of them with similar ones", output, len(words), 100 * found)
 
 

@@ -12,6 +12,7 @@ from pipelines.commands import options
 from pipelines.commands.console import run
 from pipelines.commands.tokenizer import Texts
 from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.options.command import command
 from workbench.options.outputs import OutputFile
@@ -40,7 +41,7 @@ def token_counts(
 
     check_apart(output)
     cut = Tokenizer.load(tokenizer)
-    counts = np.zeros(max(cut.vocabulary.values()) + 1, np.int64)
+    counts = np.zeros(cut.vocab_size, np.int64)
     gathered: list[str] = []
     for text in Texts(opened, limit):
         gathered.append(text)
@@ -48,6 +49,8 @@ def token_counts(
             _count(cut, gathered, counts)
             gathered = []
     _count(cut, gathered, counts)
+    if not counts.any():
+        raise WorkbenchError(f"there is no token to count in {', '.join(corpora)}: their records have no texts")
     provenance = {"limit": limit, "corpora": {str(corpus.place): corpus.identity for corpus in opened}}
     save_token_counts(output, counts, cut.identity, provenance)
     log.info("%s: %s tokens, %s different ones", output, f"{counts.sum():,}", f"{(counts > 0).sum():,}")

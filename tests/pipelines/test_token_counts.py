@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.pipelines.reading_run import goes_on_with_no_other
 from tests.pipelines.test_commands import prepare
 from workbench.errors import WorkbenchError
 from workbench.text.token_counts import read_token_counts
-from workbench.text.tokenizer import Tokenizer
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 
 @pytest.mark.parametrize("command", ["token-counts", "tokenizer"])
@@ -24,6 +25,16 @@ def test_what_a_corpus_holds_is_not_written_over(tmp_path: Path, json_lines: Any
         with pytest.raises(WorkbenchError, match=f"--output: .*{name} belongs to the corpus"):
             prepare(command, tmp_path / "text", "-o", tmp_path / "text" / name, *options)
     assert {path.name: path.read_bytes() for path in (tmp_path / "text").iterdir()} == before
+
+
+@pytest.mark.parametrize("counts", [[2**70] * 5, [0] * 5, [1] * 4, [1] * 6, [0.5] * 5, [-1] * 5, [True] * 5])
+def test_counts_that_are_none_of_the_tokenizer_are_refused(tmp_path: Path, counts: list[Any]) -> None:
+    tokenizer = Tokenizer(train_tokenizer([], "wordpiece", 100))
+    assert tokenizer.vocab_size == 5
+    told = {"kind": "token counts", "tokenizer": tokenizer.identity, "counts": counts}
+    (tmp_path / "counts.json").write_text(json.dumps(told))
+    with pytest.raises(WorkbenchError, match=r"counts\.json .*`workbench prepare token-counts .*counts\.json`"):
+        read_token_counts(tmp_path / "counts.json", tokenizer)
 
 
 def test_a_run_masks_by_counts_and_goes_on_with_no_others(tmp_path: Path, json_lines: Any) -> None:

@@ -71,6 +71,26 @@ def test_other_files_and_damaged_ones_are_refused(tmp_path: Path) -> None:
         SimilarWords(path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"similar": np.full((5, 2), np.nan, np.float32)},
+        {"similar": np.full((5, 2), 5, np.int32)},
+        {"ends": np.array([1, 2, 4, 6, 9])},
+        {"hashes": np.zeros(4, np.int64)},
+    ],
+)
+def test_a_table_that_points_nowhere_is_refused(tmp_path: Path, change: dict[str, np.ndarray]) -> None:
+    """Its checksum is right: a program of somebody wrote it."""
+    path = tmp_path / "near.safetensors"
+    table = kept(path).table._replace(**change)
+    metadata = {"kind": "similar words", "tokenizer": "the tokenizer", "provenance": "{}"}
+    metadata["sha256"] = module._checksum(table, metadata)
+    save_file(table._asdict(), path, metadata)
+    with pytest.raises(WorkbenchError, match="was changed or damaged"):
+        SimilarWords(path)
+
+
 def test_the_nearest_have_as_many_tokens_and_the_greatest_cosines() -> None:
     rng = np.random.default_rng(0)
     words = [tuple(rng.integers(0, 99, rng.integers(1, 4)).tolist()) for _ in range(600)]

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+import tokenizers as tokenizers_library
 
 from workbench.errors import WorkbenchError
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
@@ -162,6 +163,15 @@ def test_bad_files_are_told(tmp_path, name, content, message):
         (folder / name).write_text(content)
     with pytest.raises(WorkbenchError, match=message):
         Tokenizer.load(folder)
+
+
+def test_ids_with_gaps_have_rows_in_a_table(sentences):
+    definition = json.loads(train_tokenizer(sentences, "wordpiece", 300).to_str())
+    vocabulary = definition["model"]["vocab"]
+    moved = max(vocabulary, key=vocabulary.get)
+    vocabulary[moved] += 7
+    gaps = Tokenizer(tokenizers_library.Tokenizer.from_str(json.dumps(definition)))
+    assert gaps.vocab_size == vocabulary[moved] + 1
 
 
 def test_definition_that_cannot_encode_is_told(sentences):

@@ -27,7 +27,7 @@ DRAFT_SUFFIX = ".part"
 @contextlib.contextmanager
 def draft(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`, for a writer that wants a name. What stands there when the block ends takes the
-    name `path` at once; when the block fails nothing is left behind.
+    name `path` at once; when the block fails nothing is left behind. Drafts that killed processes left go.
 
     Raises:
         MachineError: the disk is full.
@@ -35,6 +35,7 @@ def draft(path: Path) -> Iterator[Path]:
     """
     with explained(path), _made(path.parent):
         check_replaceable(path)
+        clear_drafts(path)
         handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=DRAFT_SUFFIX, dir=path.parent)
         os.close(handle)
         try:
@@ -112,14 +113,12 @@ def _prefix(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, whole or not at all; drafts of it that killed processes left go.
+    """Write a text in UTF-8, whole or not at all.
 
     Raises:
         MachineError: the disk is full.
         WorkbenchError: the folder cannot be written.
     """
-    with explained(path):
-        clear_drafts(path)
     with atomic(path) as file:
         file.write(text.encode("utf-8"))
 

@@ -59,7 +59,7 @@ class SimilarWords:
             )
         self.table, metadata = _read(self.path)
         checksum = metadata["sha256"]
-        if not matches(self.path, checksum, lambda p: _checksum(*_read(p))):
+        if not _is_whole(self.table) or not matches(self.path, checksum, lambda p: _checksum(*_read(p))):
             raise WorkbenchError(f"{path} was changed or damaged after it was written; make it again")
         self.tokenizer = metadata["tokenizer"]
         self.provenance: dict[str, Any] = json.loads(metadata["provenance"])
@@ -132,6 +132,17 @@ def _read(path: Path) -> tuple[Table, dict[str, str]]:
             return Table(*(file.get_tensor(name).numpy() for name in Table._fields)), metadata
     except SafetensorError as error:
         raise WorkbenchError(f"{path} is no safetensors file, or damaged ({error}); make it again") from error
+
+
+def _is_whole(table: Table) -> bool:
+    """Whether the arrays are of the types and sizes that they must have, and point inside each other."""
+    words, ends, hashes, similar = table
+    count = len(ends)
+    if any(array.dtype.kind != "i" for array in table) or [a.ndim for a in table] != [1, 1, 1, 2]:
+        return False
+    if not count or len(hashes) != count or len(similar) != count or int(ends[-1]) != len(words):
+        return False
+    return bool((np.diff(ends, prepend=0) > 0).all() and (similar >= -1).all() and (similar < count).all())
 
 
 def _checksum(table: Table, metadata: Mapping[str, str]) -> str:

@@ -17,7 +17,6 @@ from workbench.files.json_values import parse_json
 from workbench.text.tokenizer import Tokenizer
 
 KIND = "token counts"
-_MAKE = "`workbench prepare token-counts CORPORA --tokenizer TOKENIZER --output FILE`"
 
 
 def save_token_counts(path: Path, counts: np.ndarray, tokenizer: str, provenance: Mapping[str, Any]) -> None:
@@ -38,17 +37,18 @@ def read_token_counts(path: str | Path, tokenizer: Tokenizer) -> np.ndarray:
     Raises:
         WorkbenchError: there is no such file, it holds something else, or it is of another tokenizer.
     """
+    make = f"`workbench prepare token-counts CORPORA --tokenizer TOKENIZER --output {path}`"
     try:
         raw = Path(path).read_bytes()
         told = parse_json(raw)
     except OSError as error:
-        raise WorkbenchError(f"token counts {path}: {error.strerror or error}; {_MAKE} makes them") from error
+        raise WorkbenchError(f"token counts {path}: {error.strerror or error}; {make} makes them") from error
     except ValueError as error:  # no JSON, or not in UTF-8
-        raise WorkbenchError(f"{path} holds no token counts ({error}); {_MAKE} makes them") from error
+        raise WorkbenchError(f"{path} holds no token counts ({error}); {make} makes them") from error
     counts = told.get("counts") if isinstance(told, dict) and told.get("kind") == KIND else None
-    if not isinstance(counts, list) or not all(type(count) is int and count >= 0 for count in counts):
-        raise WorkbenchError(f"{path} holds no token counts; {_MAKE} makes them")
-    if told.get("tokenizer") != tokenizer.identity or len(counts) <= max(tokenizer.vocabulary.values()):
-        raise WorkbenchError(f"{path} counts the tokens of another tokenizer than the recipe's; {_MAKE} with that one")
+    if not isinstance(counts, list) or not all(type(n) is int and 0 <= n < 2**63 for n in counts) or not any(counts):
+        raise WorkbenchError(f"{path} holds no token counts; {make} makes them")
+    if told.get("tokenizer") != tokenizer.identity or len(counts) != tokenizer.vocab_size:
+        raise WorkbenchError(f"{path} counts the tokens of another tokenizer than the recipe's; {make} with that one")
     note(KIND, path, hashlib.sha256(raw).hexdigest())
     return np.array(counts, np.int64)

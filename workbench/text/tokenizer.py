@@ -78,6 +78,9 @@ class Tokenizer:
         backend: the tokenizer; it is copied, and its own padding, truncation and template are not used.
         roles: role -> token string, where it is not one of the usual spellings in `ROLES`.
 
+    Attributes:
+        vocab_size: rows that a table of its tokens has, special ones included: one more than the greatest id.
+
     Raises:
         WorkbenchError: a role that does not exist, or a role's token that is not in the vocabulary.
     """
@@ -92,6 +95,7 @@ class Tokenizer:
         self.backend.post_processor = None
         self.backend.encode_special_tokens = True
         self.roles = _usual_roles(self.backend) | roles
+        self.vocab_size = max(self.vocabulary.values(), default=-1) + 1
         for role, token in roles.items():
             if role not in ROLES:
                 raise WorkbenchError(f"unknown special-token role {role!r}; roles: {', '.join(ROLES)}")
@@ -100,7 +104,7 @@ class Tokenizer:
                     f"the {role} token {token!r} is not in the vocabulary of {self.vocab_size} tokens; "
                     "name one that is, or train the tokenizer with it"
                 )
-        vocabulary = self.backend.get_vocab(with_added_tokens=True)
+        vocabulary = self.vocabulary
         self._role_ids = {role: vocabulary[token] for role, token in self.roles.items()}
         self.vocabulary_spaces = any(token[:1] in "▁Ġ " for token in vocabulary)
 
@@ -138,11 +142,6 @@ class Tokenizer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._setup(state["definition"], state["roles"])
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids, special tokens included."""
-        return int(self.backend.get_vocab_size(with_added_tokens=True))
 
     @property
     def vocabulary(self) -> dict[str, int]:
