@@ -9,9 +9,21 @@ import pytest
 import torch
 
 from tests.contracts import material
+from workbench.keyed import Draws
 from workbench.models.network import Network
+from workbench.parts.building import build
 from workbench.recipe.spec import NetworkSpec
+from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
+
+DRAWS = Draws(0, "task", "it", number=(0,))
+
+
+def built(tokenizer: Tokenizer, samples: list[dict[str, Any]], **options: Any) -> list[Sequence]:
+    """What the builder `document` makes of the samples."""
+    spec = {"builder": "document", **options}
+    found: list[Sequence] = build("builder", spec, "", tokenizer=tokenizer, max_length=64)(samples, DRAWS)
+    return found
 
 
 @pytest.fixture(scope="session")

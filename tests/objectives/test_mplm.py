@@ -9,34 +9,25 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.objectives.conftest import DRAWS, built
 from workbench.errors import WorkbenchError
-from workbench.keyed import Draws
 from workbench.models.attention.visibility import visible
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.objectives.mplm import Mplm
-from workbench.parts.building import build
 from workbench.recipe.reading import load_recipe
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.rows import drop
-from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 from workbench.text.tokenizer import Tokenizer
 
 EXCUSED = "it makes a stream that the network of the contracts does not have"
-DRAWS = Draws(0, "task", "it", number=(0,))
 
 
 def made(tokenizer: Tokenizer, **options: Any) -> Mplm:
     objective = Mplm(tokenizer, **options)
     objective.name = "it"
     return objective
-
-
-def built(tokenizer: Tokenizer, samples: list[dict[str, Any]], **options: Any) -> list[Sequence]:
-    spec = {"builder": "document", **options}
-    found: list[Sequence] = build("builder", spec, "", tokenizer=tokenizer, max_length=64)(samples, DRAWS)
-    return found
 
 
 def published(kept: int, predicted: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,32 +9,24 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.objectives.conftest import DRAWS, built
 from workbench.errors import WorkbenchError
-from workbench.keyed import Draws, generator
+from workbench.keyed import generator
 from workbench.models.attention.visibility import visible
 from workbench.models.network import Network
 from workbench.objectives.plm import Plm, order
-from workbench.parts.building import build
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
-from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 from workbench.text.tokenizer import Tokenizer
 
 EXCUSED = "it makes a stream that the network of the contracts does not have"
-DRAWS = Draws(0, "task", "it", number=(0,))
 
 
 def made(**options: Any) -> Plm:
     objective = Plm(**options)
     objective.name = "it"
     return objective
-
-
-def built(tokenizer: Tokenizer, samples: list[dict[str, Any]], **options: Any) -> list[Sequence]:
-    spec = {"builder": "document", **options}
-    found: list[Sequence] = build("builder", spec, "", tokenizer=tokenizer, max_length=64)(samples, DRAWS)
-    return found
 
 
 def published(length: int, rows: np.ndarray, size: int, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
