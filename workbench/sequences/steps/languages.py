@@ -29,7 +29,7 @@ class Languages(Step):
         WorkbenchError: a language is named twice, the default is none of them, or a sequence is of none of them.
     """
 
-    reads = ("language",)
+    reads: tuple[str, ...] = ("language",)
 
     def __init__(self, languages: Annotated[list[Word], MinLen(1)], default: Word | None = None) -> None:
         self.numbers = {name: number for number, name in enumerate(languages)}
