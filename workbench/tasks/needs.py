@@ -11,7 +11,6 @@ from workbench.errors import WorkbenchError
 from workbench.files.cache import is_url
 from workbench.parts.blame import Blame
 from workbench.parts.building import named_by
-from workbench.parts.kinds import KINDS
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
 from workbench.sequences.missing import how_to_prepare
 
@@ -54,19 +53,19 @@ def _places(task: TaskSpec) -> list[str]:
 
 
 def _fields(task: TaskSpec) -> Iterator[str]:
-    """By what the classes of a task's parts say, none of which is made: their files may be missing as well."""
+    """By what the classes of a task's parts say, none of which is made: their files may be missing as well. Those of
+    objectives take torch, and the seconds to import it; their policies don't."""
     builder, *_ = named_by("builder", task.sequence.builder, "")
     yield from builder.reads or (builder.unit or "text",)
     steps = [named_by("step", step, "")[0] for step in task.sequence.steps]
-    objectives = [part for spec in task.objectives for part in _parts(spec)]
-    others = [*steps, *objectives]
+    others = [*steps, *(policy for spec in task.objectives for policy in _policies(spec))]
     if any(getattr(part, "reads_spans", False) for part in (builder, *others)):
         yield "spans"
     given = {*builder.gives}
     yield from (field for part in others for field in getattr(part, "reads", ()) if field not in given)
 
 
-def _parts(spec: Spec) -> Iterator[Any]:
-    """An objective's class, and those of the parts among its options (a policy)."""
-    yield named_by("objective", spec, "")[0]
-    yield from (named_by(kind, spec[kind], "")[0] for kind in KINDS.keys() & spec.keys() - {"objective"})
+def _policies(spec: Spec) -> Iterator[Any]:
+    """The class of what chooses for an objective, where it names one."""
+    if "policy" in spec:
+        yield named_by("policy", spec["policy"], "")[0]
