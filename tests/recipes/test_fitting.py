@@ -51,7 +51,8 @@ def test_positions_beyond_the_table_are_found_on_the_cpu(world: Any) -> None:
     make_root(recipe, tasks, Tokenizer.load(world.tokenizer))
     task = tasks["text"]
     sample = {"key": "a", "draw": (0, 0, 0), "text": "Oslo lies in Norway.", "spans": [[0, 4, "T0", 1.0]]}
-    assert task.limits["text"] == {"position_ids": 128, "token_type_ids": 2}
+    vocabulary = task.limits["text"]["input_ids"]
+    assert task.limits["text"] == {"input_ids": vocabulary, "position_ids": 128, "token_type_ids": 2}
     assert task.sequences([sample], (0, 0, 0))
     task.limits = {"text": {"position_ids": 5}}
     with pytest.raises(WorkbenchError, match=r"text\.sequence: sequence 'a', .* position \d+, .* max_positions = 5"):
