@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import workbench
 from tests.training.running import losses, shorter
 from workbench.errors import WorkbenchError
+from workbench.files.lock import locked
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import GroupSpec, Recipe
 from workbench.runs.checkpoints import Checkpoints
@@ -41,6 +43,30 @@ def test_resumed_equals_uninterrupted(recipe: Recipe, tmp_path: Path) -> None:
     verdict = verify_resume(recipe, tmp_path / "proof", 8)
     assert verdict.equal
     assert verdict.compared >= 16
+
+
+def test_a_comparison_replaces_the_runs_of_an_earlier_one(recipe: Recipe, tmp_path: Path) -> None:
+    proof = tmp_path / "proof"
+    assert verify_resume(recipe, proof, 2).equal
+    assert verify_resume(replace(recipe, seed=recipe.seed + 1), proof, 3).steps == 3
+    (proof / "verify-resume.txt").unlink()
+    with pytest.raises(WorkbenchError, match=r"uninterrupted exists, and no comparison made it; choose a new folder"):
+        verify_resume(recipe, proof, 2)
+    assert (proof / "interrupted" / "checkpoints" / "step-3").is_dir()
+
+
+def test_a_comparison_leaves_a_run_that_somebody_works_in(recipe: Recipe, tmp_path: Path) -> None:
+    verify_resume(recipe, tmp_path, 2)
+    with locked(tmp_path / "interrupted"), pytest.raises(WorkbenchError, match="interrupted is in use"):
+        verify_resume(recipe, tmp_path, 2)
+    assert (tmp_path / "uninterrupted" / "checkpoints" / "step-2").is_dir()
+
+
+def test_a_comparison_that_cannot_start_leaves_nothing(make_recipe: Any, tmp_path: Path) -> None:
+    recipe = load_recipe(str(make_recipe(lambda tree: tree["tasks"]["text"].update(corpora=["nowhere"]))))
+    with pytest.raises(WorkbenchError, match="nowhere"):
+        verify_resume(recipe, tmp_path / "proof", 2)
+    assert not (tmp_path / "proof").exists()
 
 
 def test_verify_resume_sees_a_difference(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,13 @@ def verify_resume(
     recipe: RecipeName,
     overrides: Overrides = None,
     run: Annotated[
-        Path | None, typer.Option("--output", "--run", "-o", help="A new folder for the two runs that are compared.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "--run",
+            "-o",
+            help="The folder of the two runs that are compared; those of an earlier comparison are replaced.",
+        ),
     ] = None,
     steps: Annotated[Steps, typer.Option(help="Steps to train; the interruption is in the middle.")] = 6,
     trust: Trust = False,

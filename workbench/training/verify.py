@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from workbench.errors import WorkbenchError
-from workbench.processes.distributed import distributed
+from workbench.files.drafts import write_text
+from workbench.files.lock import locked
+from workbench.processes.distributed import World, distributed
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics import read_metrics
@@ -36,27 +42,58 @@ class ResumeVerdict:
         return not self.different and not self.weights
 
 
+RUNS = ("uninterrupted", "interrupted")
+OWN = "verify-resume.txt"
+"""The file beside the two runs that says whose they are."""
+
+
 def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int = 6) -> ResumeVerdict:
     """Train `steps` steps at once, and with a stop in the middle; compare bit for bit.
 
-    The two runs are new folders in `run_dir`: uninterrupted, interrupted.
+    The two runs are folders in `run_dir`: uninterrupted, interrupted. Those of an earlier comparison are replaced.
 
     Raises:
-        WorkbenchError: too few or too many steps, or the folders exist.
+        WorkbenchError: too few or too many steps, or something else has the name of one of the folders.
     """
     if not 2 <= steps <= recipe.train.max_steps:
         raise WorkbenchError(f"steps = {steps}; allowed: 2 to train.max_steps = {recipe.train.max_steps}")
-    whole, parted = Path(run_dir) / "uninterrupted", Path(run_dir) / "interrupted"
-    for folder in (whole, parted):
-        if folder.exists():
-            raise WorkbenchError(f"{folder} exists; choose a new folder with --run")
+    whole, parted = (Path(run_dir) / name for name in RUNS)
     recipe = replace(recipe, train=replace(recipe.train, log_every=1))
-    with distributed():
+    with distributed() as world, _held(Path(run_dir), world):
         pretrain(recipe, whole, until=steps)
         pretrain(recipe, parted, until=steps // 2)
         pretrain(recipe, parted, until=steps)
     compared, different = _compare(whole, parted)
     return ResumeVerdict(steps, steps // 2, compared, different, _different_weights(whole, parted))
+
+
+@contextmanager
+def _held(folder: Path, world: World) -> Iterator[None]:
+    """A folder that nobody else compares in, without the runs that an earlier comparison left there."""
+    with ExitStack() as stack:
+        world.from_main(lambda: stack.enter_context(locked(folder)))
+        world.from_main(lambda: _clear(folder))
+        try:
+            yield
+        finally:
+            if world.is_main and not any((folder / name).exists() for name in RUNS):
+                (folder / OWN).unlink(missing_ok=True)
+
+
+def _clear(folder: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: a run is not that of a comparison, or somebody works in it; nothing was removed.
+    """
+    there = [folder / name for name in RUNS if os.path.lexists(folder / name)]
+    with ExitStack() as stack:
+        for run in there:
+            if not (folder / OWN).is_file() or run.is_symlink():
+                raise WorkbenchError(f"{run} exists, and no comparison made it; choose a new folder with --run")
+            stack.enter_context(locked(run))
+        for run in there:
+            shutil.rmtree(run)
+    write_text(folder / OWN, f"{' and '.join(RUNS)} are runs of `workbench verify-resume`, which replaces them.\n")
 
 
 def _compare(whole: Path, parted: Path) -> tuple[int, list[tuple[int, str, float, float]]]:
