@@ -52,6 +52,11 @@ class Raising(torch.optim.SGD):
         raise RuntimeError("boom")
 
 
+class Interrupting(torch.optim.SGD):
+    def step(self, closure: Any = None) -> Any:
+        raise KeyboardInterrupt
+
+
 class WithClosure(torch.optim.SGD):
     def step(self, closure: Any) -> Any:
         return super().step(closure)

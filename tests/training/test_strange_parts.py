@@ -96,3 +96,21 @@ def test_what_was_forgotten_is_told(train: Any, tmp_path: Path, change: Any, tol
     with pytest.raises(WorkbenchError, match=told):
         train(change)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_parameter_without_a_gradient_is_named_once(train: Any, tmp_path: Path) -> None:
+    train(related("Term", detached=True), until=3)
+    told = [line for line in (tmp_path / "run" / "log.txt").read_text().splitlines() if "no gradient" in line]
+    assert len(told) == 1
+    assert re.search(r"no gradient reached networks\.main\.layers\.0\.\S*bias.* in the first 3 steps", told[0])
+
+
+def test_parameters_with_a_gradient_are_no_news(train: Any, tmp_path: Path) -> None:
+    train(related("Term"), until=2)
+    assert "no gradient" not in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_an_interrupt_that_a_part_raises_is_told_with_it(make_recipe: Any, tmp_path: Path, launch: Any) -> None:
+    code, said = launch(make_recipe(optimized("Interrupting")), tmp_path / "run").wait()
+    assert code == 130
+    assert "stopped\nraised in train.optimizer: optimizer 'strange_parts:Interrupting'" in said

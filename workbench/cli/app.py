@@ -78,7 +78,7 @@ class Commands:
         if isinstance(target, Commands):
             target.run(rest, f"{called} {name}")
         else:
-            typer.main.get_command(target)(args=rest, prog_name=f"{called} {name}")
+            _call(target, rest, f"{called} {name}")
 
     def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
         """The command of this name; `rest` are the arguments that it will get."""
@@ -100,6 +100,17 @@ class Commands:
             table.add_row(f"[bold]{escape(name)}[/]", escape(entry.help))
         console.print(table)
         console.print(f"\n'{escape(called)} COMMAND --help' tells more.")
+
+
+def _call(target: typer.Typer, arguments: list[str], called: str) -> None:
+    """Run a command; Ctrl-C, of which typer makes a silent exit, is Ctrl-C again."""
+    try:
+        typer.main.get_command(target)(args=arguments, prog_name=called)
+    except SystemExit as ended:
+        interrupt = getattr(ended.__context__, "__cause__", None)
+        if isinstance(interrupt, KeyboardInterrupt):
+            raise interrupt from None
+        raise
 
 
 @contextmanager
@@ -161,8 +172,8 @@ def reported() -> Iterator[None]:
     except WorkbenchError as error:
         say_once(message(error), _say)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        _say("stopped")
+    except KeyboardInterrupt as error:  # a part may have raised it: the note says where it was met
+        _say("\n".join(["stopped", *getattr(error, "__notes__", ())]))
         sys.exit(130)
     except (OSError, MemoryError, ImportError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from torch import Tensor
+from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.optimization.building import learning_rate, make_lr_schedule, make_optimizer
@@ -101,8 +101,13 @@ class Trainer:
         self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
         # a run that goes on has learnt already
-        self.first = None if self.step else FirstSteps(labels(tasks), tells=world.is_main)
+        self.first = None if self.step else FirstSteps(labels(tasks), self._moving(), tells=world.is_main)
         self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
+
+    def _moving(self) -> dict[str, nn.Parameter]:
+        """The parameters that the first step trains already."""
+        moving = {id(p) for group in self.optimizer.param_groups if not group["start_step"] for p in group["params"]}
+        return {name: p for name, p in self.root.named_parameters() if id(p) in moving}
 
     def _resume(self) -> None:
         def found() -> Path | None:

@@ -14,6 +14,7 @@ from workbench.training.step import StepResult
 logger = logging.getLogger(__name__)
 FIRST_STEPS = 20
 """Steps in which every objective is expected to find something to learn."""
+NAMED = 3
 
 
 class Built:
@@ -45,15 +46,20 @@ class Built:
 
 
 class FirstSteps:
-    """Whether a run learns anything: which objectives counted a label in its first steps.
+    """Whether a run learns anything: which objectives counted a label in its first steps, and which parameters had a
+    gradient.
 
     Args:
         labels: by task and objective, the objective's name in metrics.
+        trained: the parameters that move from the first step on.
         tells: whether this rank is the one that warns.
     """
 
-    def __init__(self, labels: Mapping[tuple[str, str], str], *, tells: bool) -> None:
+    def __init__(
+        self, labels: Mapping[tuple[str, str], str], trained: Mapping[str, nn.Parameter], *, tells: bool
+    ) -> None:
         self.labels, self.tells = labels, tells
+        self.still = dict(trained)
         self.steps = 0
         self.asked: set[str] = set()
         self.heard: set[str] = set()
@@ -69,6 +75,7 @@ class FirstSteps:
             return
         self.asked |= {name for (task, _), name in self.labels.items() if task in tasks}
         self.heard |= result.losses.keys()
+        self.still = {name: p for name, p in self.still.items() if p.grad is None or not p.grad.any()}
         if self.steps < FIRST_STEPS and not last:
             return
         if not self.heard:
@@ -80,3 +87,13 @@ class FirstSteps:
             )
         for name in sorted(self.asked - self.heard) if self.tells else ():
             logger.warning("objective %s found no label in the first %d steps; does its data fit it?", name, self.steps)
+        if self.still and self.tells:
+            lost = sorted(self.still)
+            more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+            # no warning: a recipe may well have no use for a pooler, or for the vector of hidden patches
+            logger.info(
+                "no gradient reached %s%s in the first %d steps: nothing is learnt there",
+                ", ".join(lost[:NAMED]),
+                more,
+                self.steps,
+            )
