@@ -15,8 +15,9 @@ from workbench.evaluation import listing as tasks
 from workbench.parts import listing as parts
 from workbench.recipe import listing as systems
 from workbench.recipe import spec as config
-from workbench.recipe.reading import recipe_names
+from workbench.recipe.reading import shipped
 from workbench.recipe.readme import with_systems
+from workbench.recipe.sizes import sizes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -84,4 +85,5 @@ def test_every_task_has_a_line_and_an_example() -> None:
 
 def test_every_recipe_that_is_named_exists() -> None:
     named = set(re.findall(r"workbench (?:pretrain|verify-resume) ([a-z][\w-]*)(?=[\s`])", ALL))
-    assert named - {"KEY", "recipe"} <= set(recipe_names())
+    sizes = {f"{name}-{size}" for name, path in shipped().items() for size in sizes_of(path)}
+    assert named - {"KEY", "recipe"} <= {*shipped(), *sizes}
