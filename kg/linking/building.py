@@ -61,19 +61,21 @@ def tables(
     skip: Iterable[str],
     common: bool,
     anchors: Iterable[Linked] = (),
+    entities: Iterable[str] = (),
 ) -> Tables:
     """Gather names.
 
     Args:
+        entities: those that there are, also without a name; those of `names` are added.
         skip: names to leave out.
         common: leave out English function words, save where the graph has them in capitals (IT, US, WHO).
         anchors: texts with links, read twice: link texts become names, and their counts p(entity | name) and
-            p(mention | name). Links to entities that no name has are no links.
+            p(mention | name). Links to other entities than these are no links.
 
     Raises:
         WorkbenchError: a prior is not greater than 0, or no name is left.
     """
-    collected = _Collected(case, min_length, skip, ENGLISH if common else frozenset())
+    collected = _Collected(case, min_length, skip, ENGLISH if common else frozenset(), entities)
     for name in names:
         collected.add(*name)
     collected.add_anchors(anchors)
@@ -87,7 +89,10 @@ def tables(
 class _Collected:
     """Priors by entity, and the form, by folded spelling."""
 
-    def __init__(self, case: Case, min_length: int, skip: Iterable[str], common: frozenset[str]) -> None:
+    def __init__(
+        self, case: Case, min_length: int, skip: Iterable[str], common: frozenset[str], entities: Iterable[str]
+    ) -> None:
+        self.entities = set(entities)
         self.case, self.least, self.common = case, max(1, min_length), common
         self.unwanted = {spelling for name in skip for spelling in spellings(name, case)}
         self.priors: dict[str, dict[str, float]] = {}
@@ -101,14 +106,14 @@ class _Collected:
         for spelling in self._spellings(name):
             candidates = self.priors.setdefault(spelling, {})
             candidates[entity] = max(weight, candidates.get(entity, 0.0))
+            self.entities.add(entity)
 
     def add_anchors(self, anchors: Iterable[Linked]) -> None:
         """The count of a link text's entity is its prior; what was known before is worth one link."""
-        known = {entity for candidates in self.priors.values() for entity in candidates}
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for text, spans in anchors:
             for start, end, entity, *_ in spans:
-                if entity in known:
+                if entity in self.entities:
                     counts[text[start:end]][entity] += 1
         more: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for name, entities in counts.items():
@@ -120,7 +125,7 @@ class _Collected:
             self.priors[spelling] = {e: before.get(e, 0.0) / whole + entities[e] for e in before.keys() | entities}
 
     def tables(self, anchors: Iterable[Linked]) -> Tables:
-        ids = sorted({entity for candidates in self.priors.values() for entity in candidates})
+        ids = sorted(self.entities)
         number = {entity: i for i, entity in enumerate(ids)}
         offsets, entities, priors = [0], [], []
         for candidates in self.priors.values():

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -120,7 +121,7 @@ class Linker:
         Raises:
             WorkbenchError: as for `from_names`.
         """
-        made = tables(names_of(store, prior), case, min_length, skip, not common, anchors)
+        made = tables(names_of(store, prior), case, min_length, skip, not common, anchors, store.ids)
         return cls(made, case, profiles(store, made) if context else None)
 
     def link(self, text: str, min_score: float = 0.0, candidates: int = 1) -> list[Link]:
@@ -159,6 +160,11 @@ class Linker:
             if number >= 0:
                 return self._ranked(number, Words(text).around(start, end))
         return []
+
+    def knows(self, entity: str) -> bool:
+        """Whether there is an entity of this id, with or without a name."""
+        place = bisect_left(self.tables.ids, entity)
+        return place < len(self.tables.ids) and self.tables.ids[place] == entity
 
     @property
     def num_names(self) -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.options import Scoring
+from workbench.evaluation.opening import Opened
+from workbench.evaluation.options import Measuring, Scoring
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import check_writable
@@ -19,8 +20,8 @@ from workbench.runs.folder import keep_panels
 from workbench.runs.names import EVALUATIONS, is_run
 
 
-def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
-    """Score a run on a corpus; the main rank writes the result (`results_of`).
+def evaluate(task: DownstreamTask[Any, Any], scoring: Measuring) -> Result:
+    """Score a run, or what else a task measures, on a corpus; the main rank writes the result (`results_of`).
 
     Several ranks share the work of a task that `gathers`; that of others the main rank does alone.
 
@@ -33,17 +34,17 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Scoring) -> Result:
         return world.from_main(partial(_evaluated, task, scoring, World(device=world.device)))
 
 
-def _evaluated(task: DownstreamTask[Any, Any], scoring: Scoring, world: World) -> Result:
+def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World) -> Result:
     if world.is_main:
         check_writable(results_of(scoring.run) / "result.json")  # a name like any: theirs follow from what is read
     corpus = Corpus.open(scoring.corpus)
     with noted() as opened:
-        run = replace(task.open(scoring), world=world)
+        run: Opened = replace(task.open(scoring), world=world)
         run.check_linked(corpus)
         result = task.score(run, corpus, scoring)
-    result.control = scoring.control
+    result.control = scoring.control if isinstance(scoring, Scoring) else None
     result.panels = list(task.panels)
-    read = {kind: {**run.loaded.read.get(kind, {}), **opened.get(kind, {})} for kind in {*run.loaded.read, *opened}}
+    read = {kind: {**run.read.get(kind, {}), **opened.get(kind, {})} for kind in {*run.read, *opened}}
     result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), "read": read, **result.inputs}
     result.options = scoring.chosen()
     if world.is_main:

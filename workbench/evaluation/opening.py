@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.passes import all_records
+from workbench.files.identities import Identities
 from workbench.interop.opening import load
 from workbench.models.network import Network
 from workbench.processes.distributed import World
@@ -27,6 +28,25 @@ from workbench.text.tokenizer import Tokenizer
 from workbench.training.control import check_control
 
 logger = logging.getLogger(__name__)
+
+
+class Opened(Protocol):
+    """What every evaluation tells of what it scores: mostly a run (`Evaluated`), a dataclass in any case."""
+
+    @property
+    def world(self) -> World:
+        """The ranks that share the work."""
+
+    @property
+    def checkpoint(self) -> str:
+        """Which weights these are."""
+
+    @property
+    def read(self) -> Identities:
+        """What was read when it was made."""
+
+    def check_linked(self, corpus: Corpus) -> None:
+        """Raises WorkbenchError: it reads knowledge that the corpus does not have."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +100,11 @@ class Evaluated:
         check_linked(self.task, [corpus.place], self.loaded.recipe.control)
 
     @property
+    def read(self) -> Identities:
+        return self.loaded.read
+
+    @property
     def checkpoint(self) -> str:
-        """Which weights these are."""
         return checkpoint_of(self.folder)
 
 

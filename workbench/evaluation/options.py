@@ -56,19 +56,25 @@ UNTOLD = ("batch_size", "control", "trust", "predictions")  # they change no num
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scoring:
-    """What an evaluation is told: which run, on what. The docstring of a subclass is its command's help."""
+class Measuring:
+    """What every evaluation is told: what is measured (mostly a run), on what."""
 
     run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")]
     corpus: Annotated[Location, typer.Argument(help="Test set.")]
-    network: WhichNetwork = None
-    control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
-    batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
     limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None
-    trust: Trust = False
 
     def chosen(self) -> dict[str, Any]:
         """The options that differ from their default, as plain values: what a result was made with."""
         optional = [f for f in fields(self) if f.default is not MISSING and f.name not in UNTOLD]
         differing = {f.name: getattr(self, f.name) for f in optional if getattr(self, f.name) != f.default}
         return {name: str(value) if isinstance(value, Path) else value for name, value in differing.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring(Measuring):
+    """What the evaluation of a run is told. The docstring of a subclass is its command's help."""
+
+    network: WhichNetwork = None
+    control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
+    batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
+    trust: Trust = False

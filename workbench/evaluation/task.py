@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.opening import Evaluated, find_objective
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.opening import find_objective
+from workbench.evaluation.options import Measuring, Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.interop.opening import load
 from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.tasks.objective import Objective
 
 TuningOptions = TypeVar("TuningOptions", bound=Tuning)
-ScoringOptions = TypeVar("ScoringOptions", bound=Scoring)
+ScoringOptions = TypeVar("ScoringOptions", bound=Measuring)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
 
     Attributes:
         tuning: the options of `finetune`; None: the task is for evaluation alone.
-        scoring: the options of `evaluate`.
+        scoring: the options of `evaluate`: a `Scoring`, or of what is no run a `Measuring`.
         objective: the class of the objective whose head is scored.
         gathers: whether ranks score parts of a corpus each, and gather what they made (`Evaluated.world`).
         panels: import paths of the report's panels for this task's results (`workbench.report.panels`).
@@ -77,25 +77,27 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         """
         raise NotImplementedError(f"{type(self).__name__} must define setup")
 
-    def open(self, scoring: ScoringOptions) -> Evaluated:
-        """The run that is scored: by default its first task with an objective of the task's class.
+    def open(self, scoring: ScoringOptions) -> Any:
+        """What is scored, an `Opened`: by default an `Evaluated`, the run's first task with an objective of the task's
+        class.
 
         Raises:
             WorkbenchError: there is none, or the control would change nothing.
         """
+        assert isinstance(scoring, Scoring), "what is no run is opened by the task itself"
         wanted = f"fine-tune it first: workbench finetune {self.name} {scoring.run} TRAINING-SET"
         loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
         return find_objective(
             loaded, scoring.run, self.objective, wanted, network=scoring.network, control=scoring.control
         )
 
-    def score(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> Result:
-        """The numbers on a corpus, beside those of baselines.
+    def score(self, run: Any, corpus: Corpus, scoring: ScoringOptions) -> Result:
+        """What `open` gave: the numbers on a corpus, beside those of baselines.
 
         Raises:
             WorkbenchError: the corpus or an option does not fit the run.
         """
         raise NotImplementedError(f"{type(self).__name__} must define score")
 
-    def draw(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> None:
+    def draw(self, run: Any, corpus: Corpus, scoring: ScoringOptions) -> None:
         """Draw the pictures beside the result into the run's folder (`workbench.report.run.save_picture`)."""

@@ -63,6 +63,8 @@ def test_scores_are_shares_of_prior_and_context(linker, store):
     assert dict(linker.candidates("paris")) == pytest.approx({e: p / 7 for e, p in priors.items()})
     assert [e for e, _ in linker.candidates("Paris")] == ["Q90", "Q830149", "Q167646"]
     assert linker.candidates("nowhere") == []
+    assert linker.knows("Q90")
+    assert not any(map(linker.knows, ("", "Q9", "Q900", "Z")))
     text = "Paris, Texas"
     # of the three profiles that there are, one has the word texas (in its description and its neighbour)
     weights = priors | {"Q830149": 2 * math.exp(0.5 * math.log(3))}
@@ -213,3 +215,13 @@ def test_a_saved_linker_costs_little_memory_a_name(tmp_path):
         assert tracemalloc.get_traced_memory()[0] / len(names) < 40
     finally:
         tracemalloc.stop()
+
+
+def test_anchors_name_entities_that_the_graph_has_no_label_for(tmp_path):
+    store = GraphStore.build([("Q1", "P1", "Q2")], tmp_path / "g", entity_texts=[{"id": "Q1", "label": "Oslo"}])
+    texts = [("Rome and Bonn", [[0, 4, "Q2", 1.0], [9, 13, "Q3", 1.0]])]
+    linker = Linker.from_store(store, anchors=texts)
+    assert [link[:3] for link in linker.link("Oslo rome bonn")] == [(0, 4, "Q1"), (5, 9, "Q2")], "no Q3 there"
+    assert linker.knows("Q2")
+    assert Linker.from_store(store).knows("Q2"), "also without a name"
+    assert not linker.knows("Q3")

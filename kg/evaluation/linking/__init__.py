@@ -1,0 +1,1 @@
+"""Which entities a linker finds in a text: of given mentions, and with finding the mentions."""

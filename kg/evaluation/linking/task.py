@@ -1,0 +1,148 @@
+"""Entity linking: a linker against texts whose links are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kg.evaluation.linking.reading import Annotated as Text
+from kg.evaluation.linking.reading import Stretch, annotated, read_same
+from kg.linking.linker import Linker
+from kg.metrics.linking import Found, Given, found_scores, given_scores
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.options import Measuring, Tuning
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask
+from workbench.files.identities import Identities
+from workbench.options.bounds import Share
+from workbench.processes.distributed import World
+
+COMMON, FIRST = "most common entity", "first candidate"
+EXAMPLES, AROUND = 12, 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkingScoring(Measuring):
+    """Compare a linker with the links of a corpus (`spans`): of given mentions, and with finding the mentions.
+
+    Of given mentions the linker says the entity, or none (NIL); an entity that the linker does not know is NIL, and so
+    is a `mention` without a link. With finding them, a link is right where both ends and the entity are. Beside the
+    linker stands what each name means most often, whatever the text, and the first candidate of a corpus that has them.
+
+    Examples:
+
+      workbench evaluate linking corpora/wiki-linked --linker linkers/codex-m --min-score 0.3
+
+      workbench evaluate linking corpora/kore50 --linker linkers/titles
+    """
+
+    run: Annotated[Path, typer.Option("--linker", help="A linker made by `prepare linker`.", show_default=False)]
+    min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1), also of a given mention.")] = 0.0
+    same: Annotated[
+        Path | None, typer.Option(help="Other ids of the same entities: lines CORPUS-ID<tab>LINKER-ID.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class OpenedLinker:
+    """What is scored (`workbench.evaluation.opening.Opened`)."""
+
+    linker: Linker
+    world: World = field(default_factory=World)
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.linker.path} ({self.linker.name} {self.linker.version})"
+
+    @property
+    def read(self) -> Identities:
+        return {}
+
+    def check_linked(self, corpus: Corpus) -> None:
+        """A linker reads text alone."""
+
+
+class Linking(DownstreamTask[Tuning, LinkingScoring]):
+    """Scores of given mentions and of links, beside those of the most common entity of each name."""
+
+    scoring = LinkingScoring
+
+    def open(self, scoring: LinkingScoring) -> OpenedLinker:
+        return OpenedLinker(Linker.load(scoring.run))
+
+    def score(self, run: OpenedLinker, corpus: Corpus, scoring: LinkingScoring) -> Result:
+        made = _Compared(run.linker, scoring.min_score)
+        same = read_same(scoring.same) if scoring.same is not None else {}
+        for text in annotated(corpus, same, scoring.limit):
+            made.add(text)
+        if not made.known:
+            raise WorkbenchError(
+                f"the linker {scoring.run} knows none of the {made.mentions:,} mentions' entities in {corpus.place}: "
+                f"ids there are as {made.unknown!r}, the linker's as {run.linker.tables.ids[0]!r}; say which are the "
+                "same with --same"
+            )
+        return Result(
+            task=self.name,
+            numbers=made.numbers(""),
+            counts={
+                "texts": len(made.found[""]),
+                "given mentions": made.mentions,
+                "of them NIL": made.mentions - made.known,
+                "links found": sum(len(text.found) for text in made.found[""]),
+            },
+            variant="micro; a link is right with both its ends and its entity",
+            baselines={name: made.numbers(name) for name in (COMMON, FIRST) if made.given[name]},
+            examples=made.wrong,
+        )
+
+
+class _Compared:
+    """What the linker ("") and the baselines say, by name, and some mentions with a wrong entity."""
+
+    def __init__(self, linker: Linker, min_score: float) -> None:
+        self.linker, self.min_score = linker, min_score
+        self.given: dict[str, list[Given]] = {"": [], COMMON: [], FIRST: []}
+        self.found: dict[str, list[Found]] = {"": [], COMMON: []}
+        self.mentions = self.known = 0
+        self.unknown = ""
+        self.wrong: list[dict[str, Any]] = []
+
+    def numbers(self, name: str) -> dict[str, float]:
+        """The scores of the linker or of a baseline."""
+        given = {f"given mentions: {score}": value for score, value in given_scores(self.given[name]).items()}
+        return given | (found_scores(self.found[name]) if name in self.found else {})
+
+    def add(self, text: Text) -> None:
+        """Compare the links of one text."""
+        gold = {place: {e for e in entities if self.linker.knows(e)} for place, entities in text.mentions.items()}
+        self.unknown = self.unknown or next((e for entities in text.mentions.values() for e in entities), "")
+        for place, entities in gold.items():
+            self.mentions += 1
+            self.known += bool(entities)
+            self._add_given(text, place, entities)
+        self._add_found(text.text, gold)
+
+    def _add_given(self, text: Text, place: Stretch, gold: set[str]) -> None:
+        name = text.text[slice(*place)]
+        ranked = self._likely(self.linker.candidates(name, text.text, *place))
+        self.given[""].append(Given(gold, ranked))
+        self.given[COMMON].append(Given(gold, self._likely(self.linker.candidates(name))))
+        if place in text.first:
+            self.given[FIRST].append(Given(gold, [text.first[place]]))
+        if len(self.wrong) < EXAMPLES and gold and (not ranked or ranked[0] not in gold):
+            around = text.text[max(0, place[0] - AROUND) : place[1] + AROUND]
+            self.wrong.append({"text": around, "mention": name, "gold": sorted(gold), "found": list(ranked[:3])})
+
+    def _likely(self, candidates: Iterable[tuple[str, float]]) -> list[str]:
+        return [entity for entity, share in candidates if share >= self.min_score]
+
+    def _add_found(self, text: str, gold: Mapping[Stretch, set[str]]) -> None:
+        links = {(start, end): entity for start, end, entity, _ in self.linker.link(text, self.min_score)}
+        common = {place: self.linker.candidates(text[slice(*place)])[0][0] for place in links}
+        self.found[""].append(Found(gold, links))
+        self.found[COMMON].append(Found(gold, common))

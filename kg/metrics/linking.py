@@ -1,0 +1,64 @@
+"""Entity linking metrics: of mentions that are given, and of links that are found.
+
+Given mentions ("disambiguation to a knowledge base", D2KB in GERBIL, Usbeck et al., WWW 2015): how often the entity is
+right, among mentions whose entity is in the knowledge base; NIL is a class of its own, of mentions whose entity is
+not. Found links (A2KB): micro precision, recall and F1, a link being right where both ends and the entity are. Texts
+whose authors link a name only once punish every later link; on annotated spans only links that overlap an annotation
+count. A share of nothing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
+
+Stretch = tuple[int, int]
+Entities = Set[str]
+
+
+class Given(NamedTuple):
+    """A mention that is given: the entities that are right (none: NIL), and those of the linker, the best first."""
+
+    gold: Entities
+    ranked: Sequence[str]
+
+
+class Found(NamedTuple):
+    """A text: the entities that are right by mention (none: NIL), and the entity that was found by mention."""
+
+    gold: Mapping[Stretch, Entities]
+    found: Mapping[Stretch, str]
+
+
+def given_scores(mentions: Sequence[Given]) -> dict[str, float]:
+    """Accuracy and candidate recall over mentions with an entity; precision and recall of NIL."""
+    known = [mention for mention in mentions if mention.gold]
+    nil = [not mention.gold for mention in mentions if not mention.ranked]
+    shares = {
+        "accuracy": (sum(bool(m.ranked) and m.ranked[0] in m.gold for m in known), len(known)),
+        "candidate recall": (sum(not m.gold.isdisjoint(m.ranked) for m in known), len(known)),
+        "NIL precision": (sum(nil), len(nil)),
+        "NIL recall": (sum(nil), len(mentions) - len(known)),
+    }
+    return {name: part / whole for name, (part, whole) in shares.items() if whole}
+
+
+def found_scores(texts: Sequence[Found]) -> dict[str, float]:
+    """Precision, recall and F1 of links, over all and over those on annotated spans."""
+    gold = sum(bool(entities) for text in texts for entities in text.gold.values())
+    right = sum(entity in text.gold.get(place, ()) for text in texts for place, entity in text.found.items())
+    found = sum(len(text.found) for text in texts)
+    near = sum(_annotated(place, text.gold) for text in texts for place in text.found)
+    scores: dict[str, float] = {}
+    for where, counted in (("", found), (" on annotated spans", near)):
+        if counted:
+            scores[f"precision{where}"] = right / counted
+        if gold:
+            scores["recall"] = right / gold
+        if counted + gold:
+            scores[f"F1{where}"] = 2 * right / (counted + gold)
+    return scores
+
+
+def _annotated(place: Stretch, gold: Mapping[Stretch, Entities]) -> bool:
+    return place in gold or any(place[0] < end and start < place[1] for start, end in gold)

@@ -1,0 +1,132 @@
+"""`evaluate linking`: a linker of three cities against texts whose links are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kg.evaluation.linking.task import Linking, LinkingScoring
+from kg.graph.store import GraphStore
+from kg.linking.linker import Linker
+from workbench.cli.app import main
+from workbench.corpora.manifest import finish_corpus
+from workbench.corpora.writer import ShardWriter
+from workbench.errors import WorkbenchError
+from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.result import Result
+
+EXCUSED = "the contracts of evaluations are about runs, and a linker is none"
+
+TEXTS = [
+    {"id": "troy", "label": "Paris", "description": "son of Priam, killed at Troy"},
+    {"id": "france", "label": "Paris", "description": "capital on the Seine"},
+    {"id": "oslo", "label": "Oslo"},
+    {"id": "nameless"},
+]
+TRIPLES = [("france", "near", "oslo"), ("oslo", "near", "france"), ("nameless", "near", "oslo")]
+RECORDS = [
+    {"text": "Paris, son of Priam, killed at Troy: Oslo", "spans": [[0, 5, "troy", 1.0], [37, 41, "oslo", 1.0]]},
+    {"text": "Paris and Rome", "spans": [[0, 5, "france", 1.0], [10, 14, "rome", 1.0]]},
+    {"text": "Paris, nowhere", "mention": [7, 14], "spans": [], "choices": ["oslo", "troy"]},
+    {"text": "Paris, nowhere", "mention": [0, 5], "spans": [[0, 5, "nameless", 1.0]], "choices": ["nameless"]},
+]
+
+
+@pytest.fixture
+def linker(tmp_path: Path) -> Path:
+    store = GraphStore.build(TRIPLES, tmp_path / "graph", entity_texts=TEXTS)
+    Linker.from_store(store).save(tmp_path / "linker")
+    return tmp_path / "linker"
+
+
+def written(folder: Path, records: list[dict]) -> str:
+    with ShardWriter(folder / "part-000000.tar", kind="text") as writer:
+        for number, record in enumerate(records):
+            writer.add(str(number), record)
+    assert writer.info is not None
+    finish_corpus(folder, kind="text", shards=[writer.info], provenance={})
+    return str(folder)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    return written(tmp_path / "texts", RECORDS)
+
+
+def scored(linker: Path, corpus: str, **options: object) -> Result:
+    return evaluate(Linking(), LinkingScoring(run=linker, corpus=corpus, **options))  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_given_mentions_and_found_ones(linker: Path, corpus: str) -> None:
+    result = scored(linker, corpus)
+    assert result.counts == {"texts": 3, "given mentions": 6, "of them NIL": 2, "links found": 4}
+    assert result.numbers == pytest.approx(
+        {
+            "given mentions: accuracy": 3 / 4,  # the nameless entity has no name
+            "given mentions: candidate recall": 3 / 4,
+            "given mentions: NIL precision": 1,  # Rome, nowhere
+            "given mentions: NIL recall": 1,
+            "precision": 3 / 4,
+            "recall": 3 / 4,
+            "F1": 3 / 4,
+            "precision on annotated spans": 3 / 4,
+            "F1 on annotated spans": 3 / 4,
+        }
+    )
+    common = result.baselines["most common entity"]
+    assert common["given mentions: accuracy"] == common["recall"] == 2 / 4, "Paris is the city, whatever the text"
+    first = result.baselines["first candidate"]
+    assert first["given mentions: accuracy"] == 1, "of the record of the nameless entity"
+    assert "precision" not in first
+    assert result.examples[0]["gold"] == ["nameless"]
+
+
+def test_a_threshold_makes_nil(linker: Path, corpus: str) -> None:
+    result = scored(linker, corpus, min_score=0.999)
+    assert result.options == {"min_score": 0.999}
+    assert result.counts["links found"] == 0
+    assert result.numbers["given mentions: accuracy"] == 1 / 4, "only Oslo is certain"
+    assert result.numbers["given mentions: NIL precision"] == 2 / 5
+
+
+def test_other_ids_of_the_same_entities(linker: Path, tmp_path: Path) -> None:
+    records = [{"text": "Oslo", "spans": [[0, 4, "Q585", 1.0]]}]
+    corpus = written(tmp_path / "wikidata", records)
+    with pytest.raises(WorkbenchError, match=r"knows none of the 1 mentions.*'Q585'.*'france'.*--same"):
+        scored(linker, corpus)
+    same = tmp_path / "same.tsv"
+    same.write_text("Q585\toslo\n")
+    assert scored(linker, corpus, same=same).numbers["F1"] == 1
+    for wrong in ("Q585 oslo\n", "Q585\t\n", "\toslo\n"):
+        same.write_text(wrong)
+        with pytest.raises(WorkbenchError, match="line 1"):
+            scored(linker, corpus, same=same)
+    with pytest.raises(WorkbenchError, match="no such file"):
+        scored(linker, corpus, same=tmp_path / "nothing")
+
+
+def test_a_corpus_without_links_is_refused(linker: Path, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match=r"no links to compare with.*spans"):
+        scored(linker, written(tmp_path / "bare", [{"text": "Oslo"}]))
+
+
+def test_by_command(linker: Path, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["workbench", "evaluate", "linking", corpus, "--linker", str(linker), "--limit", "2"]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    (path,) = (tmp_path / "evaluations" / "linker").glob("*.json")
+    record = json.loads(path.read_text())
+    assert record["counts"]["texts"] == 2
+    assert record["options"] == {"limit": 2}
+    assert record["inputs"]["read"]["linker"], "which linker it was"
+    assert record["inputs"]["checkpoint"].startswith(str(linker))

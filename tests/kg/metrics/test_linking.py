@@ -1,0 +1,41 @@
+"""Linking metrics, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from kg.metrics.linking import Found, Given, found_scores, given_scores
+
+
+def test_given_mentions() -> None:
+    mentions = [
+        Given({"a"}, ["a", "b"]),
+        Given({"a", "c"}, ["c"]),  # either is right
+        Given({"a"}, ["b", "a"]),
+        Given({"a"}, []),
+        Given(set(), []),
+        Given(set(), ["b"]),
+        Given(set(), []),
+    ]
+    assert given_scores(mentions) == pytest.approx(
+        {"accuracy": 2 / 4, "candidate recall": 3 / 4, "NIL precision": 2 / 3, "NIL recall": 2 / 3}
+    )
+    assert given_scores([Given({"a"}, ["a"])]) == {"accuracy": 1, "candidate recall": 1}
+
+
+def test_found_links() -> None:
+    texts = [
+        Found({(0, 4): {"a"}, (5, 9): set(), (20, 24): {"b"}}, {(0, 4): "a", (5, 9): "c", (10, 12): "d"}),
+        Found({(0, 4): {"a"}}, {(0, 6): "a"}),  # the right entity of the wrong stretch
+        Found({}, {(0, 1): "e"}),
+    ]
+    assert found_scores(texts) == pytest.approx(
+        {
+            "precision": 1 / 5,
+            "recall": 1 / 3,
+            "F1": 2 / (5 + 3),
+            "precision on annotated spans": 1 / 3,
+            "F1 on annotated spans": 2 / (3 + 3),
+        }
+    )
+    assert found_scores([Found({(0, 1): {"a"}}, {})]) == {"recall": 0, "F1": 0, "F1 on annotated spans": 0}
