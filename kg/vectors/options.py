@@ -20,5 +20,10 @@ class VectorOptions:
     batch_size: Annotated[Count, typer.Option(help="Triples in a step.")] = 1024
     lr: Annotated[LearningRate, typer.Option(help="Learning rate of Adam.")] = 0.01
     negatives: Annotated[Size, typer.Option(help="False triples for each true one.")] = 16
+    inverse: Annotated[
+        bool, typer.Option("--inverse", help="Train on (t, r inverse, h) too, with a relation of its own.")
+    ] = False
     loss: Annotated[Name, typer.Option(help="nssa, marginranking, softplus, ... (pykeen's names).")] = "nssa"
+    check_every: Annotated[Count, typer.Option(help="Epochs between two looks at --valid.")] = 10
+    patience: Annotated[Count, typer.Option(help="Looks without a better MRR after which training ends.")] = 3
     seed: Seed = 0

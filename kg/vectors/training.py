@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import logging
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from kg.graph.store import GraphStore
+from kg.vectors.fitting import Fitted, Ranked, fit
 from kg.vectors.link_prediction import LinkPrediction, link_prediction, rows_of
+from kg.vectors.networks import PykeenScores, entity_vectors, make_network, relation_vectors
 from kg.vectors.options import VectorOptions
-from kg.vectors.vectors import Vectors, save_vectors
-from workbench.errors import WorkbenchError, unknown
-
-if TYPE_CHECKING:
-    from pykeen.models import ERModel
+from kg.vectors.vectors import Vectors, check_ending, save_vectors
+from workbench.errors import WorkbenchError
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +32,9 @@ def train_vectors(
     *,
     device: str = "cpu",
     held_out: Iterable[Triple] = (),
+    valid: Iterable[Triple] = (),
     known: Iterable[Triple] = (),
+    seeds: int = 1,
     progress: bool = False,
 ) -> Vectors:
     """Train vectors of a graph and write them to the file `output`; the same arguments give the same vectors on a CPU.
@@ -46,138 +45,84 @@ def train_vectors(
     Args:
         options: the model and its training; None for the defaults.
         held_out: triples to rank when the vectors are written; the numbers go into the provenance.
-        known: other true triples, the other held-out parts: they filter the ranks, as the graph's own and those of
-            `held_out` do.
+        valid: triples whose ranks end the training (`kg.vectors.fitting.fit`).
+        known: other true triples. All that are given filter all ranks, and so do the graph's own.
+        seeds: so many trainings are ranked, with seeds that follow each other; the first one's vectors are written.
 
     Raises:
-        WorkbenchError: unknown model or loss, a graph without triples, or `output` is no `.safetensors` file.
+        WorkbenchError: unknown model or loss, a graph without triples, `output` is no `.safetensors` file, several
+            seeds and nothing to rank, or no triple of `held_out` or `valid` is one of the graph's entities.
     """
-    output = Path(output)
-    if output.suffix != ".safetensors":
-        raise WorkbenchError(f"vectors are written to a .safetensors file; {output} has another ending")
+    output = check_ending(output)
     if not store.num_triples:
         raise WorkbenchError(f"the graph {store.path} has no triples to train vectors on")
     options = options or VectorOptions()
+    parts = _parts(store, held_out, valid, known)
+    if seeds > 1 and parts.tested is None:
+        raise WorkbenchError(f"{seeds} seeds are trained to compare their ranks: give triples to rank (--held-out)")
     with torch.random.fork_rng(devices=[]):
-        network = _network(store, options).to(device)
-        losses = _fit(network, store, options, progress)
-    provenance: dict[str, Any] = {
+        vectors, scores = _trained(store, options, device, parts.valid, progress)
+        save_vectors(vectors, output)  # ranking takes long: whoever stops it has the vectors
+        if parts.tested is None:
+            return vectors
+        ranked = {options.seed: rank(scores, parts.tested, store)}
+        for seed in range(options.seed + 1, options.seed + seeds):
+            _, scores = _trained(store, dataclasses.replace(options, seed=seed), device, parts.valid, progress)
+            ranked[seed] = rank(scores, parts.tested, store)
+            log.info("seed %d: MRR %.4f", seed, ranked[seed].both.mrr)
+    vectors.provenance["link_prediction"] = ranked[options.seed].as_dict()
+    if seeds > 1:
+        vectors.provenance["seeds"] = {str(seed): found.as_dict() for seed, found in ranked.items()}
+    save_vectors(vectors, output)
+    return vectors
+
+
+def rank(scores: PykeenScores, tested: Ranked, store: GraphStore) -> LinkPrediction:
+    """The filtered ranks of triples of the graph's entities."""
+    return link_prediction(scores, tested.triples, tested.known, store.num_relations)
+
+
+class _Parts(NamedTuple):
+    """What is ranked in the end and what on the way; None where there is nothing."""
+
+    tested: Ranked | None
+    valid: Ranked | None
+
+
+def _parts(store: GraphStore, held_out: Iterable[Triple], valid: Iterable[Triple], known: Iterable[Triple]) -> _Parts:
+    tested, watched = _rows(store, held_out, "--held-out"), _rows(store, valid, "--valid")
+    truth = np.concatenate([store.triple_rows, rows_of(store, known)[0], tested, watched])
+    return _Parts(*(Ranked(rows, truth) if len(rows) else None for rows in (tested, watched)))
+
+
+def _rows(store: GraphStore, triples: Iterable[Triple], where: str) -> np.ndarray:
+    rows, left_out = rows_of(store, triples)
+    if left_out and not len(rows):
+        raise WorkbenchError(
+            f"{where}: each of the {left_out} triples names an entity or relation that the graph {store.path} does not "
+            f"hold; its ids look like {', '.join(map(repr, store.ids[:3]))}"
+        )
+    if left_out:
+        log.warning("%s: %d triples name an entity or relation that the graph does not hold: left out", where, left_out)
+    return rows
+
+
+def _trained(
+    store: GraphStore, options: VectorOptions, device: str, valid: Ranked | None, progress: bool
+) -> tuple[Vectors, PykeenScores]:
+    network = make_network(store, options).to(device)
+    fitted = fit(network, store, options, valid, progress)
+    ids, relation_ids = list(store.ids), list(store.relation_ids)
+    entity, relation = entity_vectors(network), relation_vectors(network, store.num_relations)
+    return Vectors(ids, entity, relation_ids, relation, _provenance(store, options, fitted)), PykeenScores(network)
+
+
+def _provenance(store: GraphStore, options: VectorOptions, fitted: Fitted) -> dict[str, Any]:
+    return {
         **dataclasses.asdict(options),
         "graph": {"path": str(store.path), "shuffled": store.seed, "true_share": store.true_share, **store.meta},
         "pykeen": version("pykeen"),
         "torch": str(torch.__version__),
-        "final_loss": losses[-1] if losses else None,
+        "final_loss": fitted.final_loss,
+        **({"best": fitted.best._asdict()} if fitted.best else {}),
     }
-    vectors = Vectors(
-        list(store.ids),
-        _plain(network.entity_representations[0]()),
-        list(store.relation_ids),
-        _plain(network.relation_representations[0]()),
-        provenance,
-    )
-    save_vectors(vectors, output)  # ranking takes long: whoever stops it has the vectors
-    tested = rank_held_out(network, store, held_out, known)
-    if tested is not None:
-        provenance["link_prediction"] = tested.as_dict()
-        save_vectors(vectors, output)
-    return vectors
-
-
-def rank_held_out(
-    network: ERModel, store: GraphStore, held_out: Iterable[Triple], known: Iterable[Triple] = ()
-) -> LinkPrediction | None:
-    """Filtered ranks of held-out triples; None where there are none."""
-    triples, left_out = rows_of(store, held_out)
-    if left_out:
-        log.warning("%d held-out triples name an entity or relation that the graph does not hold: left out", left_out)
-    if not len(triples):
-        return None
-    filtering = np.concatenate([store.triple_rows, rows_of(store, known)[0]])
-    return link_prediction(PykeenScores(network), triples, filtering, store.num_relations)
-
-
-class PykeenScores:
-    """Scores of all entities from a pykeen model, for `kg.vectors.link_prediction`."""
-
-    def __init__(self, network: ERModel) -> None:
-        self.network = network.eval()
-
-    @torch.inference_mode()
-    def tails(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """[triples, entities]: how well each entity completes (h, r, ?)."""
-        return self.network.score_t(torch.stack([heads, relations], dim=1).to(self.network.device)).cpu()
-
-    @torch.inference_mode()
-    def heads(self, relations: Tensor, tails: Tensor) -> Tensor:
-        """[triples, entities]: how well each entity completes (?, r, t)."""
-        return self.network.score_h(torch.stack([relations, tails], dim=1).to(self.network.device)).cpu()
-
-
-def _network(store: GraphStore, options: VectorOptions) -> ERModel:
-    try:
-        from pykeen.losses import loss_resolver
-        from pykeen.models import ERModel, model_resolver
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            f"training vectors needs the package {error.name!r}: pip install 'pretraining-workbench[kg]'"
-        ) from error
-
-    # pykeen lets its logger tell everybody what its defaults are ("Inferred unique=False for Embedding()")
-    logging.getLogger("pykeen").setLevel(logging.WARNING)
-
-    # a name that pykeen does not know makes its resolver raise a ValueError; ask first, to name the nearest
-    models = {name for name, kind in model_resolver.lookup_dict.items() if issubclass(kind, ERModel)}
-    if model_resolver.normalize(options.model) not in models:
-        raise unknown("embedding model", options.model, models)
-    if loss_resolver.normalize(options.loss) not in loss_resolver.lookup_dict:
-        raise unknown("loss", options.loss, loss_resolver.lookup_dict)
-    network = model_resolver.make(
-        options.model,
-        triples_factory=_triples(store),
-        embedding_dim=options.dim,
-        loss=options.loss,
-        random_seed=options.seed,
-    )
-    assert isinstance(network, ERModel)
-    return network
-
-
-def _fit(network: ERModel, store: GraphStore, options: VectorOptions, progress: bool) -> list[float]:
-    """Mean loss of each epoch."""
-    from pykeen.training import SLCWATrainingLoop
-
-    triples = _triples(store)
-    loop = SLCWATrainingLoop(
-        model=network,
-        triples_factory=triples,
-        optimizer=torch.optim.Adam(network.parameters(), lr=options.lr),
-        negative_sampler_kwargs={"num_negs_per_pos": options.negatives},
-        automatic_memory_optimization=False,  # it makes a trial run to find a batch size
-    )
-    gc.freeze()  # pykeen collects garbage after every epoch: 0.2 s each over the modules that are loaded anyway
-    try:
-        losses = loop.train(
-            triples,
-            num_epochs=options.epochs,
-            batch_size=options.batch_size,
-            num_workers=0,
-            pin_memory=network.device.type == "cuda",
-            use_tqdm=progress,
-            use_tqdm_batch=False,
-        )
-    finally:
-        gc.unfreeze()
-    return losses or []
-
-
-def _triples(store: GraphStore) -> Any:
-    from pykeen.triples import CoreTriplesFactory
-
-    return CoreTriplesFactory(torch.from_numpy(store.triple_rows).long(), store.num_entities, store.num_relations)
-
-
-def _plain(representation: Tensor) -> Tensor:
-    """[rows, size] float32, detached, on the CPU."""
-    if representation.is_complex():
-        representation = torch.view_as_real(representation)
-    return representation.detach().flatten(1).float().cpu()

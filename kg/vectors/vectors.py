@@ -3,8 +3,8 @@
 The file holds `entity` [entities, size] and `relation` [relations, size] float32; the ids of both, which stay on disk
 like the vectors (`kg.graph.strings`): `entity_ids` (UTF-8, one after the other), `entity_ids.spans` [2, entities]
 (where each begins and ends) and their index `entity_ids.hashes`, `entity_ids.order`; and in its metadata how the
-vectors were made and a checksum of all that. A model with complex vectors (RotatE, ComplEx) gives their real and
-imaginary parts in turn.
+vectors were made and a checksum of all that. A vector of d complex numbers (RotatE, ComplEx) has size 2d: all real
+parts and then all imaginary ones.
 """
 
 from __future__ import annotations
@@ -69,6 +69,17 @@ def save_vectors(vectors: Vectors, path: str | Path) -> None:
     }
     provenance = json.dumps(vectors.provenance)
     save_tensors(path, tensors, {"format": "pt", "provenance": provenance, CHECKSUM: _checksum(tensors, provenance)})
+
+
+def check_ending(path: str | Path) -> Path:
+    """The place of a new file.
+
+    Raises:
+        WorkbenchError: its name does not end as it has to.
+    """
+    if Path(path).suffix != ".safetensors":
+        raise WorkbenchError(f"vectors are written to a .safetensors file; {path} has another ending")
+    return Path(path)
 
 
 def load_vectors(path: str | Path) -> Vectors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from rich.table import Table
 from kg.graph.store import GraphStore
 from kg.vectors.options import VectorOptions
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Device, Name
+from workbench.options.bounds import Count, Device, Name, Repeats
 from workbench.options.command import command
 from workbench.options.outputs import OutputFile
 from workbench.terminal import Terminal
@@ -31,18 +32,26 @@ def vectors(
     held_out: Annotated[
         Path | None, typer.Option(help="Triples to rank afterwards: head, relation, tail in columns parted by tabs.")
     ] = None,
+    valid: Annotated[
+        Path | None, typer.Option(help="Triples in the same layout; training ends when they rank no better.")
+    ] = None,
     known: Annotated[
         list[Path], typer.Option(help="Other true triples, in the same layout, that filter the ranks. Repeatable.")
     ] = [],  # noqa: B006
     shuffled: Annotated[
         bool, typer.Option("--shuffled", help="Of the graph with its tails exchanged: for the control shuffled-kg.")
     ] = False,
+    seeds: Annotated[
+        Repeats, typer.Option(help="Trainings whose ranks are compared, from --seed on; the first one's are written.")
+    ] = 1,
     device: Annotated[Device, typer.Option(help="auto takes a GPU where there is one.")] = "auto",
 ) -> None:
     """Train vectors of the entities and relations of a graph, for the entity stream of a model.
 
-    With --held-out, prints the filtered ranks of triples that the graph does not have (realistic ranks, both sides). By
-    convention all true triples filter: the graph's, the ranked ones, and with --known those of the other parts.
+    The model is one of pykeen's, by name. With --valid, it is ranked on these triples every --check-every epochs, and
+    keeps the weights of the best time. With --held-out, prints the filtered ranks of triples that the graph does not
+    have (realistic ranks, both sides), with --seeds their mean and deviation over several trainings. By convention all
+    true triples filter: the graph's, the ranked ones, and with --known those of the other parts.
     --shuffled trains on false facts instead, drawn with the seed; kg.entity_table takes such vectors as `shuffled`.
 
     Examples:
@@ -51,8 +60,8 @@ def vectors(
 
       workbench prepare vectors corpora/codex-s --shuffled --output corpora/codex-s/shuffled.safetensors
 
-      workbench prepare vectors corpora/codex-s -o rotate.safetensors --model RotatE --held-out codex-s/valid.txt \
-        --known codex-s/test.txt
+      workbench prepare vectors corpora/codex-s -o rotate.safetensors --model RotatE --valid codex-s/valid.txt \
+        --held-out codex-s/test.txt --seeds 3
     """
     import torch
 
@@ -70,13 +79,15 @@ def vectors(
         options,
         device=device,
         held_out=list(read_triples(held_out)) if held_out else (),
+        valid=list(read_triples(valid)) if valid else (),
         known=[triple for path in known for triple in read_triples(path)],
+        seeds=seeds,
         progress=Terminal().is_terminal,
     )
     log.info("%s: %d vectors of size %d", output, *trained.vectors.shape)
     found = trained.provenance.get("link_prediction")
     if found is not None:
-        Terminal().print(_ranks(found))
+        Terminal().print(_ranks(list(trained.provenance.get("seeds", {"": found}).values())))
 
 
 def graph(
@@ -118,12 +129,20 @@ def read_triples(path: Path) -> Iterator[tuple[str, str, str]]:
             yield columns[0], columns[1], columns[2]
 
 
-def _ranks(found: dict[str, dict[str, float]]) -> Table:
-    table = Table("asked for", "MRR", "hits@1", "hits@3", "hits@10", "triples", title="Link prediction (filtered)")
-    for side, numbers in found.items():
-        shares = (f"{numbers[name]:.3f}" for name in ("mrr", "hits@1", "hits@3", "hits@10"))
+def _ranks(found: list[dict[str, dict[str, float]]]) -> Table:
+    """The ranks of one training, or the means of several with the deviations between them (of a sample: n - 1)."""
+    of = f", mean ± deviation of {len(found)} seeds" if len(found) > 1 else ""
+    columns = ("mrr", "hits@1", "hits@3", "hits@10")
+    table = Table("asked for", "MRR", *columns[1:], "triples", title=f"Link prediction (filtered){of}")
+    for side, numbers in found[0].items():
+        shares = (_spread([each[side][name] for each in found]) for name in columns)
         table.add_row(side, *shares, f"{numbers['examples']:,}")
     return table
+
+
+def _spread(values: list[float]) -> str:
+    mean = statistics.mean(values)
+    return f"{mean:.3f} ± {statistics.stdev(values):.3f}" if len(values) > 1 else f"{mean:.3f}"
 
 
 def _counts(store: GraphStore) -> Table:

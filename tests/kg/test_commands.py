@@ -63,13 +63,40 @@ def test_known_triples_filter_the_ranks(corpus, invoke, tmp_path):
     assert [f["both"]["mrr"] == 1.0 for f in found] == [False, True]
 
 
+def test_several_seeds_in_one_table(corpus, invoke, tmp_path):
+    pytest.importorskip("pykeen")
+    tested, output = tmp_path / "test.txt", tmp_path / "v.safetensors"
+    tested.write_text("Q0\tP1\tQ2\nQ1\tP1\tQ3\n")
+    options = ("--dim", 4, "--epochs", 2, "--held-out", tested)
+    shown = invoke("vectors", corpus, "-o", output, *options, "--seed", 3, "--seeds", 3).output
+    assert "deviation of 3 seeds" in shown
+    made = load_vectors(output)
+    assert list(made.provenance["seeds"]) == ["3", "4", "5"]
+    assert made.provenance["link_prediction"] == made.provenance["seeds"]["3"]
+    mrr = torch.tensor([found["both"]["mrr"] for found in made.provenance["seeds"].values()])
+    assert f"{mrr.mean():.3f} ± {mrr.std():.3f}" in shown
+    invoke("vectors", corpus, "-o", tmp_path / "alone.safetensors", *options, "--seed", 5)
+    alone = load_vectors(tmp_path / "alone.safetensors").provenance["link_prediction"]
+    assert alone == made.provenance["seeds"]["5"], "a seed ranks as it does alone"
+    with pytest.raises(WorkbenchError, match="give triples to rank"):
+        invoke("vectors", corpus, "-o", output, "--seeds", 2)
+
+
+def test_training_ends_by_the_valid_part(corpus, invoke, tmp_path):
+    pytest.importorskip("pykeen")
+    valid, output = tmp_path / "valid.txt", tmp_path / "v.safetensors"
+    valid.write_text("Q0\tP1\tQ2\n")
+    invoke("vectors", corpus, "-o", output, "--dim", 4, "--epochs", 40, "--valid", valid, "--check-every", 2)
+    assert load_vectors(output).provenance["best"]["epoch"] % 2 == 0
+
+
 def test_vectors_are_there_when_ranking_is_interrupted(corpus, invoke, tmp_path, monkeypatch):
     pytest.importorskip("pykeen")
 
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kg.vectors.training.rank_held_out", interrupted)
+    monkeypatch.setattr("kg.vectors.training.rank", interrupted)
     (tmp_path / "valid.txt").write_text("Q0\tP1\tQ2\n")
     output = tmp_path / "v.safetensors"
     invoke("vectors", corpus, "-o", output, "--dim", 4, "--epochs", 1, "--held-out", tmp_path / "valid.txt")

@@ -8,7 +8,7 @@ import torch
 
 from kg.graph.store import GraphStore
 from kg.vectors.link_prediction import TransE, link_prediction, rows_of
-from kg.vectors.training import PykeenScores
+from kg.vectors.networks import PykeenScores
 
 ENTITIES, RELATIONS = 40, 3
 

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from kg.graph.store import GraphStore
+from kg.vectors.networks import entity_vectors, make_network, relation_vectors
 from kg.vectors.options import VectorOptions
 from kg.vectors.training import train_vectors
 from kg.vectors.vectors import load_vectors
@@ -72,11 +73,51 @@ def test_training_finds_held_out_triples(store, tmp_path):
     assert mrr[100] > max(0.3, 2 * mrr[0])
 
 
-@pytest.mark.parametrize(("model", "size"), [("RotatE", 16), ("DistMult", 8)])
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [("DistMult", 8), ("ComplEx", 16), ("QuatE", 32), ("SimplE", 8), ("UM", 8)],
+)
 def test_other_models(store, tmp_path, model, size):
     found = train_vectors(store, tmp_path / "v.safetensors", replace(SMALL, model=model))
     assert found.vectors.shape == (30, size)
     assert found.vectors.dtype == torch.float32
+    assert len(found.relations) == 2
+
+
+def test_complex_vectors_are_all_real_parts_and_then_all_imaginary_ones(store):
+    network = make_network(store, replace(SMALL, model="RotatE"))
+    found = network.entity_representations[0]()
+    assert torch.equal(entity_vectors(network), torch.cat([found.real, found.imag], 1))
+
+
+@pytest.mark.parametrize("model", ["TransE", "ComplEx", "CompGCN"])
+def test_inverse_triples(store, tmp_path, model):
+    """Heads are asked for by the inverse relation, and only the relations of the graph are kept."""
+    held_out = [("é1", "next", "é3")]
+    found = train_vectors(
+        store, tmp_path / "v.safetensors", replace(SMALL, model=model, inverse=True), held_out=held_out
+    )
+    assert found.relations.shape[0] == 2
+    network = make_network(store, replace(SMALL, model=model, inverse=True))
+    every = network.relation_representations[0]().detach()
+    assert len(every) == 4
+    kept = torch.cat([every.real, every.imag], 1) if every.is_complex() else every
+    assert torch.equal(relation_vectors(network, 2), kept[[0, 2]])
+    assert found.provenance["link_prediction"]["head"]["examples"] == 1
+
+
+def test_the_weights_of_the_best_epoch_are_kept(store, tmp_path):
+    """Watching draws nothing: they are those of a training that ends there. Also where the epochs end first."""
+    valid = [("é1", "next", "é3"), ("é4", "second", "é9")]
+    options = replace(SMALL, lr=0.5, epochs=12, check_every=2, patience=2)
+    watched = train_vectors(store, tmp_path / "a.safetensors", options, valid=valid)
+    best = watched.provenance["best"]
+    assert best["epoch"] < 12
+    alone = train_vectors(store, tmp_path / "b.safetensors", replace(options, epochs=best["epoch"]), held_out=valid)
+    assert torch.equal(watched.vectors, alone.vectors)
+    assert alone.provenance["link_prediction"]["both"]["mrr"] == best["mrr"]
+    long = replace(options, epochs=best["epoch"] + 2, patience=9)
+    assert torch.equal(train_vectors(store, tmp_path / "c.safetensors", long, valid=valid).vectors, alone.vectors)
 
 
 def test_without_pykeen(store, tmp_path, monkeypatch):
@@ -90,6 +131,12 @@ def test_wrong_inputs(store, tmp_path):
         train_vectors(store, tmp_path / "v.safetensors", VectorOptions(model="transee"))
     with pytest.raises(WorkbenchError, match="unknown loss 'nsa'"):
         train_vectors(store, tmp_path / "v.safetensors", VectorOptions(loss="nsa"))
+    with pytest.raises(WorkbenchError, match=r"makes no NodePiece of size 100 .*inverse.*; try --inverse"):
+        train_vectors(store, tmp_path / "v.safetensors", VectorOptions(model="NodePiece"))
+    with pytest.raises(WorkbenchError, match="leave --inverse out"):
+        train_vectors(store, tmp_path / "v.safetensors", VectorOptions(model="RGCN", inverse=True))
+    with pytest.raises(WorkbenchError, match="--valid: each of the 1 triples names an entity"):
+        train_vectors(store, tmp_path / "v.safetensors", valid=[("Q1", "next", "Q2")])
     with pytest.raises(WorkbenchError, match="another ending"):
         train_vectors(store, tmp_path / "vectors")
     with pytest.raises(WorkbenchError, match="has no triples"):

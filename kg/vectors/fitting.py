@@ -1,0 +1,121 @@
+"""Training a pykeen model on the triples of a graph: so many epochs, or until held-out triples rank no better."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import tempfile
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kg.graph.store import GraphStore
+from kg.vectors.link_prediction import link_prediction
+from kg.vectors.networks import PykeenScores, triples_of
+from kg.vectors.options import VectorOptions
+
+if TYPE_CHECKING:
+    from pykeen.models import ERModel
+
+log = logging.getLogger(__name__)
+
+
+class Ranked(NamedTuple):
+    """Triples to rank, and those that filter: rows of head, relation, tail [triples, 3]."""
+
+    triples: np.ndarray
+    known: np.ndarray
+
+
+class Best(NamedTuple):
+    """The epoch whose weights were kept, and the MRR of `--valid` there."""
+
+    epoch: int
+    mrr: float
+
+
+class Fitted(NamedTuple):
+    """The mean loss of the last epoch, and of a training that was watched its best one."""
+
+    final_loss: float | None
+    best: Best | None
+
+
+def fit(
+    network: ERModel, store: GraphStore, options: VectorOptions, valid: Ranked | None, progress: bool = False
+) -> Fitted:
+    """Train the network in place; with `valid` it has the weights of the epoch with the best MRR afterwards.
+
+    The triples of `valid` are ranked every `options.check_every` epochs and after the last, and training ends after
+    `options.patience` times without a better MRR.
+    """
+    from pykeen.training import SLCWATrainingLoop
+
+    triples = triples_of(store, options)
+    loop = SLCWATrainingLoop(
+        model=network,
+        triples_factory=triples,
+        optimizer=torch.optim.Adam(network.parameters(), lr=options.lr),
+        negative_sampler_kwargs={"num_negs_per_pos": options.negatives},
+        automatic_memory_optimization=False,  # it makes a trial run to find a batch size
+    )
+    watch = _Watch(network, options, valid, store.num_relations) if valid is not None else None
+    gc.freeze()  # pykeen collects garbage after every epoch: 0.2 s each over the modules that are loaded anyway
+    try:
+        with tempfile.TemporaryDirectory() as folder:  # pykeen would make one in the home folder
+            losses = loop.train(
+                triples,
+                num_epochs=options.epochs,
+                batch_size=options.batch_size,
+                stopper=watch,  # type: ignore[arg-type]  # it needs no more than these methods
+                checkpoint_directory=folder,
+                num_workers=0,
+                pin_memory=network.device.type == "cuda",
+                use_tqdm=progress,
+                use_tqdm_batch=False,
+            )
+    finally:
+        gc.unfreeze()
+    return Fitted(losses[-1] if losses else None, watch.restore() if watch else None)
+
+
+class _Watch:
+    """pykeen's stopper, as far as its training loop asks for one.
+
+    pykeen's own gives the weights of the last epoch back where the epochs end before its patience does.
+    """
+
+    best_epoch = None  # pykeen would write its state to disk whenever this changes
+
+    def __init__(self, network: ERModel, options: VectorOptions, valid: Ranked, num_relations: int) -> None:
+        self.network = network
+        self.options = options
+        self.valid = valid
+        self.num_relations = num_relations
+        self.best = Best(0, -1.0)
+        self.weights: dict[str, Tensor] = {}
+        self.waited = 0
+
+    def should_evaluate(self, epoch: int) -> bool:
+        """Whether the triples are ranked after this epoch, counted from 1."""
+        return epoch % self.options.check_every == 0 or epoch == self.options.epochs
+
+    def should_stop(self, epoch: int) -> bool:
+        """Rank the triples, and keep the weights if they rank better than ever before."""
+        found = link_prediction(PykeenScores(self.network), self.valid.triples, self.valid.known, self.num_relations)
+        if found.both.mrr > self.best.mrr:
+            self.best, self.waited = Best(epoch, found.both.mrr), 0
+            self.weights = {name: weight.clone() for name, weight in self.network.state_dict().items()}
+        else:
+            self.waited += 1
+        log.info("epoch %d: MRR %.4f of --valid, the best %.4f", epoch, found.both.mrr, self.best.mrr)
+        return self.waited >= self.options.patience
+
+    def restore(self) -> Best | None:
+        """Give the network its best weights back; None where no epoch was ranked."""
+        if not self.weights:
+            return None
+        self.network.load_state_dict(self.weights)
+        return self.best
