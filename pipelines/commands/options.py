@@ -82,6 +82,9 @@ class Reading(Writing):
     url: Annotated[
         Title | None, typer.Option(help="Where the data is from, noted with every record.", show_default=False)
     ] = None
+    on_error: Annotated[
+        OnError, typer.Option(help="Records that do not fit the format: stop, or skip and count them.")
+    ] = OnError.stop
 
     def read(self, kind: str, stages: Sequence[Stage] = (), **lists: Sequence[str]) -> None:
         """Turn the inputs into a corpus of the kind; `lists` are options of the format that have flags of their own.
@@ -96,19 +99,24 @@ class Reading(Writing):
 
     def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
         meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
-        return Job(reader, reader.kind, self.output, tuple(stages), parse_splits(self.split), meta)
+        return Job(
+            reader,
+            reader.kind,
+            self.output,
+            tuple(stages),
+            parse_splits(self.split),
+            meta,
+            on_error="skip" if self.on_error is OnError.skip else "stop",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaning(Reading):
-    """Records that do not fit, occur twice or share a key."""
+    """Records that occur twice or share a key."""
 
     dedupe: Annotated[bool, typer.Option("--dedupe", help="Leave out exact duplicates (reads the input twice).")] = (
         False
     )
-    on_error: Annotated[
-        OnError, typer.Option(help="Records that do not fit the format: stop, or skip and count them.")
-    ] = OnError.stop
     numbered_keys: Annotated[
         bool, typer.Option("--numbered-keys", help="Number the records instead of using their ids.")
     ] = False
@@ -118,7 +126,6 @@ class Cleaning(Reading):
             super().job(reader, stages),
             dedupe=self.dedupe,
             numbered_keys=self.numbered_keys,
-            on_error="skip" if self.on_error is OnError.skip else "stop",
         )
 
 

@@ -42,10 +42,10 @@ def triples(
     type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
 ) -> None:
-    """A knowledge graph (TSV, CoDEx, N-Triples, .spo, JSON lines) -> a triples corpus: one record per entity.
+    """A knowledge graph -> a triples corpus, one record per entity. Sources: docs/knowledge.md; the format is told by its look.
 
     With --split, held-out entities take the triples that they are the head of with them, out of the graph store too.
-    Of the CoDEx layout the training triples are read; others with --option part=valid.
+    Of a folder with parts (CoDEx, OpenKE) the training triples are read; others with --option part=valid.
 
     Examples:
 

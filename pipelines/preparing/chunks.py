@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -113,7 +113,7 @@ def work(job: Job, chunk: Chunk) -> Outcome:
         for start in range(0, len(chunk.records), job.block):
             for place, sample in enumerate(_block(job, chunk, start), start):
                 if isinstance(sample, Drop):
-                    writers[MAIN].drop(sample.reason)
+                    writers[MAIN].drop(sample.reason, sample.count)
                     continue
                 key = f"{chunk.number:06d}-{place:06d}" if job.numbered_keys else sample["key"]
                 _check_key(key, chunk.records[place].where, places)
@@ -144,7 +144,7 @@ def read(job: Job, record: Record) -> Sample | Drop:
             raise WorkbenchError(f"{error}. Mend the input, or leave such records out with --on-error skip") from error
         return Drop(f"{name}: {error.reason}")
     if isinstance(sample, Drop):
-        return Drop(f"{name}: {sample.reason}")
+        return replace(sample, reason=f"{name}: {sample.reason}")
     if job.meta:
         sample["meta"] = {**job.meta, **sample.get("meta", {})}
     return sample

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipelines.preparing.chunks import Chunk, Job, Outcome, cut_chunks, finished, work
+from pipelines.preparing.chunks import Chunk, Job, Outcome, cut_chunks, finished, read, work
 from pipelines.preparing.duplicates import check_keys, find_duplicates
 from pipelines.preparing.limits import Limits
 from pipelines.preparing.preparation import Preparation
@@ -21,7 +21,7 @@ from pipelines.preparing.processes import each
 from pipelines.preparing.progress import ProgressBar, console
 from pipelines.preparing.splits import MAIN
 from pipelines.preparing.workspace import Workspace
-from pipelines.readers.reader import Record
+from pipelines.readers.reader import MalformedError, Record
 from workbench.corpora.manifest import Manifest, finish_corpus
 from workbench.errors import WorkbenchError
 from workbench.files.lock import locked
@@ -98,7 +98,10 @@ def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -
 
     def records() -> Iterator[Record]:
         with Blame(job.reader):
-            yield from job.reader.records(inputs)
+            for record in job.reader.records(inputs):
+                if job.on_error == "stop" and isinstance(record.data, MalformedError):
+                    read(job, record)  # stops here, and not once the chunk is full
+                yield record
 
     def chunks() -> Iterator[Chunk]:
         return cut_chunks(records(), limits.shard_size, limits.shard_bytes, limits.limit)

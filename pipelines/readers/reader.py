@@ -34,9 +34,13 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Drop:
-    """A sample that a reader or a stage leaves out, and why; the runner counts them by reason."""
+    """A sample that a reader or a stage leaves out, and why; the runner counts them by reason.
+
+    One may stand for `count` of them: rows that never become records of their own (triples).
+    """
 
     reason: str
+    count: int = 1
 
 
 class MalformedError(WorkbenchError):
@@ -142,6 +146,18 @@ class RawReader:
             sample = self.sample(record)
             if not isinstance(sample, Drop):
                 yield sample
+
+
+def parse_text(raw: bytes, where: str) -> str:
+    """UTF-8 to text.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}") from error
 
 
 def parse_row(raw: bytes | str, where: str) -> dict[str, Any]:

@@ -8,10 +8,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from pipelines.commands.app import app
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop
-from pipelines.readers.triples.graph import distinct
+from pipelines.readers.triples.graph import Links, distinct
 from pipelines.readers.triples.ntriples import unescape
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 
 
@@ -88,6 +90,31 @@ def test_bad_tsv_line(tmp_path, read, line):
     (tmp_path / "g.tsv").write_text(f"a\tr\tb\n{line}\n")
     with pytest.raises(WorkbenchError, match=r"g\.tsv:2: expected head<tab>relation<tab>tail"):
         read("triples", tmp_path / "g.tsv", format="triples-tsv")
+
+
+def test_rows_that_give_no_triple_are_counted(tmp_path):
+    (tmp_path / "g.tsv").write_bytes(b"a\tr\tb\na\tb\nb\n\xff\na\tr\tb\na\tr\tb\n")
+    arguments = ["triples", str(tmp_path / "g.tsv"), "--format", "triples-tsv", "--workers", "1", "-o"]
+    app([*arguments, str(tmp_path / "out"), "--on-error", "skip"], standalone_mode=False)
+    corpus = Corpus.open(tmp_path / "out")
+    assert corpus.records == 2
+    assert corpus.manifest.dropped == {
+        "TriplesTsv: expected head<tab>relation<tab>tail": 2,
+        "TriplesTsv: not valid UTF-8": 1,
+        "TriplesTsv: a repeated triple": 2,
+    }
+    with pytest.raises(WorkbenchError, match=r"g\.tsv:2: expected head.* with --on-error skip"):
+        app([*arguments, str(tmp_path / "strict")], standalone_mode=False)
+
+
+def test_a_bad_row_stops_before_the_rest_is_read(tmp_path, monkeypatch):
+    (tmp_path / "g.tsv").write_text("a\tr\tb\nbad\nc\tr\td\n")
+    arguments = ["triples", str(tmp_path / "g.tsv"), "--format", "triples-tsv"]
+    added = []
+    monkeypatch.setattr(Links, "add", lambda links, triple: added.append(triple))
+    with pytest.raises(WorkbenchError, match=r"g\.tsv:2"):
+        app([*arguments, "--workers", "1", "-o", str(tmp_path / "out")], standalone_mode=False)
+    assert added == [("a", "r", "b")]
 
 
 def test_empty_graph(tmp_path, read):

@@ -1,4 +1,6 @@
-"""The layout of CoDEx (Safavi and Koutra 2020): a folder with train.txt, valid.txt, test.txt and texts beside it."""
+"""A folder with train.txt, valid.txt, test.txt and texts beside them: CoDEx (Safavi and Koutra 2020), WN18RR, FB15k.
+
+Texts are CoDEx's JSON, or the columns of kg-bert's entity2text.txt, FB15k's mid2name and WordNet's definitions."""
 
 from __future__ import annotations
 
@@ -7,16 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.readers.reader import Peek
-from pipelines.readers.triples.graph import GraphReader, Triple
+from pipelines.readers.triples.graph import Found, GraphReader
 from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
 from pipelines.readers.triples.triples_tsv import tab_separated
 from workbench.errors import WorkbenchError
 from workbench.files.paths import real_path
 from workbench.options.bounds import Word
 
-ENTITIES = ("entity_text*.jsonl", "entities.jsonl", "entities.json")
+ENTITIES = (
+    "entity_text*.jsonl",
+    "entities.jsonl",
+    "entities.json",
+    "entity2text.txt",
+    "entity2textlong.txt",
+    "*mid2name.t[sx][vt]",
+    "*mid2description.t[sx][vt]",
+    "*definitions.txt",
+)
 TYPES = ("entity_types.jsonl", "entity2types.json")
-RELATIONS = ("relations.jsonl", "relations.json")
+RELATIONS = ("relations.jsonl", "relations.json", "relation2text.txt")
 TYPE_NAMES = ("types.jsonl", "types.json")
 
 
@@ -37,7 +48,7 @@ class Codex(GraphReader):
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
         return [*(self._file(folder) for folder in paths), *self.text_files(paths)]
 
-    def triples(self, paths: Sequence[Path]) -> Iterator[Triple]:
+    def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
         return tab_separated([self._file(folder) for folder in paths], ())
 
     def text_files(self, paths: Sequence[Path]) -> list[Path]:

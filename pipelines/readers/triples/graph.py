@@ -7,37 +7,52 @@ one that no triple names but the texts describe: it may be asked for (the entiti
 
 from __future__ import annotations
 
-import logging
 from array import array
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pipelines.readers.reader import Drop, RawReader, Record
+from pipelines.readers.reader import Drop, MalformedError, RawReader, Record, parse_text
 from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
-from pipelines.sources.files import files, record_key
+from pipelines.sources.files import files, lines, record_key
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.sequences.sequence import Sample
 
-log = logging.getLogger(__name__)
-
 Triple = tuple[str, str, str]
+Found = Triple | Drop | MalformedError
+"""What a row gives: a triple (head id, relation id, tail id), or why it gives none."""
 DESCRIPTIONS = ("extract", "description", "gloss")
 """The fields of a row that describe an entity, the longest text first."""
 
 
-class Names:
-    """Strings numbered in order of first appearance."""
+class Links:
+    """Triples as three columns of numbers; entities and relations are numbered in order of first appearance."""
 
     def __init__(self) -> None:
-        self.number: dict[str, int] = {}
+        self.entities: dict[str, int] = {}
+        self.relations: dict[str, int] = {}
+        self._columns = array("q"), array("q"), array("q")
 
-    def __getitem__(self, name: str) -> int:
-        return self.number.setdefault(name, len(self.number))
+    def add(self, triple: Triple) -> None:
+        head, relation, tail = triple
+        h, r, t = self._columns
+        h.append(self.entities.setdefault(head, len(self.entities)))
+        r.append(self.relations.setdefault(relation, len(self.relations)))
+        t.append(self.entities.setdefault(tail, len(self.entities)))
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Heads, relations, tails: the first of each triple, in the order they came."""
+        h, r, t = (np.frombuffer(column, np.int64) for column in self._columns)
+        kept = distinct(h, r, t)
+        return h[kept], r[kept], t[kept]
 
 
 @dataclass(frozen=True)
@@ -56,8 +71,8 @@ class GraphReader(RawReader):
     type_names: list[Location] = field(default_factory=list)
     described: bool = True
 
-    def triples(self, paths: Sequence[Path]) -> Iterator[Triple]:
-        """All triples (head id, relation id, tail id), in the order of the input."""
+    def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
+        """What every row gives, in the order of the input; a `Drop` is a row that the options leave out."""
         raise NotImplementedError(f"{type(self).__name__} must define triples")
 
     def texts(self, paths: Sequence[Path]) -> Texts:
@@ -76,27 +91,33 @@ class GraphReader(RawReader):
         return [*files(paths, self.suffixes), *self.text_files(paths)]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        names, relations, columns = Names(), Names(), (array("q"), array("q"), array("q"))
-        for head, relation, tail in self.triples(paths):
-            for column, number in zip(columns, (names[head], relations[relation], names[tail]), strict=True):
-                column.append(number)
-        if not columns[0]:
-            raise WorkbenchError(f"no triple in {', '.join(map(str, paths))}")
-        h, r, t = (np.frombuffer(column, np.int64) for column in columns)
-        kept = distinct(h, r, t)
-        if len(kept) < len(h):
-            log.info("%d of %d triples are repeated; each is stored once", len(h) - len(kept), len(h))
-        h, r, t = h[kept], r[kept], t[kept]
+        links, dropped = Links(), Counter[str]()
+        for found in self.triples(paths):
+            if isinstance(found, MalformedError):
+                yield Record(found, 1, found.where)
+            elif isinstance(found, Drop):
+                dropped[found.reason] += found.count
+            else:
+                links.add(found)
+        if not links:
+            raise WorkbenchError(f"no triple in {', '.join(map(str, paths))}{_told(dropped)}")
+        h, r, t = links.columns()
+        dropped["a repeated triple"] += len(links) - len(h)
         order = np.argsort(h, kind="stable")
-        starts = np.searchsorted(h[order], np.arange(len(names.number) + 1))
-        ids, relation_ids, texts = list(names.number), list(relations.number), self.texts(paths)
+        starts = np.searchsorted(h[order], np.arange(len(links.entities) + 1))
+        ids, relation_ids, texts = list(links.entities), list(links.relations), self.texts(paths)
         for number, entity in enumerate(ids):
             own = order[starts[number] : starts[number + 1]]
             facts = [(relation_ids[r[i]], ids[t[i]]) for i in own]
             yield _record(entity, facts, texts, paths)
-        yield from self._of_no_triple(names.number.keys() | relations.number.keys(), texts, paths)
+        yield from self._of_no_triple(links.entities.keys() | links.relations.keys(), texts, paths)
+        for reason, count in dropped.items():
+            if count:
+                yield Record(Drop(reason, count), 1, f"{paths[0].name}:{reason}")
 
     def sample(self, record: Record) -> Sample | Drop:
+        if isinstance(record.data, MalformedError):
+            raise record.data
         return record.data if isinstance(record.data, Drop) else dict(record.data)
 
     def _of_no_triple(self, seen: set[str], texts: Texts, paths: Sequence[Path]) -> Iterator[Record]:
@@ -108,6 +129,26 @@ class GraphReader(RawReader):
             if any(texts.entities[entity].get(name) for name in ("label", *DESCRIPTIONS)):
                 record = _record(entity, (), texts, paths)
                 yield record if self.described else record._replace(data=Drop("described, but in no triple"))
+
+
+def parsed(paths: Sequence[Path], suffixes: tuple[str, ...], parse: Callable[[str, str], Found]) -> Iterator[Found]:
+    """What `parse` makes of every line that is not blank, and of where it is; its MalformedErrors are given as well."""
+    for path in files(paths, suffixes):
+        for number, line in lines(path):
+            if line.strip():
+                yield _parsed(line, f"{path.name}:{number}", parse)
+
+
+def _parsed(line: bytes, where: str, parse: Callable[[str, str], Found]) -> Found:
+    try:
+        return parse(parse_text(line, where), where)
+    except MalformedError as error:
+        return error
+
+
+def _told(dropped: Counter[str]) -> str:
+    reasons = ", ".join(f"{reason}: {count:,}" for reason, count in dropped.items())
+    return f" ({reasons})" if reasons else ""
 
 
 def distinct(h: np.ndarray, r: np.ndarray, t: np.ndarray) -> np.ndarray:

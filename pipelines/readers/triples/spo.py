@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipelines.readers.reader import Peek
-from pipelines.readers.triples.graph import GraphReader, Triple
+from pipelines.readers.triples.graph import Found, GraphReader
 from pipelines.readers.triples.triples_tsv import tab_separated
 
 
@@ -22,5 +22,5 @@ class Spo(GraphReader):
     def detect(cls, source: Peek) -> bool:
         return source.suffix == ".spo" or (source.is_folder and any(n.endswith(".spo") for n in source.names))
 
-    def triples(self, paths: Sequence[Path]) -> Iterator[Triple]:
+    def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
         return tab_separated(paths, self.suffixes)

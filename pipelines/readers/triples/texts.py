@@ -20,6 +20,7 @@ import orjson
 
 from kg.graph.strings import digest64
 from pipelines.readers.reader import parse_row
+from pipelines.readers.triples.columns import SUFFIXES, column_rows
 from pipelines.sources.files import lines, plain_suffix
 from pipelines.sources.json_file import read_json
 from workbench.errors import WorkbenchError
@@ -84,16 +85,19 @@ class Texts(NamedTuple):
 
 
 def rows_of_files(paths: Iterable[str | Path]) -> Iterator[tuple[str, Row]]:
-    """Rows with their ids, from JSON lines with `id`, or from one JSON object `{id: row}`.
+    """Rows with their ids, from JSON lines with `id`, from one JSON object `{id: row}`, or from columns.
 
-    In the latter a row may be just a label or a list of types.
+    In an object a row may be just a label or a list of types. See `pipelines.readers.triples.columns`.
 
     Raises:
-        WorkbenchError: no JSON, or a row without `id`.
+        WorkbenchError: no JSON, or a row without `id` or without a text.
     """
     for path in map(Path, paths):
         if plain_suffix(path) == ".json":
             yield from ((name, _row(value, f"{path.name}:{name}")) for name, value in read_json(path).items())
+            continue
+        if plain_suffix(path) in SUFFIXES:
+            yield from column_rows(path)
             continue
         for number, line in lines(path):
             if line.strip():

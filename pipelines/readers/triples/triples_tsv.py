@@ -8,25 +8,24 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipelines.readers.reader import MalformedError, Peek
-from pipelines.readers.triples.graph import GraphReader, Triple
-from pipelines.sources.files import decode, files, lines
+from pipelines.readers.triples.graph import Found, GraphReader, Triple, parsed
 
 
-def tab_separated(paths: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Triple]:
-    """The triples of files with three columns.
+def tab_separated(paths: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Found]:
+    """The triples of files with three columns."""
+    return parsed(paths, suffixes, three_names)
+
+
+def three_names(line: str, where: str) -> Triple:
+    """A line's head, relation and tail.
 
     Raises:
-        MalformedError: a line with another number of columns, or with an empty one.
+        MalformedError: another number of columns, or an empty one.
     """
-    for path in files(paths, suffixes):
-        for number, line in lines(path):
-            if not line.strip():
-                continue
-            where = f"{path.name}:{number}"
-            columns = [column.strip() for column in decode(line, where).split("\t")]
-            if len(columns) != 3 or not all(columns):
-                raise MalformedError("expected head<tab>relation<tab>tail", where, f"found {len(columns)} columns")
-            yield columns[0], columns[1], columns[2]
+    columns = [column.strip() for column in line.split("\t")]
+    if len(columns) != 3 or not all(columns):
+        raise MalformedError("expected head<tab>relation<tab>tail", where, f"found {len(columns)} columns")
+    return columns[0], columns[1], columns[2]
 
 
 def three_columns(source: Peek) -> bool:
@@ -45,5 +44,5 @@ class TriplesTsv(GraphReader):
     def detect(cls, source: Peek) -> bool:
         return source.suffix in cls.suffixes and three_columns(source)
 
-    def triples(self, paths: Sequence[Path]) -> Iterator[Triple]:
+    def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
         return tab_separated(paths, self.suffixes)
