@@ -42,7 +42,7 @@ def triples(
     type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
 ) -> None:
-    """A knowledge graph -> a triples corpus, one record per entity. Sources: docs/knowledge.md; the format is told by its look.
+    """A knowledge graph (its source is told by its look) -> a triples corpus: one record per entity.
 
     With --split, held-out entities take the triples that they are the head of with them, out of the graph store too.
     Of a folder with parts (CoDEx, OpenKE) the training triples are read; others with --option part=valid.
