@@ -1,12 +1,14 @@
-"""How entity vectors are trained: the options of `prepare vectors`, which are recorded with the vectors."""
+"""How entity vectors come about: the options of `prepare vectors`, which are recorded with the vectors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kg.vectors.formats.finding import FormatName
 from workbench.options.bounds import Count, LearningRate, Name, Seed, Size
 
 
@@ -27,3 +29,18 @@ class VectorOptions:
     check_every: Annotated[Count, typer.Option(help="Epochs between two looks at --valid.")] = 10
     patience: Annotated[Count, typer.Option(help="Looks without a better MRR after which training ends.")] = 3
     seed: Seed = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions:
+    """What pretrained vectors do not say of themselves."""
+
+    format: Annotated[FormatName | None, typer.Option(help="Of --from; default: as it looks.", show_default=False)] = (
+        None
+    )
+    ids: Annotated[Path | None, typer.Option(help="Numbers the rows of --from; default: the usual name beside it.")] = (
+        None
+    )
+    keys: Annotated[
+        Path | None, typer.Option(help="Which key of --from is which entity: key and id, parted by a tab.")
+    ] = None

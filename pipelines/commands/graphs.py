@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from kg.graph.store import GraphStore
-from kg.vectors.options import VectorOptions
+from kg.vectors.options import ImportOptions, VectorOptions
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Device, Name, Repeats
 from workbench.options.command import command
@@ -29,6 +29,10 @@ def vectors(
     graph: Graph,
     output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
     options: VectorOptions,
+    importing: ImportOptions,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Take these vectors over instead of training.", show_default=False)
+    ] = None,
     held_out: Annotated[
         Path | None, typer.Option(help="Triples to rank afterwards: head, relation, tail in columns parted by tabs.")
     ] = None,
@@ -46,13 +50,17 @@ def vectors(
     ] = 1,
     device: Annotated[Device, typer.Option(help="auto takes a GPU where there is one.")] = "auto",
 ) -> None:
-    """Train vectors of the entities and relations of a graph, for the entity stream of a model.
+    """Train vectors of the entities and relations of a graph, or take them over, for the entity stream of a model.
 
     The model is one of pykeen's, by name. With --valid, it is ranked on these triples every --check-every epochs, and
     keeps the weights of the best time. With --held-out, prints the filtered ranks of triples that the graph does not
     have (realistic ranks, both sides), with --seeds their mean and deviation over several trainings. By convention all
     true triples filter: the graph's, the ranked ones, and with --known those of the other parts.
     --shuffled trains on false facts instead, drawn with the seed; kg.entity_table takes such vectors as `shuffled`.
+
+    --from takes pretrained vectors over, those of the graph's entities: a folder with entity2vec.vec (ERNIE-THU's
+    kg_embed), OpenKE's JSON, .npy (DGL-KE, OpenKE), PyTorch-BigGraph's .tsv, word2vec's text or binary. Keys that begin
+    with ENTITY/ (wikipedia2vec) are looked for among the graph's labels.
 
     Examples:
 
@@ -62,7 +70,17 @@ def vectors(
 
       workbench prepare vectors corpora/codex-s -o rotate.safetensors --model RotatE --valid codex-s/valid.txt \
         --held-out codex-s/test.txt --seeds 3
+
+      workbench prepare vectors corpora/wikidata --from kg_embed --output corpora/wikidata/entities.safetensors
     """
+    if source is not None:
+        ranked = held_out or valid or known or seeds > 1
+        if options != VectorOptions() or shuffled or ranked:
+            raise WorkbenchError("--from takes vectors over as they are: leave out the options of training and ranking")
+        _take_over(graph, source, output, importing)
+        return
+    if importing != ImportOptions():
+        raise WorkbenchError("--format, --ids and --keys say what --from is: name the vectors to take over")
     import torch
 
     from kg.vectors.training import train_vectors
@@ -88,6 +106,22 @@ def vectors(
     found = trained.provenance.get("link_prediction")
     if found is not None:
         Terminal().print(_ranks(list(trained.provenance.get("seeds", {"": found}).values())))
+
+
+def _take_over(graph: Path, source: Path, output: Path, options: ImportOptions) -> None:
+    from kg.vectors.importing import import_vectors
+
+    made = import_vectors(GraphStore.open(graph), source, output, options)
+    counts, relations = made.provenance["entities"], made.provenance["relations"]
+    log.info(
+        "%s: vectors of size %d of %d entities (%d of the graph have none) and %d relations (%d have none)",
+        output,
+        counts["size"],
+        counts["found"],
+        counts["missing"],
+        relations["found"],
+        relations["missing"],
+    )
 
 
 def graph(

@@ -114,6 +114,19 @@ def test_vectors_of_the_shuffled_graph(corpus, invoke, tmp_path):
     assert not torch.equal(plain.vectors, shuffled.vectors)
 
 
+def test_vectors_from_elsewhere(corpus, invoke, tmp_path, caplog):
+    caplog.set_level("INFO")
+    source, output = tmp_path / "given.txt", tmp_path / "v.safetensors"
+    source.write_text("2 3\nQ0 1 2 3\nQ5 4 5 6\n")
+    invoke("vectors", corpus, "--from", source, "-o", output)
+    assert load_vectors(output).vectors.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert "size 3 of 2 entities (7 of the graph have none) and 0 relations (1 have none)" in caplog.text
+    with pytest.raises(WorkbenchError, match="leave out the options of training"):
+        invoke("vectors", corpus, "--from", source, "-o", output, "--dim", 4)
+    with pytest.raises(WorkbenchError, match="say what --from is"):
+        invoke("vectors", corpus, "-o", output, "--keys", source)
+
+
 def test_graph(corpus, invoke):
     assert "triples    │ 9" in invoke("graph", corpus).output
     shown = invoke("graph", corpus / "graph", "Q0").output
