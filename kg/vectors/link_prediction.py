@@ -7,43 +7,17 @@ entities one score gets the middle rank. The same convention is pykeen's default
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from kg.graph.store import GraphStore
-from workbench.metrics.ranks import RankScores, rank_scores, realistic_ranks
-
-
-class Scores(Protocol):
-    """A model of triples: scores of all entities, greater is better."""
-
-    def tails(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """[triples, entities]: how well each entity completes (h, r, ?)."""
-
-    def heads(self, relations: Tensor, tails: Tensor) -> Tensor:
-        """[triples, entities]: how well each entity completes (?, r, t)."""
-
-
-class TransE:
-    """score(h, r, t) = -|h + r - t|, by vectors alone; `norm` is 1 (pykeen's) or 2."""
-
-    def __init__(self, entity: Tensor, relation: Tensor, norm: int = 1) -> None:
-        self.entity = entity
-        self.relation = relation
-        self.norm = norm
-
-    def tails(self, heads: Tensor, relations: Tensor) -> Tensor:
-        """[triples, entities]."""
-        return -torch.cdist(self.entity[heads] + self.relation[relations], self.entity, p=self.norm)
-
-    def heads(self, relations: Tensor, tails: Tensor) -> Tensor:
-        """[triples, entities]."""
-        return -torch.cdist(self.entity[tails] - self.relation[relations], self.entity, p=self.norm)
+from kg.vectors.scores import Scores
+from workbench.metrics.ranks import RankScores, rank_scores, realistic_rank, realistic_ranks
 
 
 @dataclass(frozen=True)
@@ -59,9 +33,56 @@ class LinkPrediction:
         return {side: getattr(self, side).as_dict() for side in ("head", "tail", "both")}
 
 
+@dataclass(frozen=True)
+class Ranks:
+    """The rank of each triple's head and tail, and among how many entities it is: [triples] each."""
+
+    head: np.ndarray
+    tail: np.ndarray
+    head_competing: np.ndarray
+    tail_competing: np.ndarray
+
+    def summary(self, chosen: np.ndarray | slice = slice(None)) -> LinkPrediction:
+        """The scores of all triples, or of those chosen.
+
+        Raises:
+            ValueError: there are none.
+        """
+        head, tail = self.head[chosen].tolist(), self.tail[chosen].tolist()
+        of_head, of_tail = self.head_competing[chosen].tolist(), self.tail_competing[chosen].tolist()
+        return LinkPrediction(
+            head=rank_scores(head, of_head),
+            tail=rank_scores(tail, of_tail),
+            both=rank_scores(head + tail, of_head + of_tail),
+        )
+
+
+class Sampled(NamedTuple):
+    """So many candidates of each question, drawn with the seed from those that are wrong; for models that score one
+    triple after the other. Ranks among a few are better than ranks among all."""
+
+    candidates: int
+    seed: int = 0
+
+
 def link_prediction(
     scores: Scores, triples: np.ndarray, known: np.ndarray, num_relations: int, batch_size: int = 256
 ) -> LinkPrediction:
+    """The summary of `rank_triples`."""
+    return rank_triples(scores, triples, known, num_relations, batch_size).summary()
+
+
+def rank_triples(
+    scores: Scores,
+    triples: np.ndarray,
+    known: np.ndarray,
+    num_relations: int,
+    batch_size: int = 256,
+    *,
+    sampled: Sampled | None = None,
+    num_entities: int = 0,
+    advance: Callable[[int], object] = lambda ranked: None,
+) -> Ranks:
     """Rank the tail and the head of each triple.
 
     Args:
@@ -70,32 +91,62 @@ def link_prediction(
             each other too.
         num_relations: of the graph.
         batch_size: triples scored at a time; memory is batch_size x entities.
+        sampled: rank among a few of the `num_entities` entities of the graph.
+        advance: is told how many more triples are ranked.
 
     Raises:
-        ValueError: there are no triples, or a right entity's score is not a number.
+        ValueError: a right entity's score is not a number.
     """
     triples = np.asarray(triples, np.int64)
     truth = np.concatenate([np.asarray(known, np.int64), triples])
-    tails_of = _Answers(truth[:, 0] * num_relations + truth[:, 1], truth[:, 2])
-    heads_of = _Answers(truth[:, 2] * num_relations + truth[:, 1], truth[:, 0])
-    ranks: dict[str, list[float]] = {"head": [], "tail": []}
-    competing: dict[str, list[int]] = {"head": [], "tail": []}
+    answers = {
+        2: _Answers(truth[:, 0] * num_relations + truth[:, 1], truth[:, 2]),
+        0: _Answers(truth[:, 2] * num_relations + truth[:, 1], truth[:, 0]),
+    }
+    generators = {asked: np.random.default_rng([sampled.seed if sampled else 0, asked]) for asked in answers}
+    found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {0: [], 2: []}
     for lo in range(0, len(triples), batch_size):
-        h, r, t = triples[lo : lo + batch_size].T
-        heads, relations, tails = (torch.from_numpy(np.ascontiguousarray(column)) for column in (h, r, t))
-        sides = (
-            ("tail", scores.tails(heads, relations), t, tails_of.of(h * num_relations + r)),
-            ("head", scores.heads(relations, tails), h, heads_of.of(t * num_relations + r)),
-        )
-        for side, found, gold, right in sides:
-            rank, count = realistic_ranks(found.numpy(), gold, right)
-            ranks[side] += rank.tolist()
-            competing[side] += count.tolist()
-    return LinkPrediction(
-        head=rank_scores(ranks["head"], competing["head"]),
-        tail=rank_scores(ranks["tail"], competing["tail"]),
-        both=rank_scores(ranks["head"] + ranks["tail"], competing["head"] + competing["tail"]),
-    )
+        part = triples[lo : lo + batch_size]
+        for asked, those in answers.items():
+            right = those.of(part[:, 2 - asked] * num_relations + part[:, 1])
+            if sampled is None:
+                ranked = realistic_ranks(_all(scores, part, asked).numpy(), part[:, asked], right)
+            else:
+                wrong = _drawn(generators[asked], num_entities, sampled.candidates, len(part), right)
+                ranked = _ranked_among(scores, part, asked, wrong)
+            found[asked].append(ranked)
+        advance(len(part))
+    head, tail = ([np.concatenate(parts) for parts in zip(*found[asked], strict=True)] for asked in (0, 2))
+    return Ranks(head[0], tail[0], head[1], tail[1])
+
+
+def _all(scores: Scores, triples: np.ndarray, asked: int) -> Tensor:
+    """[triples, entities]."""
+    heads, relations, tails = (torch.from_numpy(np.ascontiguousarray(column)) for column in triples.T)
+    return scores.tails(heads, relations) if asked == 2 else scores.heads(relations, tails)
+
+
+def _drawn(
+    rng: np.random.Generator, num_entities: int, wanted: int, questions: int, right: tuple[np.ndarray, np.ndarray]
+) -> list[np.ndarray]:
+    """For each question as many wrong entities, or all of them: each once, every one as likely."""
+    drawn = []
+    for question in range(questions):
+        answers = right[1][right[0] == question]
+        some = rng.choice(num_entities, min(num_entities, wanted + len(answers)), replace=False)
+        drawn.append(some[~np.isin(some, answers)][:wanted])
+    return drawn
+
+
+def _ranked_among(
+    scores: Scores, triples: np.ndarray, asked: int, wrong: list[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ranks among the wrong entities alone, and among how many they are."""
+    sizes = np.array([len(some) + 1 for some in wrong])
+    pairs = np.repeat(triples, sizes, axis=0)
+    pairs[:, asked] = np.concatenate([np.append(own, some) for own, some in zip(triples[:, asked], wrong, strict=True)])
+    parts = np.split(scores.triples(torch.from_numpy(pairs)).numpy(), np.cumsum(sizes)[:-1])
+    return np.array([realistic_rank(part, 0)[0] for part in parts]), sizes
 
 
 def rows_of(store: GraphStore, triples: Iterable[tuple[str, str, str]]) -> tuple[np.ndarray, int]:

@@ -97,6 +97,11 @@ class PykeenScores:
         self.network = network
 
     @torch.inference_mode()
+    def triples(self, triples: Tensor) -> Tensor:
+        """[triples, 3] -> [triples]: how well each one holds."""
+        return self.network.predict_hrt(triples).squeeze(1).cpu()
+
+    @torch.inference_mode()
     def tails(self, heads: Tensor, relations: Tensor) -> Tensor:
         """[triples, entities]: how well each entity completes (h, r, ?)."""
         return self.network.predict_t(torch.stack([heads, relations], dim=1)).cpu()

@@ -32,10 +32,11 @@ TYPES = ["town", "place", "country"]
 
 @dataclass(frozen=True)
 class World:
-    """Where the data is: two corpora, the tokenizer, the graph, entity vectors, similar words, counts of tokens."""
+    """Where the data is: three corpora, the tokenizer, the graph, entity vectors, similar words, counts of tokens."""
 
     text: Path
     images: Path
+    triples: Path
     tokenizer: Path
     graph: Path
     vectors: Path
@@ -99,6 +100,15 @@ def _image_texts(count: int) -> list[dict[str, Any]]:
     return samples
 
 
+def _described(triples: list[tuple[str, str, str]], labels: dict[str, str]) -> list[dict[str, Any]]:
+    """A record of a triples corpus for each head."""
+    facts: dict[str, list[dict[str, str]]] = {}
+    for head, relation, tail in triples:
+        fact = {"relation": relation, "relation_text": relation, "tail": tail, "tail_text": labels[tail]}
+        facts.setdefault(head, []).append(fact)
+    return [{"id": head, "label": labels[head], "triples": listed} for head, listed in facts.items()]
+
+
 def _write(folder: Path, kind: str, samples: list[dict[str, Any]]) -> Path:
     with ShardWriter(folder / "part-000000.tar", kind=kind) as writer:
         for i, sample in enumerate(samples):
@@ -128,6 +138,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(
         _write(folder / "text", "text", texts),
         _write(folder / "images", "image-text", images),
+        _write(folder / "triples", "triples", _described(triples, labels)),
         folder / "tokenizer.json",
         folder / "graph",
         folder / "entities.safetensors",

@@ -43,6 +43,7 @@ CORPORA = {
     "dialogue": "text",
     "image_caption": "images",
     "question_image": "images",
+    "kg.triple": "triples",
 }
 """Which of the small corpora feeds a sequence builder."""
 

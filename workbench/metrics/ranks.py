@@ -31,6 +31,7 @@ class RankScores:
     accuracy: float
     mrr: float
     hits: dict[int, float]
+    mean_rank: float
     median_rank: float
     chance: float
     examples: int
@@ -39,7 +40,8 @@ class RankScores:
         """Flat, for a result file."""
         flat: dict[str, float | int] = {"accuracy": self.accuracy, "mrr": self.mrr}
         flat |= {f"hits@{k}": share for k, share in self.hits.items()}
-        return flat | {"median_rank": self.median_rank, "chance": self.chance, "examples": self.examples}
+        flat |= {"mean_rank": self.mean_rank, "median_rank": self.median_rank}
+        return flat | {"chance": self.chance, "examples": self.examples}
 
 
 def rounding(scores: Tensor) -> Tensor:
@@ -111,7 +113,26 @@ def rank_scores(ranks: Sequence[float], competing: Sequence[int], hits: Sequence
         accuracy=float((values == 1).mean()),
         mrr=float((1 / values).mean()),
         hits={k: float((values <= k).mean()) for k in hits},
+        mean_rank=float(values.mean()),
         median_rank=float(np.median(values)),
         chance=float((1 / np.asarray(competing, float)).mean()),
         examples=len(values),
     )
+
+
+def numbers_of(scores: RankScores) -> dict[str, float]:
+    """The scores of a result, by name."""
+    return {name: float(value) for name, value in scores.as_dict().items() if name not in ("chance", "examples")}
+
+
+def chance(competing: Sequence[int]) -> dict[str, float]:
+    """What a random order of the candidates gives on average, by the names of `numbers_of`; `competing` as there."""
+    n = np.asarray(competing, float)
+    harmonic = {int(k): float((1 / np.arange(1, int(k) + 1)).sum() / k) for k in set(competing)}
+    return {
+        "accuracy": float((1 / n).mean()),
+        "mrr": float(np.mean([harmonic[k] for k in competing])),
+        **{f"hits@{k}": float(np.minimum(k / n, 1).mean()) for k in (1, 3, 10)},
+        "mean_rank": float(((n + 1) / 2).mean()),
+        "median_rank": float(np.median((n + 1) / 2)),
+    }

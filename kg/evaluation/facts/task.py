@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kg.evaluation.facts.baselines import chance, most_frequent, numbers_of
+from kg.evaluation.facts.baselines import most_frequent
 from kg.evaluation.facts.pictures import draw_subject
 from kg.evaluation.facts.ranking import FactScores, Normalisation, rank_objects
 from kg.evaluation.facts.reading import Facts, fact_of, read_candidates, read_facts
@@ -23,7 +23,7 @@ from workbench.evaluation.passes import all_records
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.interop.opening import load, recipe_at
-from workbench.metrics.ranks import rank_scores
+from workbench.metrics.ranks import chance, numbers_of, rank_scores
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.options.bounds import Count, Location, Word
 from workbench.recipe.spec import Recipe

@@ -1,0 +1,152 @@
+"""Link prediction: the rank of the right entity, for (h, r, ?) and (?, r, t)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.progress import Progress
+
+from kg.evaluation.triple_scoring import (
+    ScoredVectors,
+    Triples,
+    TripleScoring,
+    in_words,
+    open_scored,
+    relation_name,
+    scores_of,
+)
+from kg.graph.store import GraphStore
+from kg.vectors.frequency import FrequencyScores
+from kg.vectors.link_prediction import Ranks, Sampled, rank_triples, rows_of
+from kg.vectors.scores import Scores
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Tuning
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask
+from workbench.metrics.ranks import chance, numbers_of
+from workbench.options.bounds import Count, Location, Seed
+from workbench.terminal import Terminal
+
+EXAMPLES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkScoring(TripleScoring):
+    """Rank the tail of each triple among all entities of the graph, given head and relation, and its head likewise.
+
+    Entities that make another known triple don't compete (the filtered setting): those of --graph, of CORPUS, and of
+    every --known. Name all the parts that your graph was split into. Ranks are realistic, so that equal scores get
+    the middle of their places.
+
+    A run that reads a triple as a whole (KG-BERT) scores one candidate after the other: --candidates ranks among
+    so many that are drawn, which is easier than among all; the result says so.
+
+    Examples:
+
+      workbench evaluate link-prediction entities.safetensors corpora/codex-test --graph corpora/codex --known \
+corpora/codex-valid
+
+      workbench evaluate link-prediction runs/kg-bert corpora/codex-test --graph corpora/codex --known \
+corpora/codex-valid --candidates 50
+    """
+
+    known: Annotated[
+        list[Location] | None, typer.Option(help="A graph whose triples are true too (several times: several).")
+    ] = None
+    candidates: Annotated[
+        Count | None, typer.Option(help="Rank among so many wrong entities, drawn for each question.")
+    ] = None
+    seed: Annotated[Seed, typer.Option(help="Of what is drawn.")] = 0
+    unseen: Annotated[
+        bool, typer.Option("--unseen", help="Only triples with an entity that is in no triple of the graph.")
+    ] = False
+
+
+class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
+    """Ranks of heads and tails, beside chance and the relation's most frequent entities."""
+
+    scoring = LinkScoring
+    panels = ("kg.evaluation.link_prediction.panel:predicted",)
+
+    def open(self, scoring: LinkScoring) -> Evaluated | ScoredVectors:
+        return open_scored(scoring)
+
+    def score(self, run: Evaluated | ScoredVectors, corpus: Corpus, scoring: LinkScoring) -> Result:
+        graph = GraphStore.open(scoring.graph)
+        held_out = Triples.of(corpus, graph)
+        triples = (_of_unseen(held_out.rows, graph) if scoring.unseen else held_out.rows)[: scoring.limit]
+        others = [rows_of(graph, GraphStore.open(place).triples())[0] for place in scoring.known or ()]
+        known = np.concatenate([graph.triple_rows, held_out.rows, *others])
+        sampled = Sampled(scoring.candidates, scoring.seed) if scoring.candidates else None
+
+        def ranked(scores: Scores, what: str) -> Ranks:
+            with Progress(console=Terminal(stderr=True), transient=True) as progress:
+                bar = progress.add_task(what, total=len(triples))
+                options: Any = {"sampled": sampled, "num_entities": graph.num_entities}
+                return rank_triples(
+                    scores,
+                    triples,
+                    known,
+                    graph.num_relations,
+                    scoring.batch_size,
+                    advance=lambda count: progress.advance(bar, count),
+                    **options,
+                )
+
+        found = ranked(scores_of(run, graph, scoring.batch_size), "ranking")
+        frequent = ranked(FrequencyScores(graph.triple_rows, graph.num_entities), "most frequent entities")
+        competing = np.concatenate([found.head_competing, found.tail_competing]).tolist()
+        return Result(
+            task=self.name,
+            numbers=_numbers(found, triples, graph),
+            counts={"triples": len(triples), "entities": graph.num_entities, "triples left out": held_out.left_out},
+            variant=_variant(scoring),
+            baselines={"most frequent entities": _numbers(frequent, triples, graph), "chance": chance(competing)},
+            examples=list(_examples(found, triples, graph)),
+        )
+
+
+def _of_unseen(triples: np.ndarray, graph: GraphStore) -> np.ndarray:
+    """Those with an entity that is in no triple of the graph."""
+    unseen = graph.degrees == 0
+    chosen = triples[unseen[triples[:, 0]] | unseen[triples[:, 2]]]
+    if not len(chosen):
+        raise WorkbenchError(
+            f"--unseen: every entity of the triples is in a triple of the graph {graph.path}; for an inductive split, "
+            "prepare the graph of the training triples with the texts of all entities (prepare triples --entities)"
+        )
+    return chosen
+
+
+def _numbers(ranks: Ranks, triples: np.ndarray, graph: GraphStore) -> dict[str, float]:
+    """Of both sides together, of each, and the MRR of every relation."""
+    whole = ranks.summary()
+    numbers = {name: value for name, value in numbers_of(whole.both).items() if name != "accuracy"}  # it is hits@1
+    for side in ("head", "tail"):
+        of_side = numbers_of(getattr(whole, side))
+        numbers |= {f"{side} {name}": of_side[name] for name in ("mrr", "hits@1", "hits@3", "hits@10", "mean_rank")}
+    for row in np.unique(triples[:, 1]).tolist():
+        numbers[f"mrr of {relation_name(graph, row)}"] = ranks.summary(triples[:, 1] == row).both.mrr
+    return numbers
+
+
+def _variant(scoring: LinkScoring) -> str:
+    known = "the graph, the corpus" + (", --known" if scoring.known else " alone (no --known)")
+    told = [f"filtered by {known}", "realistic ranks"]
+    if scoring.candidates:
+        told.append(f"among {scoring.candidates} wrong entities drawn with seed {scoring.seed}, not among all")
+    if scoring.unseen:
+        told.append("only triples with an entity that is in no triple of the graph")
+    return "; ".join(told)
+
+
+def _examples(ranks: Ranks, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:
+    for number, triple in enumerate(triples[:EXAMPLES]):
+        places = {"head_rank": float(ranks.head[number]), "tail_rank": float(ranks.tail[number])}
+        yield {**in_words(graph, triple), **places}

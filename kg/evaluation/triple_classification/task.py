@@ -1,0 +1,148 @@
+"""Triple classification: true triples told from false ones by their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+
+from kg.evaluation.triple_classification.thresholds import Thresholds
+from kg.evaluation.triple_scoring import (
+    ScoredVectors,
+    Triples,
+    TripleScoring,
+    in_words,
+    open_scored,
+    relation_name,
+    scores_of,
+)
+from kg.graph.store import GraphStore
+from kg.vectors.frequency import FrequencyScores
+from kg.vectors.scores import Scores, VectorScores
+from kg.vectors.vectors import load_vectors
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Tuning
+from workbench.evaluation.result import Result, corpus_input
+from workbench.evaluation.task import DownstreamTask
+from workbench.options.bounds import Location
+
+EXAMPLES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class TripleClassificationScoring(TripleScoring):
+    """Tell true triples from false ones: a triple is true whose score is at least its relation's threshold.
+
+    CORPUS has true triples, --negatives false ones. The thresholds are those that decide --valid and
+    --valid-negatives best; a relation that these lack has that of all of them together.
+
+    Example:
+
+      workbench evaluate triple-classification runs/kg-bert corpora/test --negatives corpora/test-false --valid \
+corpora/valid --valid-negatives corpora/valid-false --graph corpora/codex
+    """
+
+    negatives: Annotated[Location, typer.Option(help="A triples corpus: false triples to tell from CORPUS.")]
+    valid: Annotated[Location, typer.Option(help="True triples that the thresholds are chosen on.")]
+    valid_negatives: Annotated[Location, typer.Option(help="False triples that the thresholds are chosen on.")]
+    beside: Annotated[
+        list[Location] | None,
+        typer.Option(help="Vectors to compare with: a .safetensors file (several times: several)."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Triples as rows [triples, 3], and which of them are true [triples] bool."""
+
+    rows: np.ndarray
+    true: np.ndarray
+    left_out: int
+
+    @classmethod
+    def of(cls, true: Corpus, false: Corpus, graph: GraphStore, limit: int | None = None) -> Labelled:
+        """Those of two corpora, or the first ones of each."""
+        both = [Triples.of(corpus, graph) for corpus in (true, false)]
+        parts = [triples.rows[:limit] for triples in both]
+        labels = np.repeat([True, False], [len(part) for part in parts])
+        return cls(np.concatenate(parts), labels, sum(triples.left_out for triples in both))
+
+
+class TripleDecision(DownstreamTask[Tuning, TripleClassificationScoring]):
+    """True and false triples, beside majority, the relation's most frequent entities, and vectors."""
+
+    scoring = TripleClassificationScoring
+    panels = ("kg.evaluation.triple_classification.panel:decided",)
+
+    def open(self, scoring: TripleClassificationScoring) -> Evaluated | ScoredVectors:
+        return open_scored(scoring)
+
+    def score(self, run: Evaluated | ScoredVectors, corpus: Corpus, scoring: TripleClassificationScoring) -> Result:
+        graph = GraphStore.open(scoring.graph)
+        beside = {name: Corpus.open(getattr(scoring, name)) for name in ("negatives", "valid", "valid_negatives")}
+        known = Labelled.of(beside["valid"], beside["valid_negatives"], graph)
+        asked = Labelled.of(corpus, beside["negatives"], graph, scoring.limit)
+        models: dict[str, Scores] = {
+            "most frequent entities": FrequencyScores(graph.triple_rows, graph.num_entities),
+            **{Path(file).name: VectorScores(load_vectors(file), graph) for file in scoring.beside or ()},
+        }
+        scores, decided = _decided(scores_of(run, graph, scoring.batch_size), known, asked)
+        baselines = {name: _decided(model, known, asked)[1] for name, model in models.items()}
+        baselines = {"majority": _majority(known, asked), **baselines}
+        own = set(known.rows[:, 1].tolist())
+        return Result(
+            task=self.name,
+            numbers=_numbers(decided, asked, graph),
+            counts={
+                "true triples": int(asked.true.sum()),
+                "false triples": int((~asked.true).sum()),
+                "of relations without a threshold": int((~np.isin(asked.rows[:, 1], list(own))).sum()),
+                "triples left out": asked.left_out,
+            },
+            inputs={name: corpus_input(of) for name, of in beside.items()},
+            variant="thresholds of --valid, a relation each",
+            baselines={name: _numbers(made, asked, graph) for name, made in baselines.items()},
+            examples=list(_examples(scores, decided, asked, graph)),
+        )
+
+
+def _decided(model: Scores, known: Labelled, asked: Labelled) -> tuple[np.ndarray, np.ndarray]:
+    """The scores, and what is held to be true by the thresholds of the known triples: [triples]."""
+    of_known, scores = (model.triples(torch.from_numpy(part.rows)).numpy() for part in (known, asked))
+    thresholds = Thresholds.fitted(of_known, known.rows[:, 1], known.true)
+    return scores, thresholds.decide(scores, asked.rows[:, 1])
+
+
+def _majority(known: Labelled, asked: Labelled) -> np.ndarray:
+    """What most known triples of the relation are."""
+    nothing = np.zeros(len(known.rows))
+    return Thresholds.fitted(nothing, known.rows[:, 1], known.true).decide(np.zeros(len(asked.rows)), asked.rows[:, 1])
+
+
+def _numbers(decided: np.ndarray, asked: Labelled, graph: GraphStore) -> dict[str, float]:
+    """Accuracy; precision, recall and F1 of the true triples; the accuracy of every relation."""
+    right = decided == asked.true
+    hits = float((decided & asked.true).sum())
+    numbers = {
+        "accuracy": float(right.mean()),
+        "precision": hits / max(1, int(decided.sum())),
+        "recall": hits / max(1, int(asked.true.sum())),
+        "f1": 2 * hits / max(1, int(decided.sum() + asked.true.sum())),
+    }
+    for row in np.unique(asked.rows[:, 1]).tolist():
+        numbers[f"accuracy of {relation_name(graph, row)}"] = float(right[asked.rows[:, 1] == row].mean())
+    return numbers
+
+
+def _examples(scores: np.ndarray, decided: np.ndarray, asked: Labelled, graph: GraphStore) -> Iterator[dict[str, Any]]:
+    """The first true and false ones in turn."""
+    places = [np.flatnonzero(asked.true == true)[: EXAMPLES // 2].tolist() for true in (True, False)]
+    for number in (place for pair in zip(*places, strict=False) for place in pair):
+        told = {"prediction": bool(decided[number]), "label": bool(asked.true[number])}
+        yield {**in_words(graph, asked.rows[number]), "score": float(scores[number]), **told}

@@ -1,0 +1,147 @@
+"""What the evaluations over graphs share: a run, or vectors, that score triples, and the triples of corpora."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Protocol, runtime_checkable
+
+import numpy as np
+import typer
+
+from kg.graph.store import GraphStore
+from kg.vectors.link_prediction import rows_of
+from kg.vectors.scores import Scores, VectorScores
+from kg.vectors.vectors import Vectors, load_vectors
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.opening import Evaluated, find_fitting
+from workbench.evaluation.options import Scoring
+from workbench.evaluation.passes import all_records
+from workbench.files.identities import Identities
+from workbench.interop.opening import load
+from workbench.models.network import Network
+from workbench.options.bounds import Count, Location
+from workbench.processes.distributed import World
+from workbench.tasks.objective import Head
+from workbench.tasks.task import Task
+
+VECTORS = ".safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TripleScoring(Scoring):
+    """What the evaluations over graphs are told."""
+
+    run: Annotated[Path, typer.Argument(help="The run, or vectors of `prepare vectors`: a .safetensors file.")]
+    corpus: Annotated[Location, typer.Argument(help="A triples corpus: the held-out triples.")]
+    graph: Annotated[
+        Location, typer.Option(help="The graph that was trained on: its entities, their texts, what is known.")
+    ]
+    batch_size: Annotated[Count, typer.Option(help="Triples at once.")] = 256
+
+
+@runtime_checkable
+class ScoresTriples(Protocol):
+    """An objective that teaches a network how true triples are."""
+
+    def triple_scores(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Scores:
+        """Scores of the triples of a graph, `batch_size` at a time; the task is in evaluation mode."""
+
+
+@dataclass(frozen=True)
+class ScoredVectors:
+    """A file of vectors, evaluated as a run is."""
+
+    path: Path
+    vectors: Vectors
+    world: World = field(default_factory=World)
+
+    @property
+    def checkpoint(self) -> str:
+        return str(self.path)
+
+    @property
+    def read(self) -> Identities:
+        return {}  # the file notes itself where it is opened
+
+    def check_linked(self, corpus: Corpus) -> None:
+        """Vectors read no text."""
+
+
+def open_scored(scoring: TripleScoring) -> Evaluated | ScoredVectors:
+    """What RUN names.
+
+    Raises:
+        WorkbenchError: a run without an objective that scores triples, or an option that vectors don't have.
+    """
+    if scoring.run.suffix != VECTORS:
+        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        return find_fitting(
+            loaded,
+            scoring.run,
+            lambda task, placed: isinstance(placed.objective, ScoresTriples),
+            "an objective that scores triples",
+            "pretrain one that has, such as kg-bert, or give a .safetensors file of vectors",
+            network=scoring.network,
+            control=scoring.control,
+        )
+    for name in ("control", "network"):
+        if getattr(scoring, name) is not None:
+            raise WorkbenchError(f"--{name} is of runs, and {scoring.run} is a file of vectors; leave it out")
+    return ScoredVectors(scoring.run, load_vectors(scoring.run))
+
+
+def scores_of(scored: Evaluated | ScoredVectors, graph: GraphStore, batch_size: int) -> Scores:
+    """How it scores the triples of a graph."""
+    if isinstance(scored, ScoredVectors):
+        return VectorScores(scored.vectors, graph)
+    objective = scored.objective.objective
+    assert isinstance(objective, ScoresTriples)
+    return objective.triple_scores(scored.task, scored.network, scored.head, graph, batch_size)
+
+
+@dataclass(frozen=True)
+class Triples:
+    """Triples of a corpus as rows of a graph [triples, 3], and how many name something that the graph does not hold."""
+
+    rows: np.ndarray
+    left_out: int
+
+    @classmethod
+    def of(cls, corpus: Corpus, graph: GraphStore) -> Triples:
+        """All of them.
+
+        Raises:
+            WorkbenchError: it is no triples corpus, or the graph holds none of the triples.
+        """
+        if corpus.kind != "triples":
+            raise WorkbenchError(
+                f"corpus {corpus.name!r} holds {corpus.kind}; held-out triples are a corpus of their own: "
+                "`workbench prepare triples test.txt --output CORPUS`"
+            )
+        named = [(str(s["id"]), t["relation"], t["tail"]) for s in all_records(corpus) for t in s["triples"]]
+        rows, left_out = rows_of(graph, named)
+        if not len(rows):
+            raise WorkbenchError(
+                f"none of the {len(named):,} triples of corpus {corpus.name!r} is about entities and relations of the "
+                f"graph {graph.path}; give the graph that they were held out of"
+            )
+        return cls(rows, left_out)
+
+
+def relation_name(graph: GraphStore, row: int) -> str:
+    """A relation's id, with its label where it has one."""
+    relation = graph.relation_ids[row]
+    label = graph.relation_label(relation)
+    return relation if label == relation else f"{relation} ({label})"
+
+
+def in_words(graph: GraphStore, triple: np.ndarray) -> dict[str, str]:
+    """The labels of a triple's head, relation and tail; `triple` is a row [3]."""
+    head, relation, tail = triple.tolist()
+    return {
+        "head": graph.label(graph.ids[head]),
+        "relation": graph.relation_label(graph.relation_ids[relation]),
+        "tail": graph.label(graph.ids[tail]),
+    }

@@ -1,0 +1,56 @@
+"""A triple as text, by the texts that a graph has: [CLS] head [SEP] relation [SEP] tail [SEP].
+
+Yao et al., "KG-BERT: BERT for Knowledge Graph Completion" (arXiv 1909.03193), section 3: head and tail have segment 0,
+the relation segment 1. Relation prediction reads [CLS] head [SEP] tail [SEP] with segments 0 and 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from kg.graph.store import GraphStore
+from workbench.options.bounds import Count, Location
+from workbench.sequences.layout import Visibility
+from workbench.sequences.sequence import Sample
+from workbench.sequences.triple_text import Part, TripleText
+from workbench.text.tokenizer import Tokenizer
+
+
+class Triple(TripleText):
+    """Triples of a corpus, each an item; an entity has the same text whether it is a head, a tail or a wrong answer.
+
+    Args:
+        graph: a triples corpus, or a graph store, that describes every entity.
+        text: of an entity: its `label` (its id where it has none), or its label and `description`.
+        relation: whether the relation is a segment.
+        visibility: as for the core's builder `triple`.
+
+    Raises:
+        WorkbenchError: a triple names an entity that the graph does not hold.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        graph: Location | GraphStore,
+        text: Literal["label", "description"] = "label",
+        relation: bool = True,
+        visibility: Visibility = "bidirectional",
+    ) -> None:
+        self.types = (0, 1, 0) if relation else (0, 1)
+        super().__init__(tokenizer, max_length, segments=len(self.types), visibility=visibility)
+        self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
+        self.text = text
+        self.relation = relation
+
+    def parts(self, sample: Sample, triple: dict[str, Any]) -> list[Part]:
+        head, tail = self._entity(str(sample["id"])), self._entity(str(triple["tail"]))
+        if not self.relation:
+            return [head, tail]
+        return [head, Part(self.graph.relation_label(str(triple["relation"]))), tail]
+
+    def _entity(self, entity: str) -> Part:
+        row = self.graph.row(entity)
+        more = self.graph.texts_of(row).get("description", "") if self.text == "description" else ""
+        return Part(self.graph.label_of(row) or entity, more, entity)

@@ -1,0 +1,155 @@
+"""Scores of triples: what every model of triples tells, and those of vectors alone.
+
+Triples are rows (h, r, t) of a graph's tables. A greater score is a better triple.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from kg.graph.store import GraphStore
+from kg.vectors.vectors import Vectors
+from workbench.errors import WorkbenchError
+
+
+class Scores(Protocol):
+    """A model of triples. All tensors are on the CPU; those given are int64."""
+
+    def triples(self, triples: Tensor) -> Tensor:
+        """[triples, 3] -> [triples]: how well each one holds."""
+
+    def tails(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """[triples, entities]: how well each entity completes (h, r, ?)."""
+
+    def heads(self, relations: Tensor, tails: Tensor) -> Tensor:
+        """[triples, entities]: how well each entity completes (?, r, t)."""
+
+
+class ByTriple:
+    """Scores of a model that reads a triple as a whole: all entities are scored one after the other.
+
+    A subclass defines `triples`.
+    """
+
+    def __init__(self, num_entities: int) -> None:
+        self.num_entities = num_entities
+
+    def triples(self, triples: Tensor) -> Tensor:
+        """[triples, 3] -> [triples]."""
+        raise NotImplementedError(f"{type(self).__name__} must define triples")
+
+    def tails(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """[triples, entities]."""
+        each, every = self._paired(len(heads))
+        return self.triples(torch.stack([heads[each], relations[each], every], 1)).view(len(heads), -1)
+
+    def heads(self, relations: Tensor, tails: Tensor) -> Tensor:
+        """[triples, entities]."""
+        each, every = self._paired(len(tails))
+        return self.triples(torch.stack([every, relations[each], tails[each]], 1)).view(len(tails), -1)
+
+    def _paired(self, questions: int) -> tuple[Tensor, Tensor]:
+        """(question, entity) for each question and every entity: [questions x entities] twice."""
+        every = torch.arange(self.num_entities)
+        return torch.arange(questions).repeat_interleave(self.num_entities), every.repeat(questions)
+
+
+class Interaction(NamedTuple):
+    """How vectors make a score: a query of (h, r) is compared with tails, one of (t, r) with heads.
+
+    `norm` is that of the difference, negated; None compares by the inner product.
+    """
+
+    tail_query: Callable[[Tensor, Tensor], Tensor]
+    head_query: Callable[[Tensor, Tensor], Tensor]
+    norm: float | None
+
+    def all(self, query: Tensor, entities: Tensor) -> Tensor:
+        """[queries, size], [entities, size] -> [queries, entities]."""
+        return query @ entities.T if self.norm is None else -torch.cdist(query, entities, p=self.norm)
+
+    def each(self, query: Tensor, entities: Tensor) -> Tensor:
+        """[queries, size] twice -> [queries]."""
+        if self.norm is None:
+            return (query * entities).sum(-1)
+        return -torch.linalg.vector_norm(query - entities, ord=self.norm, dim=-1)
+
+
+def _times(left: Tensor, right: Tensor) -> Tensor:
+    """The product of complex vectors, whose real parts stand before the imaginary ones."""
+    return _parts(_complex(left) * _complex(right))
+
+
+def _times_conjugate(left: Tensor, right: Tensor) -> Tensor:
+    return _parts(_complex(left) * _complex(right).conj())
+
+
+def _complex(vectors: Tensor) -> Tensor:
+    return torch.complex(*vectors.chunk(2, dim=-1))
+
+
+def _parts(vectors: Tensor) -> Tensor:
+    return torch.cat([vectors.real, vectors.imag], dim=-1)
+
+
+INTERACTIONS: Mapping[str, Interaction] = {
+    "transe": Interaction(torch.add, torch.sub, 1),  # -|h + r - t|_1, as pykeen's (Bordes et al., NeurIPS 2013)
+    "distmult": Interaction(torch.mul, torch.mul, None),  # <h, r, t> (Yang et al., arXiv 1412.6575)
+    "complex": Interaction(_times, _times_conjugate, None),  # Re <h, r, conj t> (Trouillon et al., arXiv 1606.06357)
+    "rotate": Interaction(_times, _times_conjugate, 2),  # -|h r - t|_2, |r| = 1 (Sun et al., arXiv 1902.10197)
+}
+"""By the model's name in lower case, without what is no letter."""
+
+
+class VectorScores:
+    """Scores of a graph's triples by vectors of its entities and relations. Heads are scored as tails are, by the triple,
+    also where a model was trained on inverse triples: a file of vectors has no inverse relations.
+
+    Raises:
+        WorkbenchError: the vectors don't say of which model they are, vectors alone don't score it, or an entity or a
+            relation of the graph has none.
+    """
+
+    def __init__(self, vectors: Vectors, graph: GraphStore) -> None:
+        model = str(vectors.provenance.get("model", ""))
+        name = re.sub(r"[^a-z]", "", model.lower())
+        if name not in INTERACTIONS:
+            raise WorkbenchError(
+                f"vectors of the model {model or '(none is named)'} cannot score triples by themselves; those of "
+                f"{', '.join(INTERACTIONS)} can"
+            )
+        self.interaction = INTERACTIONS[name]
+        relation_rows = {relation: row for row, relation in enumerate(vectors.relation_ids)}
+        self.entity = vectors.vectors[_rows(vectors.rows, graph.ids, "entities")]
+        self.relation = vectors.relations[_rows(relation_rows, graph.relation_ids, "relations")]
+
+    def triples(self, triples: Tensor) -> Tensor:
+        """[triples, 3] -> [triples]."""
+        heads, relations, tails = triples.T
+        query = self.interaction.tail_query(self.entity[heads], self.relation[relations])
+        return self.interaction.each(query, self.entity[tails])
+
+    def tails(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """[triples, entities]."""
+        query = self.interaction.tail_query(self.entity[heads], self.relation[relations])
+        return self.interaction.all(query, self.entity)
+
+    def heads(self, relations: Tensor, tails: Tensor) -> Tensor:
+        """[triples, entities]."""
+        query = self.interaction.head_query(self.entity[tails], self.relation[relations])
+        return self.interaction.all(query, self.entity)
+
+
+def _rows(rows: Mapping[str, int], ids: Sequence[str], what: str) -> Tensor:
+    found = [rows.get(name, -1) for name in ids]
+    if -1 in found:
+        raise WorkbenchError(
+            f"{found.count(-1):,} of the {len(found):,} {what} of the graph have no vector, such as "
+            f"{ids[found.index(-1)]!r}; give the graph that the vectors were trained on"
+        )
+    return torch.tensor(found, dtype=torch.long)

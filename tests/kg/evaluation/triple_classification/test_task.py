@@ -1,0 +1,65 @@
+"""Triple classification of vectors and of a run, beside its baselines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kg.evaluation.triple_classification.task import TripleClassificationScoring, TripleDecision
+from kg.graph.store import GraphStore
+from kg.vectors.vectors import Vectors, save_vectors
+from tests.contracts.cases import EvaluationCase, World
+from tests.kg.evaluation.graph_world import NAMES, make_graph_world
+from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.result import Result
+
+
+def parts(folder: Path) -> dict[str, Any]:
+    named = {"graph": "graph", "negatives": "test-false", "valid": "valid", "valid_negatives": "valid-false"}
+    return {option: str(folder / name) for option, name in named.items()}
+
+
+def contract_world(folder: Path) -> World:
+    make_graph_world(folder)
+    return World(folder / "run", str(folder / "test"), folder / "bare", parts(folder))
+
+
+CASE = EvaluationCase(world=contract_world)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_graph_world(tmp_path_factory.mktemp("graph-world"))
+
+
+def scored(world: Path, run: Path, **options: Any) -> Result:
+    told = {"run": run, "corpus": str(world / "test"), **parts(world), **options}
+    return evaluate(TripleDecision(), TripleClassificationScoring(**told))
+
+
+def test_true_triples_are_told_by_vectors_that_know_them(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Towns lie where their country is, but for the relation `near`, which the valid triples lack."""
+    monkeypatch.chdir(tmp_path)
+    ids = GraphStore.open(world / "graph").ids[:]
+    places = torch.tensor([[float(int(name[1:]) % 4)] for name in ids])
+    save_vectors(
+        Vectors(ids, places, ["country", "near"], torch.zeros(2, 1), {"model": "transe"}), tmp_path / "v.safetensors"
+    )
+    found = scored(world, tmp_path / "v.safetensors", beside=[str(world / "v.safetensors")])
+    assert found.numbers["accuracy"] == 1
+    assert found.numbers["f1"] == 1
+    assert found.counts == {
+        "true triples": 4,
+        "false triples": 3,
+        "of relations without a threshold": 1,
+        "triples left out": 0,
+    }
+    assert set(found.baselines) == {"majority", "most frequent entities", "v.safetensors"}
+    assert found.baselines["majority"]["accuracy of country (lies in)"] == 0.5  # two of three valid ones are false
+    assert len(NAMES) == len(ids)
+    assert set(found.inputs) >= {"negatives", "valid", "valid_negatives"}

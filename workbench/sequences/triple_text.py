@@ -1,0 +1,92 @@
+"""What the builders of triples share: a segment for each part of a triple, cut where they are too long together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workbench.keyed import Draws
+from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, sequence_of
+from workbench.sequences.missing import missing
+from workbench.sequences.sequence import Sample, Sequence, Span
+from workbench.text.tokenizer import Encoded
+
+
+class Part(NamedTuple):
+    """A part of a triple as text: what it is called, more about it, and its id where it is an entity."""
+
+    text: str
+    more: str = ""
+    entity: str | None = None
+
+
+class TripleText(Builder):
+    """Base of the builders of triples, each of which is an item: a segment for each part, with its segment type.
+
+    A subclass says which `parts` a triple has. Entities are `spans` of what they are called.
+    """
+
+    unit = "triples"
+    types: tuple[int, ...] = (0, 1, 0)
+
+    def parts(self, sample: Sample, triple: dict[str, Any]) -> list[Part]:
+        """As many parts as there are `types`."""
+        raise NotImplementedError(f"{type(self).__name__} must define parts")
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        triples = [(s, number, triple) for s in samples for number, triple in enumerate(_triples(s))]
+        parted = [self.parts(sample, triple) for sample, _, triple in triples]
+        encoded = iter(self.tokenizer.encode_batch([text for parts in parted for p in parts for text in p[:2]]))
+        return [
+            self._sequence(*triple, parts, [(next(encoded), next(encoded)) for _ in parts])
+            for triple, parts in zip(triples, parted, strict=True)
+        ]
+
+    def _sequence(
+        self,
+        sample: Sample,
+        number: int,
+        triple: dict[str, Any],
+        parts: list[Part],
+        encoded: list[tuple[Encoded, Encoded]],
+    ) -> Sequence:
+        segments = [_joined(text, more) for text, more in encoded]
+        sizes = self._sizes([len(s) for s in segments])
+        kept = [segment.part(0, size) for segment, size in zip(segments, sizes, strict=True)]
+        stream, rows = self.frame.lay(kept, self.types)
+        spans = []
+        for part, (text, _), size, row in zip(parts, encoded, sizes, rows, strict=True):
+            if part.entity is None or not len(text):
+                continue
+            if len(text) <= size:
+                spans.append(Span(row, row + len(text), part.entity))
+            else:
+                self.dropped[CUT_SPAN] += 1
+        ids = {"head": sample.get("id"), "relation": triple.get("relation"), "tail": triple.get("tail")}
+        return sequence_of(sample, {"text": stream}, number, spans, meta=ids)
+
+    def _sizes(self, lengths: list[int]) -> list[int]:
+        """Tokens kept of each segment: the longest is cut, at its end, until all fit."""
+        sizes = list(lengths)
+        excess = sum(sizes) - self.capacity
+        if excess > 0:
+            self.dropped[TRUNCATED] += excess
+        for _ in range(excess):
+            sizes[int(np.argmax(sizes))] -= 1
+        return sizes
+
+
+def _joined(first: Encoded, second: Encoded) -> Encoded:
+    """Two texts as one segment. Character offsets of the second are none: it is another text."""
+    nowhere = np.full(len(second), -1)
+    words = np.where(second.words < 0, -1, second.words + int(first.words.max(initial=-1)) + 1)
+    columns = ((first.ids, second.ids), (first.words, words), (first.starts, nowhere), (first.ends, nowhere))
+    return Encoded(*(np.concatenate(pair) for pair in columns))
+
+
+def _triples(sample: Sample) -> list[dict[str, Any]]:
+    triples = sample.get("triples")
+    if not triples:
+        raise missing(sample, "triples")
+    return list(triples)
