@@ -107,8 +107,10 @@ INTERACTIONS: Mapping[str, Interaction] = {
 
 
 class VectorScores:
-    """Scores of a graph's triples by vectors of its entities and relations. Heads are scored as tails are, by the triple,
-    also where a model was trained on inverse triples: a file of vectors has no inverse relations.
+    """Scores of a graph's triples by vectors of its entities and relations.
+
+    Heads are scored by the triple, as tails are, also where a model was trained on inverse triples: a file of vectors
+    has no inverse relations.
 
     Raises:
         WorkbenchError: the vectors don't say of which model they are, vectors alone don't score it, or an entity or a
