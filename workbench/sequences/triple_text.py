@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ class Part(NamedTuple):
     entity: str | None = None
 
 
-class TripleText(Builder):
+class TripleText(Builder, ABC):
     """Base of the builders of triples, each of which is an item: a segment for each part, with its segment type.
 
     A subclass says which `parts` a triple has. Entities are `spans` of what they are called.
@@ -30,9 +31,9 @@ class TripleText(Builder):
     unit = "triples"
     types: tuple[int, ...] = (0, 1, 0)
 
+    @abstractmethod
     def parts(self, sample: Sample, triple: dict[str, Any]) -> list[Part]:
         """As many parts as there are `types`."""
-        raise NotImplementedError(f"{type(self).__name__} must define parts")
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         triples = [(s, number, triple) for s in samples for number, triple in enumerate(_triples(s))]

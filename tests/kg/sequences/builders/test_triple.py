@@ -54,9 +54,12 @@ def test_without_the_relation_there_are_two() -> None:
 
 
 def test_the_longest_is_cut() -> None:
-    tokens, types, _ = read(text="description", max_length=22)
-    assert len(types) == 22
-    assert tokens.lower().startswith("[cls] river [sep] flows past [sep] hamburg")
+    whole, lengths = read(text="description")[1], []
+    for max_length in (len(whole), len(whole) - 3):
+        tokens, types, _ = read(text="description", max_length=max_length)
+        lengths.append(len(types))
+        assert tokens.lower().startswith("[cls] river [sep] flows past [sep] hamburg every other city")
+    assert lengths == [len(whole), len(whole) - 3]
 
 
 def test_a_stranger_is_refused() -> None:
