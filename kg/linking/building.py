@@ -62,10 +62,13 @@ def tables(
     common: bool,
     anchors: Iterable[Linked] = (),
     entities: Iterable[str] = (),
+    counted: Iterable[Name] = (),
 ) -> Tables:
     """Gather names.
 
     Args:
+        counted: (name, entity, how often it is a link to the entity), beside the counts of the anchors; more rows of
+            a name and an entity add up.
         entities: those that there are, also without a name; those of `names` are added.
         skip: names to leave out.
         common: leave out English function words, save where the graph has them in capitals (IT, US, WHO).
@@ -78,7 +81,7 @@ def tables(
     collected = _Collected(case, min_length, skip, ENGLISH if common else frozenset(), entities)
     for name in names:
         collected.add(*name)
-    collected.add_anchors(anchors)
+    collected.add_links(counted, anchors)
     if not collected.priors:
         raise WorkbenchError(
             f"there are no names to link: the graph has no labels or aliases of at least {min_length} characters"
@@ -108,21 +111,29 @@ class _Collected:
             candidates[entity] = max(weight, candidates.get(entity, 0.0))
             self.entities.add(entity)
 
-    def add_anchors(self, anchors: Iterable[Linked]) -> None:
+    def add_links(self, counted: Iterable[Name], anchors: Iterable[Linked]) -> None:
         """The count of a link text's entity is its prior; what was known before is worth one link."""
-        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        counts: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for name, entity, count in counted:
+            if not count > 0:
+                raise WorkbenchError(f"{name!r} is a link to {entity!r} {count} times; it must be more than 0")
+            counts[name][entity] += count
+            self.entities.add(entity)
         for text, spans in anchors:
             for start, end, entity, *_ in spans:
                 if entity in self.entities:
                     counts[text[start:end]][entity] += 1
-        more: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        more: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         for name, entities in counts.items():
             for spelling in self._spellings(name):
-                more[spelling].update(entities)
+                for entity, count in entities.items():
+                    more[spelling][entity] += count
         for spelling, entities in more.items():
             before = self.priors.get(spelling, {})
             whole = sum(before.values()) or 1.0
-            self.priors[spelling] = {e: before.get(e, 0.0) / whole + entities[e] for e in before.keys() | entities}
+            self.priors[spelling] = {
+                e: before.get(e, 0.0) / whole + entities.get(e, 0.0) for e in before.keys() | entities
+            }
 
     def tables(self, anchors: Iterable[Linked]) -> Tables:
         ids = sorted(self.entities)

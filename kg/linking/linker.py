@@ -18,7 +18,7 @@ import hashlib
 import os
 import shutil
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,20 +29,19 @@ from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
 from kg.linking.context import Profiles, Words
 from kg.linking.gazetteer import Case, Found, Gazetteer, fold, spellings
-from kg.linking.mentions import P0, Form
+from kg.linking.mentions import COMMON_NOUN, Form
+from kg.linking.outcomes import Outcomes
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import draft_folder
 from workbench.files.identities import note
 from workbench.files.sealed import open_sealed, seal
 
 Link = tuple[int, int, str, float]
-Outcome = tuple[str, float, float]
-"""An entity, the score of a find, and that of one in small letters."""
+Stretch = tuple[int, int]
 
 VERSION = 2  # of the method: how names become links
 META = "linker.json"
 CONTEXT = 0.5  # what a shared word counts: words of one context are not independent
-COMMON_NOUN = P0[Form.SMALL]
 NOTHING = np.empty(0, np.uint32)
 ARRAYS = ("offsets", "entities", "priors", "likely", "form")
 
@@ -67,8 +66,8 @@ class Linker:
         self.tables = made
         self.profiles = about
         self._gazetteer = Gazetteer(made.names, case)
-        self._first = _Outcomes(made, several=about is None)
-        self._only = _Outcomes(made, several=False)
+        self._first = Outcomes(made, several=about is None)
+        self._only = Outcomes(made, several=False)
         self.path = saved[0] if saved else None
         self.version = saved[1] if saved else f"{VERSION}.{self._digest()}"
 
@@ -82,6 +81,7 @@ class Linker:
         skip: Iterable[str] = (),
         common: bool = True,
         anchors: Iterable[Linked] = (),
+        counted: Iterable[Name] = (),
     ) -> Linker:
         """A linker of (name, entity id, prior) rows, without context.
 
@@ -93,11 +93,12 @@ class Linker:
             common: link English function words too ("it", "us", "who"), which otherwise count where both the name
                 and the text have them in capitals.
             anchors: texts with links, (text, spans), iterated over twice: see `kg.linking.building.tables`.
+            counted: (name, entity id, count) rows: how often a name is a link to an entity.
 
         Raises:
             WorkbenchError: a prior is not greater than 0, or no name is left.
         """
-        return cls(tables(names, case, min_length, skip, not common, anchors), case, None)
+        return cls(tables(names, case, min_length, skip, not common, anchors, counted=counted), case, None)
 
     @classmethod
     def from_store(
@@ -110,6 +111,7 @@ class Linker:
         skip: Iterable[str] = (),
         common: bool = False,
         anchors: Iterable[Linked] = (),
+        counted: Iterable[Name] = (),
         context: bool = True,
     ) -> Linker:
         """A linker of the labels and aliases of a graph; of the ids, where the graph has no label at all.
@@ -121,14 +123,20 @@ class Linker:
         Raises:
             WorkbenchError: as for `from_names`.
         """
-        made = tables(names_of(store, prior), case, min_length, skip, not common, anchors, store.ids)
+        made = tables(names_of(store, prior), case, min_length, skip, not common, anchors, store.ids, counted)
         return cls(made, case, profiles(store, made) if context else None)
 
-    def link(self, text: str, min_score: float = 0.0, candidates: int = 1) -> list[Link]:
+    def link(
+        self, text: str, min_score: float = 0.0, candidates: int = 1, inside: Iterable[Stretch] | None = None
+    ) -> list[Link]:
         """(start, end, entity id, score) of the mentions in characters of `text`: sorted, half-open.
 
-        Mentions are disjoint. With `candidates`, each comes with that many entities at most, the best first.
+        Mentions are disjoint. With `candidates`, each comes with that many entities at most, the best first. With
+        `inside`, only names within these stretches are found; a stretch that is a name as a whole is a mention for
+        certain, its score is the entity's share.
         """
+        if inside is not None:
+            return [link for link in self._inside(text, inside, candidates) if link[3] >= min_score]
         folded = fold(text, self.case)
         outcomes, found = self._first if candidates == 1 else self._only, self._gazetteer.find(folded)
         if self.case == "exact" or folded == text or text.islower():  # the last reads a text without capitals whole
@@ -250,17 +258,36 @@ class Linker:
             state.update(array.tobytes())
         return state.hexdigest()
 
-    def _completed(self, text: str, found: list[Found], links: list[Link | None], most: int) -> list[Link]:
-        """The links of a text; those that are None here take the words around them, or a look at the capitals."""
+    def _inside(self, text: str, stretches: Iterable[Stretch], most: int) -> list[Link]:
+        """The links within stretches; of two that overlap in the one that begins first, or else is longer."""
+        folded, end = fold(text, self.case), 0
+        found: list[Found] = []
+        certain: set[Stretch] = set()
+        for first, last in sorted(stretches, key=lambda stretch: (stretch[0], -stretch[1])):
+            if first >= end:
+                found += [(number, first + a, first + b) for number, a, b in self._gazetteer.find(folded[first:last])]
+                certain.add((first, last))
+                end = last
+        return self._completed(text, found, [None] * len(found), most, certain)
+
+    def _completed(
+        self, text: str, found: list[Found], links: Sequence[Link | None], most: int, certain: Container[Stretch] = ()
+    ) -> list[Link]:
+        """The links of a text; those that are None here take the words around them, or a look at the capitals.
+
+        The stretches that are `certain` to be mentions need neither capitals nor a likelihood.
+        """
         words, complete = Words(text), []
         for (number, start, end), link in zip(found, links, strict=True):
             if link is not None:
                 complete.append(link)
                 continue
             form, likely = self.tables.form[number], float(self.tables.likely[number])
-            if form == Form.CAPITALS and not text[start:end].isupper():
+            if (start, end) in certain:
+                likely = 1.0
+            elif form == Form.CAPITALS and not text[start:end].isupper():
                 continue
-            if form > Form.SMALL and self.case == "ignore" and text[start].islower() and not text.islower():
+            elif form > Form.SMALL and self.case == "ignore" and text[start].islower() and not text.islower():
                 likely = min(likely, COMMON_NOUN)
             ranked = self._ranked(number, words.around(start, end) if self.profiles is not None else NOTHING)
             complete += [(start, end, entity, round(likely * share, 6)) for entity, share in ranked[:most]]
@@ -278,26 +305,3 @@ class Linker:
             zip(entities, (shares / shares.sum()).tolist(), strict=True), key=lambda item: (-item[1], item[0])
         )
         return [(self.tables.ids[entity], share) for entity, share in ranked]  # numbers are in the order of the ids
-
-
-class _Outcomes(dict[int, Outcome | None]):
-    """What a find of a name comes to by the name alone; worked out when a text has the name for the first time.
-
-    None where it takes a look at the text: for capitals, or, unless the first of `several` entities is to be taken, for
-    the words around.
-    """
-
-    def __init__(self, made: Tables, *, several: bool) -> None:
-        self.made, self.several = made, several
-
-    def __missing__(self, number: int) -> Outcome | None:
-        made = self.made
-        part = slice(made.offsets[number], made.offsets[number + 1])
-        form, likely, priors = made.form[number], float(made.likely[number]), made.priors[part].astype(np.float64)
-        outcome = None
-        if form != Form.CAPITALS and (self.several or len(priors) == 1):
-            share = float(priors[0] / priors.sum())
-            small = min(likely, COMMON_NOUN) if form > Form.SMALL else likely
-            outcome = made.ids[made.entities[part.start]], round(likely * share, 6), round(small * share, 6)
-        self[number] = outcome
-        return outcome

@@ -27,6 +27,7 @@ class Form(IntEnum):
 
 
 P0 = {Form.CAPITALS: 0.25, Form.SMALL: 0.12, Form.WORD: 0.25, Form.WORDS: 0.65}
+COMMON_NOUN = P0[Form.SMALL]
 
 
 def form_of(name: str, common: frozenset[str]) -> Form | None:

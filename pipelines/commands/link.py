@@ -17,7 +17,7 @@ from pipelines.preparing.kg_extra import needs_kg
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Share
+from workbench.options.bounds import Count, Name, Share
 from workbench.options.command import command
 from workbench.terminal import Terminal
 
@@ -34,19 +34,25 @@ def link(
     linker: Annotated[Path | None, typer.Option(help="A linker made by `prepare linker`, instead of --graph.")] = None,
     min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1).")] = 0.0,
     candidates: Annotated[Count, typer.Option(help="Entities per mention at most, as spans of the same text.")] = 1,
+    inside: Annotated[
+        Name | None, typer.Option(help="Only inside the stretches of this field (tags, marks, mention, ...).")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the links that are there; add those beside them.")] = False,
 ) -> None:
     """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
 
     Each record notes the linker's name and version, each span its score: how likely a person would link these words to
     this entity. Spans of another linker are replaced, unless --keep is given. Options on how a linker is made (--case,
-    --min-length, --skip, --common, --anchors, --priors, --context) are for --graph; a saved linker has its own.
+    --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --context) are for --graph; a saved
+    linker has its own.
 
     Examples:
 
       workbench prepare link corpora/wiki --graph corpora/codex-s --output corpora/wiki-linked
 
       workbench prepare link corpora/coco --linker linkers/wikidata --min-score 0.5 -o corpora/coco-linked
+
+      workbench prepare link corpora/ner --linker linkers/wikidata --inside tags -o corpora/ner-linked
     """
     opened = open_corpus(str(corpus))
     linkable = [str(field.spans_of) for field in links_among(fields_of(opened.kind))]
@@ -61,12 +67,17 @@ def link(
     else:
         raise WorkbenchError("give one of --graph (a triples corpus or graph store) and --linker (a saved linker)")
     with needs_kg():
-        from pipelines.stages.link_entities import LinkEntities
-    stage = LinkEntities.of(chosen, min_score, candidates, keep)
+        from pipelines.stages.link_entities import LinkEntities, stretch_fields
+    if inside is not None and inside not in (allowed := stretch_fields(opened.manifest.fields)):
+        raise WorkbenchError(
+            f"--inside {inside}: {corpus} has no stretches of a text in a field of this name; those that it has: "
+            f"{', '.join(allowed) or 'none'}"
+        )
+    stage = LinkEntities.of(chosen, min_score, candidates=candidates, keep=keep, inside=inside)
     about = {**opened.manifest.about, "linker": stage.about}
     job = Job(CorpusReader(), opened.kind, options.output, (stage,), about=about)
     options.prepare(job, [corpus])
-    Terminal(stderr=True).print(coverage(Corpus.open(options.output)).table())
+    Terminal(stderr=True).print(coverage(Corpus.open(options.output), stage).table())
 
 
 def _load(folder: Path) -> Linker:

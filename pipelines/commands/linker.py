@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples, open_corpus
 from pipelines.preparing.kg_extra import needs_kg
-from pipelines.sources.files import decode, lines
+from pipelines.sources.entity_names import EntityName, read_counts, read_knowledge_base, read_names, text_lines
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count
 from workbench.options.command import command
@@ -29,6 +28,12 @@ MinLength = Annotated[Count, typer.Option(help="Names with fewer characters are 
 Skip = Annotated[Path | None, typer.Option(help="File with names to leave out, one per line.")]
 Common = Annotated[bool, typer.Option(help="Also link English function words (it, us, who) that are not in capitals.")]
 Context = Annotated[bool, typer.Option(help="Compare the words around ambiguous names with the graph.")]
+Names = Annotated[
+    Path | None, typer.Option(help="Names by NAME<tab>ENTITY<tab>COUNT: how often a name is a link to the entity.")
+]
+KnowledgeBase = Annotated[
+    Path | None, typer.Option(help="Aliases and their priors from a spaCy knowledge base on disk (InMemoryLookupKB).")
+]
 Anchors = Annotated[
     Path | None, typer.Option(help="A text corpus with right links: its link texts and their counts are learnt.")
 ]
@@ -39,12 +44,14 @@ Priors = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class LinkerOptions:
-    """How a linker is made of a graph."""
+    """How a linker is made, of a graph or of given names."""
 
     case: Case = "ignore"
     min_length: MinLength = 2
     skip: Skip = None
     common: Common = False
+    names: Names = None
+    knowledge_base: KnowledgeBase = None
     anchors: Anchors = None
     priors: Priors = None
     context: Context = True
@@ -52,27 +59,32 @@ class LinkerOptions:
 
 @command
 def linker(
-    graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the linker.", show_default=False)],
     options: LinkerOptions,
+    graph: Annotated[
+        Path | None, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)
+    ] = None,
 ) -> None:
     """Make an entity linker of the labels and aliases in a graph, for `prepare link --linker`.
 
-    With --anchors, texts whose links are known (a field `spans`) teach it which words are links, how often, to what.
+    More names come from --names, from --knowledge-base and, with how often they are links, from --anchors: texts whose
+    links are known (a field `spans`). Of these, a graph takes the names of its own entities; without a graph all count.
 
     Examples:
 
       workbench prepare linker corpora/codex-s --output linkers/codex-s
 
       workbench prepare linker corpora/wikidata -o linkers/wikidata --min-length 3 --anchors corpora/wiki-linked
+
+      workbench prepare linker -o linkers/titles --names titles.tsv
     """
     made = make_linker(graph, options)
     made.save(output)
     log.info("%s: %s spellings", output, f"{made.num_names:,}")
 
 
-def make_linker(graph: Path, options: LinkerOptions) -> Linker:
-    """The linker of a triples corpus's graph or of a graph store.
+def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
+    """The linker of a triples corpus's graph or of a graph store, or without one of given names.
 
     Raises:
         WorkbenchError: no graph, file of names or counts, or texts with links there, or no name left.
@@ -80,17 +92,37 @@ def make_linker(graph: Path, options: LinkerOptions) -> Linker:
     with needs_kg():
         from kg.graph.store import GraphStore
         from kg.linking.linker import Linker
+    given = list(_given(options))
+    chosen: dict[str, Any] = {
+        "case": options.case,
+        "min_length": options.min_length,
+        "skip": [] if options.skip is None else text_lines("--skip", options.skip),
+        "common": options.common,
+        "anchors": [] if options.anchors is None else LinkedTexts(options.anchors),
+    }
+    if graph is None:
+        if not given or options.priors is not None:
+            raise WorkbenchError(
+                "without a graph a linker is made of --names or --knowledge-base, and has no --priors; give a graph or "
+                "one of these"
+            )
+        return Linker.from_names((), counted=given, **chosen)
     store = GraphStore.open(graph)
-    return Linker.from_store(
-        store,
-        prior=None if options.priors is None else read_counts(options.priors),
-        case=options.case,
-        min_length=options.min_length,
-        skip=[] if options.skip is None else _lines("--skip", options.skip),
-        common=options.common,
-        anchors=[] if options.anchors is None else LinkedTexts(options.anchors),
-        context=options.context,
-    )
+    own = [name for name in given if store.ids.find(name.entity) >= 0]
+    if len(own) < len(given):
+        log.warning(
+            "%s of %s given names are of entities that %s lacks", f"{len(given) - len(own):,}", f"{len(given):,}", graph
+        )
+    prior = None if options.priors is None else read_counts(options.priors)
+    return Linker.from_store(store, prior=prior, context=options.context, counted=own, **chosen)
+
+
+def _given(options: LinkerOptions) -> Iterator[EntityName]:
+    if options.names is not None:
+        yield from read_names(options.names)
+    if options.knowledge_base is not None:
+        with needs_kg():
+            yield from read_knowledge_base(options.knowledge_base)
 
 
 class LinkedTexts:
@@ -103,31 +135,6 @@ class LinkedTexts:
 
     def __iter__(self) -> Iterator[tuple[str, list[list[Any]]]]:
         return ((sample["text"], sample.get("spans", [])) for sample in all_samples(self.corpus))
-
-
-def read_counts(path: Path) -> dict[str, float]:
-    """Counts by entity id, from lines `entity<tab>count`.
-
-    Raises:
-        WorkbenchError: no such file, or a line that is none of these; says which.
-    """
-    counts = {}
-    for number, line in enumerate(_lines("--priors", path), start=1):
-        entity, _, count = line.rpartition("\t")
-        try:
-            value = float(count)
-        except ValueError:
-            value = -1.0
-        if not entity or not 0 <= value < math.inf:
-            raise WorkbenchError(f"{path}, line {number}: {line[:80]!r} is not ENTITY<tab>COUNT with a count from 0 on")
-        counts[entity] = value
-    return counts
-
-
-def _lines(option: str, path: Path) -> list[str]:
-    if not path.is_file():
-        raise WorkbenchError(f"{option} {path}: there is no such file")
-    return [decode(line, f"{path}:{number}") for number, line in lines(path)]
 
 
 if __name__ == "__main__":

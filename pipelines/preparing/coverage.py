@@ -1,78 +1,144 @@
-"""How much of a corpus is linked: what `prepare link` tells in the end."""
+"""How much of a corpus is linked, by where its texts are from: what `prepare link` tells in the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from rich.table import Table
 
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.schema import FIELDS, links_among
+from workbench.corpora.schema import FIELDS, Field, links_among
+from workbench.sequences.sequence import Sample
 
 SAMPLED = 5_000
 """Records that are looked at, at most: evenly spread, as reading all of a large corpus takes as long as linking it."""
+SOURCES = 5
+"""Sources with a column of their own, the largest."""
+TOTAL = "all"
+
+Spans = Sequence[Sequence[Any]]
+
+
+class Links(Protocol):
+    """What links texts (`pipelines.stages.link_entities.LinkEntities`)."""
+
+    def stretches(self, sample: Sample, links: Field) -> Any:
+        """Where in the text that these links are of names are looked for; None: everywhere."""
+
+    def found(self, text: str, inside: Any, min_score: float, candidates: int) -> Sequence[Sequence[Any]]:
+        """The links in one text, [start, end, entity, score]."""
+
+
+@dataclass
+class Coverage:
+    """Counts over some records.
+
+    A mention is a stretch with a link, a name that was found and got none (its score is too small), or a stretch that
+    was given and got none; the latter two are NIL. A mention is ambiguous where the linker has several entities for it.
+    """
+
+    records: int = 0
+    linked_records: int = 0
+    words: int = 0
+    linked: int = 0
+    nil: int = 0
+    ambiguous: int = 0
+    links: int = 0
+    total_score: float = 0.0
+    entities: set[str] = field(default_factory=set)
+
+    @property
+    def mentions(self) -> int:
+        return self.linked + self.nil
+
+    def add(self, texts: Sequence[tuple[str, Spans, Spans, Spans]]) -> None:
+        """One record: of each text its spans, the names that were found, and the stretches that were given."""
+        self.records += 1
+        self.linked_records += any(spans for _, spans, _, _ in texts)
+        for text, spans, found, given in texts:
+            self.words += len(text.split())
+            self.links += len(spans)
+            self.linked += len({(span[0], span[1]) for span in spans})
+            self.entities.update(span[2] for span in spans)
+            self.total_score += sum(span[3] if len(span) > 3 else 1.0 for span in spans)
+            entities = Counter((link[0], link[1]) for link in found)
+            self.ambiguous += sum(count > 1 for count in entities.values())
+            asked = {(stretch[0], stretch[1]) for stretch in given} or entities
+            self.nil += sum(not any(a < span[1] and span[0] < b for span in spans) for a, b in asked)
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Names and values, for a person."""
+        yield "records", f"{self.records:,}"
+        yield "with a link", _share(self.linked_records, self.records)
+        yield "mentions per 100 words", f"{100 * self.mentions / max(self.words, 1):.1f}"
+        yield "mentions", f"{self.mentions:,}"
+        yield "linked", _share(self.linked, self.mentions)
+        yield "NIL", _share(self.nil, self.mentions)
+        yield "ambiguous", _share(self.ambiguous, self.mentions)
+        yield "entities per mention", f"{self.links / max(self.linked, 1):.2f}"
+        yield "different entities", f"{len(self.entities):,}"
+        yield "mean score", f"{self.total_score / max(self.links, 1):.3f}"
 
 
 @dataclass(frozen=True)
-class Coverage:
-    """Counts over some records: those with a link, mentions, links (a mention may have several), entities, words."""
+class Covered:
+    """What was looked at of `of` records: all together, and by source (`meta.source`), the largest first."""
 
-    records: int
     of: int
-    linked: int
-    mentions: int
-    links: int
-    entities: int
-    words: int
-    mean_score: float
+    all: Coverage
+    by_source: dict[str, Coverage]
 
     def table(self) -> Table:
-        """For a person."""
-        looked = f" (of {self.records:,} records, evenly spread)" if self.records < self.of else ""
-        table = Table(title=f"Links{looked}", show_header=False)
-        for name, value in (
-            ("records with a link", f"{self.linked:,} ({100 * self.linked / max(self.records, 1):.1f} %)"),
-            ("mentions", f"{self.mentions:,} ({100 * self.mentions / max(self.words, 1):.1f} per 100 words)"),
-            ("entities per mention", f"{self.links / max(self.mentions, 1):.2f}"),
-            ("different entities", f"{self.entities:,}"),
-            ("mean score", f"{self.mean_score:.3f}"),
-        ):
-            table.add_row(name, value)
+        """For a person: a column for each source where there are several."""
+        looked = f" (of {self.all.records:,} records, evenly spread)" if self.all.records < self.of else ""
+        columns = {TOTAL: self.all} | (dict([*self.by_source.items()][:SOURCES]) if len(self.by_source) > 1 else {})
+        hidden = len(self.by_source) - SOURCES
+        caption = f"{hidden:,} smaller sources are in {TOTAL!r} alone" if hidden > 0 else None
+        table = Table("", *columns, title=f"Links{looked}", caption=caption)
+        told = [dict(counts.rows()) for counts in columns.values()]
+        for name in told[0]:
+            table.add_row(name, *(values[name] for values in told))
         return table
 
 
-def coverage(corpus: Corpus) -> Coverage:
-    """How much of a corpus's texts, or captions, is linked."""
+def coverage(corpus: Corpus, links: Links) -> Covered:
+    """How much of a corpus's texts, or captions, is linked.
+
+    Args:
+        links: what linked them; asked again, whatever the score, for the names that got no link.
+    """
     places = [(shard, record) for shard, info in enumerate(corpus.shards) for record in range(info.records)]
-    chosen = places[:: -(-len(places) // SAMPLED) or 1]
-    linked = mentions = links = words = 0
-    total = 0.0
-    entities: set[str] = set()
-    for shard, record in chosen:
-        found = 0
-        for text, spans in _linked_texts(corpus.read(shard, record)):
-            found += len(spans)
-            mentions += len({(span[0], span[1]) for span in spans})
-            words += len(text.split())
-            entities.update(span[2] for span in spans)
-            total += sum(span[3] if len(span) > 3 else 1.0 for span in spans)
-        linked += found > 0
-        links += found
-    mean = total / links if links else 0.0
-    return Coverage(len(chosen), len(places), linked, mentions, links, len(entities), words, mean)
+    total, by_source = Coverage(), dict[str, Coverage]()
+    for shard, record in places[:: -(-len(places) // SAMPLED) or 1]:
+        sample = corpus.read(shard, record)
+        texts = [
+            (text, spans, links.found(text, inside, 0.0, 2), inside or ())
+            for text, spans, inside in _linked_texts(sample, links)
+        ]
+        source = str(sample.get("meta", {}).get("source", ""))
+        for counts in (total, by_source.setdefault(source, Coverage())):
+            counts.add(texts)
+    largest = sorted(by_source.items(), key=lambda item: -item[1].records)
+    return Covered(len(places), total, dict(largest))
 
 
-def _linked_texts(sample: Mapping[str, Any]) -> Iterator[tuple[str, list[list[Any]]]]:
-    """The texts of a sample that a linker reads, with their spans."""
-    for links in links_among(FIELDS):
-        text, spans = sample.get(links.spans_of or ""), sample.get(links.name)
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({100 * part / max(whole, 1):.1f} %)"
+
+
+def _linked_texts(sample: Sample, links: Links) -> Iterator[tuple[str, Spans, Any]]:
+    """The texts of a sample that a linker reads, with their spans and the stretches that were given."""
+    for found in links_among(FIELDS):
+        text, spans = sample.get(found.spans_of or ""), sample.get(found.name)
         if text is None or spans is None:
             continue
+        inside = links.stretches(sample, found)
         if isinstance(text, str):
-            yield text, spans
+            yield text, spans, inside
         elif isinstance(text, dict):
-            yield from ((one, spans.get(name, [])) for name, one in text.items())
+            yield from ((one, spans.get(name, []), inside) for name, one in text.items())
         else:
-            yield from zip(text, spans, strict=True)
+            yield from ((one, own, inside) for one, own in zip(text, spans, strict=True))

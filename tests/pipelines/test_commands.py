@@ -9,12 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from spacy.kb import InMemoryLookupKB
+from spacy.vocab import Vocab
 from typer.testing import CliRunner
 
 from kg.graph.store import GraphStore
+from kg.linking.linker import Linker
 from pipelines.commands.app import app
 from pipelines.commands.tokenizer import Smoothed
-from pipelines.preparing.coverage import Coverage, coverage
+from pipelines.preparing.coverage import coverage
+from pipelines.stages.link_entities import LinkEntities
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.errors import WorkbenchError
@@ -82,7 +86,8 @@ def test_all_texts_are_linked(tmp_path, json_lines, graph, stored):
     assert sample["second_spans"] == [[0, 3, "e2", 0.25]]
     assert sample["choice_spans"][1] == sample["translation_spans"]["en"] == [[0, 3, "e2", 0.25]]
     assert sample["translation_spans"]["de"] == []
-    assert coverage(Corpus.open(tmp_path / "l")).mentions == 5
+    stage = LinkEntities.of(Linker.from_store(GraphStore.open(graph)))
+    assert coverage(Corpus.open(tmp_path / "l"), stage).all.mentions == 5
 
 
 def test_facts_with_qualifiers_become_a_corpus_and_a_graph(tmp_path, json_lines, stored):
@@ -195,9 +200,14 @@ def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, grap
     assert linked["spans"] == [[0, 3, "gold", 1.0], [4, 10, "gold", 1.0], [15, 18, "e1", 0.25]]
     assert empty["spans"] == []
     assert linked["meta"]["linker"]["keep"] is True
-    assert coverage(Corpus.open(tmp_path / "l")) == Coverage(2, 2, 1, 3, 3, 2, 5, 0.75)
-    for part in ("records with a link", "1 (50.0 %)", "3 (60.0 per 100 words)", "mean score"):
-        assert part in said
+    told = dict(line.strip("│ ").split(" │ ") for line in said.splitlines() if line.count("│") == 3)
+    told = {name.strip(): value.strip() for name, value in told.items()}
+    assert told["records"] == "2"
+    assert told["with a link"] == "1 (50.0 %)"
+    assert told["mentions per 100 words"] == "60.0"
+    assert told["linked"] == "3 (100.0 %)"
+    assert told["NIL"] == "0 (0.0 %)"
+    assert told["mean score"] == "0.750"
 
 
 def test_candidates_anchors_and_priors_by_command(tmp_path, json_lines, stored):
@@ -222,6 +232,70 @@ def test_candidates_anchors_and_priors_by_command(tmp_path, json_lines, stored):
         linked("bad", "--priors", tmp_path / "counts.tsv")
     with pytest.raises(WorkbenchError, match="the corpus has no links"):
         linked("bad", "--anchors", tmp_path / "c")
+
+
+def test_coverage_by_source_with_nil_and_ambiguous_mentions(tmp_path, json_lines, stored):
+    (tmp_path / "names.tsv").write_text("Ann\te1\t3\nAnn\te2\t1\nRobert Roe\te3\t1\n")
+    prepare("linker", "-o", tmp_path / "linker", "--names", tmp_path / "names.tsv")
+    one = json_lines("one.jsonl", [{"text": "Ann met Robert Roe"}, {"text": "nobody"}])
+    two = json_lines("two.jsonl", [{"text": "Robert Roe"}])
+    prepare("text", one, two, "-o", tmp_path / "c", "--workers", 1)
+    prepare("link", tmp_path / "c", "--linker", tmp_path / "linker", "-o", tmp_path / "l", "--min-score", 0.5)
+    linked = Corpus.open(tmp_path / "l")
+    found = coverage(linked, LinkEntities.of(Linker.load(tmp_path / "linker"), 0.5))
+    assert list(found.by_source) == ["one.jsonl", "two.jsonl"]
+    whole = found.all
+    assert (whole.records, whole.linked_records, whole.linked, whole.nil, whole.ambiguous) == (3, 2, 2, 1, 1)
+    first = found.by_source["one.jsonl"]
+    assert (first.mentions, first.linked, first.nil, first.ambiguous, first.entities) == (2, 1, 1, 1, {"e3"})
+
+
+def test_links_inside_given_stretches_alone(tmp_path, json_lines, graph, stored):
+    """Named entities that are given: the whole stretch, or a name in it; the rest of the text is left alone."""
+    row = {"text": "Ann met old Robert and Ann Lee", "tags": [[8, 18, "PER"], [23, 30, "PER"]], "second": "Ann"}
+    prepare("text", json_lines("d.jsonl", [row]), "-o", tmp_path / "c", "--workers", 1)
+    arguments = ["link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "l", "--inside", "tags", "--workers", 1]
+    said = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False).output
+    (linked,) = stored(tmp_path / "l")
+    assert [span[:2] for span in linked["spans"]] == [[12, 18], [23, 26]]
+    assert linked["second_spans"] == []
+    assert linked["meta"]["linker"]["inside"] == "tags"
+    assert "NIL" in said
+    with pytest.raises(WorkbenchError, match=r"--inside marks: .* those that it has: tags"):
+        prepare("link", tmp_path / "c", "--graph", graph, "-o", tmp_path / "m", "--inside", "marks")
+
+
+def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
+    """By a table, by a spaCy knowledge base; a graph takes the names of its own entities alone."""
+    names = tmp_path / "names.tsv"
+    names.write_text("Bobby\te2\t3\nBobby\te2\t1\nBobby\te9\t1\n")
+    prepare("linker", "-o", tmp_path / "alone", "--names", names)
+    assert Linker.load(tmp_path / "alone").candidates("bobby") == [("e2", 0.8), ("e9", pytest.approx(0.2))]
+    prepare("linker", graph, "-o", tmp_path / "graphs", "--names", names)
+    assert Linker.load(tmp_path / "graphs").candidates("Bobby") == [("e2", 1.0)]
+    assert "1 of 3 given names are of entities that" in caplog.text
+    kept = InMemoryLookupKB(Vocab(), entity_vector_length=2)
+    for entity in ("e1", "e9"):
+        kept.add_entity(entity, freq=1, entity_vector=[0, 1])
+    kept.add_alias("Bobby", ["e1", "e9"], [0.75, 0.25])
+    kept.to_disk(tmp_path / "kb")
+    prepare("linker", "-o", tmp_path / "both", "--names", names, "--knowledge-base", tmp_path / "kb")
+    shares = dict(Linker.load(tmp_path / "both").candidates("Bobby"))
+    assert shares == pytest.approx({"e2": 4 / 6, "e9": 1.25 / 6, "e1": 0.75 / 6})
+    (tmp_path / "kb" / "contents").write_bytes((1 << 40).to_bytes(8, "little") * 2)
+    for option, place, message in (
+        ("--knowledge-base", tmp_path, "there is no knowledge base"),
+        ("--knowledge-base", tmp_path / "kb", "damaged or cut off"),
+        ("--names", tmp_path / "gone", "no such file"),
+    ):
+        with pytest.raises(WorkbenchError, match=message):
+            prepare("linker", "-o", tmp_path / "bad", option, place)
+    for wrong in ("Bob\te1\t0\n", "Bob\te1\n", "Bob\te1\tnan\n", "\te1\t2\n", "Bob\t\t2\n"):
+        names.write_text(wrong)
+        with pytest.raises(WorkbenchError, match=r"line 1: .*NAME<tab>ENTITY<tab>COUNT"):
+            prepare("linker", "-o", tmp_path / "bad", "--names", names)
+    with pytest.raises(WorkbenchError, match="without a graph a linker is made of --names or --knowledge-base"):
+        prepare("linker", "-o", tmp_path / "bad")
 
 
 def test_bad_link_options(tmp_path, json_lines, graph):

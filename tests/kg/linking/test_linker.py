@@ -225,3 +225,17 @@ def test_anchors_name_entities_that_the_graph_has_no_label_for(tmp_path):
     assert linker.knows("Q2")
     assert Linker.from_store(store).knows("Q2"), "also without a name"
     assert not linker.knows("Q3")
+
+
+def test_links_within_given_stretches(linker):
+    text = "paris, the park of Paris, Texas"
+    stretches = [(19, 31), (19, 24), (0, 5), (11, 15)]
+    found = linker.link(text, inside=stretches)
+    assert [(start, end) for start, end, *_ in found] == [(0, 5), (11, 15), (19, 24), (26, 31)]
+    assert found[0][3] > 0.25, "a whole stretch is a mention for certain, in small letters too"
+    assert found[1][3] == 1
+    assert found[3] == (26, 31, "Q1439", 0.25), "a part of a stretch is as likely one as elsewhere"
+    assert linker.link(text, inside=[]) == []
+    assert linker.link(text, inside=[(0, 4)]) == [], "a name that goes on behind a stretch is not in it"
+    assert linker.link(text, 0.5, inside=stretches)[1:] == [found[1]]
+    assert [link[2] for link in linker.link(text, candidates=3, inside=[(19, 24)])] != []
