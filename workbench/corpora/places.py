@@ -6,7 +6,7 @@ list for each. Stretches are half-open and count characters of the stored text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from workbench.corpora.schema import FIELDS, Field, marks_of
@@ -84,22 +84,56 @@ def take(sample: Sample, unit: str, start: int, end: int) -> Sample:
     if unit not in sample:
         return part
     part[unit] = sample[unit][start:end]
-    for field in marks_of(unit):
+    if isinstance(part[unit], str):
+        return _with_marks(part, unit, lambda stretches: _inside(stretches, start, end))
+    return part | {field.name: sample[field.name][start:end] for field in marks_of(unit) if field.name in sample}
+
+
+def splice(sample: Sample, unit: str, edits: Sequence[tuple[int, int, str]]) -> Sample:
+    """The sample with other characters in the place of stretches of one of its texts.
+
+    What fields mark in the text follows. A stretch that an edit replaces covers what is there then; one that an edit
+    overlaps otherwise is left out.
+
+    Args:
+        unit: the text, a string.
+        edits: (start, end, characters), sorted and apart.
+    """
+    text, pieces, done = sample[unit], [], 0
+    for start, end, new in edits:
+        pieces += [text[done:start], new]
+        done = end
+    spliced = {**sample, unit: "".join([*pieces, text[done:]])}
+    return _with_marks(spliced, unit, lambda stretches: _follow(stretches, edits))
+
+
+def _with_marks(sample: Sample, text: str, change: Callable[[Sequence[Any]], list[list[Any]]]) -> Sample:
+    """The sample with the stretches in one of its texts (a string) changed."""
+    changed = dict(sample)
+    for field in marks_of(text):
         if field.name not in sample:
             continue
-        if not isinstance(part[unit], str):
-            part[field.name] = sample[field.name][start:end]
-        elif _stretches(field).single:
-            part.pop(field.name)
-            for moved in _inside([sample[field.name]], start, end):
-                part[field.name] = moved
-        else:
-            part[field.name] = _inside(sample[field.name], start, end)
-    return part
+        if not _stretches(field).single:
+            changed[field.name] = change(sample[field.name])
+        elif moved := change([changed.pop(field.name)]):
+            changed[field.name] = moved[0]
+    return changed
 
 
 def _inside(stretches: Sequence[Any], start: int, end: int) -> list[list[Any]]:
     return [[s[0] - start, s[1] - start, *s[2:]] for s in stretches if s[0] >= start and s[1] <= end]
+
+
+def _follow(stretches: Sequence[Any], edits: Sequence[tuple[int, int, str]]) -> list[list[Any]]:
+    moved = []
+    for first, last, *more in stretches:
+        by = sum(len(new) - (end - start) for start, end, new in edits if end <= first)
+        over = [(start, end, new) for start, end, new in edits if start < last and first < end]
+        if not over:
+            moved.append([first + by, last + by, *more])
+        elif over[0][:2] == (first, last):
+            moved.append([first + by, first + by + len(over[0][2]), *more])
+    return moved
 
 
 def _check(field: Field, text: str, stretches: Sequence[Any]) -> None:

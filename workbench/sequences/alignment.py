@@ -32,7 +32,8 @@ def align(encoded: Encoded, mentions: Iterable[Sequence], partial: Partial = "co
 
     Args:
         encoded: the tokens of the text that the mentions are in.
-        mentions: `[start, end, entity id, score]` in characters, half-open; id and score may be missing.
+        mentions: `[start, end, entity id, score, labels]` in characters, half-open; what follows the places may be
+            missing (`labels` by an objective's name: `Span`).
         partial: what becomes of a mention that begins or ends inside a token: `cover` takes the whole token,
             `drop` counts the mention as unaligned.
     """
@@ -47,7 +48,13 @@ def align(encoded: Encoded, mentions: Iterable[Sequence], partial: Partial = "co
         inside = np.where(found, first, 0), np.where(found, last - 1, 0)
         found &= (encoded.starts[inside[0]] >= begins) & (encoded.ends[inside[1]] <= ends)
     spans = [
-        Span(int(first[i]), int(last[i]), str(m[2]) if len(m) > 2 else "", float(m[3]) if len(m) > 3 else 1.0)
+        Span(
+            int(first[i]),
+            int(last[i]),
+            str(m[2]) if len(m) > 2 else "",
+            float(m[3]) if len(m) > 3 else 1.0,
+            labels=m[4] if len(m) > 4 else {},
+        )
         for i, m in enumerate(listed)
         if found[i]
     ]

@@ -151,7 +151,7 @@ def ranks(visibility: Visibility, length: int, begins: Listing[int]) -> np.ndarr
 def shifted(spans: Listing[Span], rows: int, begin: int = 0, end: int | None = None) -> list[Span]:
     """The spans that lie wholly in the rows [begin, end), moved by `rows - begin`."""
     return [
-        Span(s.start + rows - begin, s.end + rows - begin, s.entity, s.score)
+        s.at(s.start + rows - begin, s.end + rows - begin)
         for s in spans
         if s.start >= begin and (end is None or s.end <= end)
     ]

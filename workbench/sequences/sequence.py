@@ -49,17 +49,21 @@ class Slot(NamedTuple):
 
 @dataclass
 class Span:
-    """A mention of an entity: rows [start, end) of a stream, the entity's id and the linker's score."""
+    """A mention of an entity: rows [start, end) of a stream, the entity's id and the linker's score.
+
+    `labels` are those that objectives gave it before there were rows (`Objective.arrange`), by their names.
+    """
 
     start: int
     end: int
     entity: str
     score: float = 1.0
     stream: str = "text"
+    labels: dict[str, int] = field(default_factory=dict)
 
     def at(self, start: int, end: int) -> Span:
         """The same in other rows of its stream."""
-        return Span(start, end, self.entity, self.score, self.stream)
+        return Span(start, end, self.entity, self.score, self.stream, self.labels)
 
 
 @dataclass

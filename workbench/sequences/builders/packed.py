@@ -19,7 +19,7 @@ from workbench.options.bounds import Count
 from workbench.sequences.builders.document import Document, DocumentOptions
 from workbench.sequences.layout import joined
 from workbench.sequences.rows import drop, recount, take
-from workbench.sequences.sequence import Sample, Sequence, Span
+from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
 
@@ -128,8 +128,8 @@ def _joined(documents: list[Sequence], across: bool) -> Sequence:
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     spans, masks = [], []
     for start, document in zip(starts.tolist(), documents, strict=True):
-        spans += [Span(s.start + start, s.end + start, s.entity, s.score) for s in document.spans]
-        masks += [Span(s.start + start, s.end + start, s.entity, s.score) for s in document.mask_spans]
+        spans += [s.at(s.start + start, s.end + start) for s in document.spans]
+        masks += [s.at(s.start + start, s.end + start) for s in document.mask_spans]
     keys = [{"key": document.key, "row": start} for document, start in zip(documents, starts.tolist(), strict=True)]
     first = documents[0]
     return Sequence(
