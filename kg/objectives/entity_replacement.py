@@ -7,8 +7,9 @@ ones. At each mention, with b and a the states of the tokens before and after it
     z = w . [b ; a] + c
     L = sum over mentions of the binary cross-entropy of sigmoid(z) against "was replaced"
 
-A mention is decided where the graph has an entity to put there; others are left as they are and have no label. Masked
-language modelling behind it in a recipe leaves all mentions alone, as in the paper.
+A mention is decided where the graph has an entity to put there, and no other field of the sample marks a part of it;
+others are left as they are and have no label. Masked language modelling that comes later in a recipe leaves all of them
+alone, as in the paper.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class EntityReplacement(Objective):
         for i in mentions_apart(spans):
             start, end, entity, *score = spans[i][:4]
             other = None
-            if not any(s[0] < end and start < s[1] for s in marked):
+            if not any(s[0] < end and start < s[1] and (s[0], s[1]) != (start, end) for s in marked):
                 other = self.peers.other(entity, sample[text][start:end], rng)
             before = other is not None and not before and bool(rng.random() < self.rate)
             if other is not None:
