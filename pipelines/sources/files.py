@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import glob
 import gzip
@@ -20,7 +21,7 @@ from workbench.errors import WorkbenchError, nearest
 from workbench.files.checksums import matches
 from workbench.files.drafts import sha256_of
 
-COMPRESSED = (".gz", ".zst")
+COMPRESSED = (".gz", ".bz2", ".zst")
 NOT_DATA = (".", "README", "LICENSE", "LICENCE")
 READ_SIZE = 1 << 20
 LINE_LIMIT = 256 << 20
@@ -85,11 +86,13 @@ def stem(path: Path) -> str:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """A binary stream of the file's content, decompressed when its name ends in .gz or .zst."""
+    """A binary stream of the file's content, decompressed when its name ends in .gz, .bz2 or .zst."""
     if not path.is_file():
         raise _missing(path)
     if path.suffix.lower() == ".gz":
         return io.BufferedReader(gzip.open(path, "rb"), READ_SIZE)
+    if path.suffix.lower() == ".bz2":
+        return io.BufferedReader(bz2.open(path, "rb"), READ_SIZE)
     if path.suffix.lower() == ".zst":
         return io.BufferedReader(_Zstandard(path), READ_SIZE)
     return path.open("rb", buffering=READ_SIZE)
@@ -111,7 +114,9 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield number, line.rstrip(b"\r\n")
-        except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+        except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # of the disk; those of gzip and bzip2 have no number
             raise WorkbenchError(f"{path} is damaged or cut off: {error}. Fetch or compress it again") from error
 
 

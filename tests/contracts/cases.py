@@ -182,6 +182,7 @@ class ReaderCase(Case):
         beside: other files that lie in that folder, by name, for so many records.
         more: samples beside one a record.
         folder: the folder is given to `prepare`, and not the file.
+        needs: the optional package without which the contracts are skipped.
     """
 
     contracts = frozenset({"streams", "long lines", "damaged"})
@@ -190,6 +191,7 @@ class ReaderCase(Case):
     beside: Callable[[int], dict[str, bytes]] = lambda records: {}
     more: int = 0
     folder: bool = False
+    needs: str = "pipelines"
 
 
 class World(NamedTuple):

@@ -28,6 +28,7 @@ class Raw:
 
     def __init__(self, name: str, folder: Path, records: int = 5) -> None:
         self.case: ReaderCase = case_of("reader", name)
+        pytest.importorskip(self.case.needs)
         self.kind, self.format = cases_of("reader")[name].part.split()
         self.folder = folder / "raw"
         self.folder.mkdir()

@@ -178,7 +178,7 @@ def test_ntriples(tmp_path, read):
     assert facts(samples.values()) == {("Q42", "P31", "Q5"), ("_:b1", "http://x.org/knows", "Q42")}
     adams = samples["Q42"]
     assert (adams["label"], adams["aliases"], adams["description"]) == ('Douglas "D" Adäms', ["DNA"], "writer")
-    assert adams["types"] == ["http://x.org/Person"]
+    assert adams["types"] == ["Q5", "http://x.org/Person"]
     german = {s["id"]: s for s in read("triples", tmp_path / "w.nt", language="de")}
     assert german["Q42"]["label"] == "Duglas"
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from workbench.sequences.sequence import Sample
 Triple = tuple[str, str, str]
 Found = Triple | Drop | MalformedError
 """What a row gives: a triple (head id, relation id, tail id), or why it gives none."""
+Row = TypeVar("Row")
 DESCRIPTIONS = ("extract", "description", "gloss")
 """The fields of a row that describe an entity, the longest text first."""
 
@@ -80,6 +81,10 @@ class GraphReader(RawReader):
         named = ([*self.entities, *self.types], self.relations, self.type_names)
         return Texts(*(TextRows(rows_of_files(paths)) for paths in named))
 
+    def called(self, name: str) -> str:
+        """What an entity or a relation is called that has no label: its id, unless the ids of a source say more."""
+        return name
+
     def text_files(self, paths: Sequence[Path]) -> list[Path]:
         """The files that `texts` reads."""
         return [Path(name) for name in (*self.entities, *self.relations, *self.types, *self.type_names)]
@@ -109,7 +114,7 @@ class GraphReader(RawReader):
         for number, entity in enumerate(ids):
             own = order[starts[number] : starts[number + 1]]
             facts = [(relation_ids[r[i]], ids[t[i]]) for i in own]
-            yield _record(entity, facts, texts, paths)
+            yield self._record(entity, facts, texts, paths)
         yield from self._of_no_triple(links.entities.keys() | links.relations.keys(), texts, paths)
         for reason, count in dropped.items():
             if count:
@@ -127,11 +132,44 @@ class GraphReader(RawReader):
                 continue
             seen.add(entity)
             if any(texts.entities[entity].get(name) for name in ("label", *DESCRIPTIONS)):
-                record = _record(entity, (), texts, paths)
+                record = self._record(entity, (), texts, paths)
                 yield record if self.described else record._replace(data=Drop("described, but in no triple"))
 
+    def _record(self, entity: str, facts: Sequence[tuple[str, str]], texts: Texts, paths: Sequence[Path]) -> Record:
+        row = texts.entities[entity]
+        types = [str(name) for name in row.get("types", [])]
+        meta: dict[str, Any] = {"source": ", ".join(path.name for path in paths)}
+        if types and texts.types:
+            meta["type_labels"] = [texts.types.label(name) for name in types]
+        triples = [
+            {
+                "relation": relation,
+                "relation_text": self._label(texts.relations, relation),
+                "tail": tail,
+                "tail_text": self._label(texts.entities, tail),
+            }
+            for relation, tail in facts
+        ]
+        sample: Sample = {
+            "key": record_key(entity),
+            "id": entity,
+            "label": str(row.get("label") or self.called(entity)),
+            "aliases": [str(alias) for alias in row.get("aliases", [])],
+            "description": str(next(filter(None, map(row.get, DESCRIPTIONS)), "")),
+            "types": types,
+            "triples": triples,
+            "meta": meta,
+        }
+        return Record(sample, 100 * (1 + len(triples)) + len(sample["description"]), f"{paths[0].name}:{entity}")
 
-def parsed(paths: Sequence[Path], suffixes: tuple[str, ...], parse: Callable[[str, str], Found]) -> Iterator[Found]:
+    def _label(self, rows: TextRows, name: str) -> str:
+        label = rows.label(name)
+        return self.called(name) if label == name else label
+
+
+def parsed(
+    paths: Sequence[Path], suffixes: tuple[str, ...], parse: Callable[[str, str], Row]
+) -> Iterator[Row | MalformedError]:
     """What `parse` makes of every line that is not blank, and of where it is; its MalformedErrors are given as well."""
     for path in files(paths, suffixes):
         for number, line in lines(path):
@@ -139,7 +177,7 @@ def parsed(paths: Sequence[Path], suffixes: tuple[str, ...], parse: Callable[[st
                 yield _parsed(line, f"{path.name}:{number}", parse)
 
 
-def _parsed(line: bytes, where: str, parse: Callable[[str, str], Found]) -> Found:
+def _parsed(line: bytes, where: str, parse: Callable[[str, str], Row]) -> Row | MalformedError:
     try:
         return parse(parse_text(line, where), where)
     except MalformedError as error:
@@ -158,31 +196,3 @@ def distinct(h: np.ndarray, r: np.ndarray, t: np.ndarray) -> np.ndarray:
     same = (np.diff(h[order]) == 0) & (np.diff(r[order]) == 0) & (np.diff(t[order]) == 0)
     first[1:] = ~same
     return np.sort(order[first])
-
-
-def _record(entity: str, facts: Sequence[tuple[str, str]], texts: Texts, paths: Sequence[Path]) -> Record:
-    row = texts.entities[entity]
-    types = [str(name) for name in row.get("types", [])]
-    meta: dict[str, Any] = {"source": ", ".join(path.name for path in paths)}
-    if types and texts.types:
-        meta["type_labels"] = [texts.types.label(name) for name in types]
-    triples = [
-        {
-            "relation": relation,
-            "relation_text": texts.relations.label(relation),
-            "tail": tail,
-            "tail_text": texts.entities.label(tail),
-        }
-        for relation, tail in facts
-    ]
-    sample: Sample = {
-        "key": record_key(entity),
-        "id": entity,
-        "label": str(row.get("label") or entity),
-        "aliases": [str(alias) for alias in row.get("aliases", [])],
-        "description": str(next(filter(None, map(row.get, DESCRIPTIONS)), "")),
-        "types": types,
-        "triples": triples,
-        "meta": meta,
-    }
-    return Record(sample, 100 * (1 + len(triples)) + len(sample["description"]), f"{paths[0].name}:{entity}")

@@ -12,6 +12,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,14 +28,19 @@ from pipelines.sources.json_file import read_json
 from workbench.errors import WorkbenchError
 
 Row = Mapping[str, Any]
+LISTS = ("aliases", "types")
 KEPT = 1 << 16
 """Labels that are remembered: a few entities are the tails of most triples."""
 
 
 class TextRows:
-    """Rows by id; of a repeated id a later row's fields replace those of the earlier ones. Filled once, then read."""
+    """Rows by id, filled once, then read; over those of `under`, where there are any.
 
-    def __init__(self, rows: Iterable[tuple[str, Row]]) -> None:
+    Of a repeated id a later row's texts replace those of the earlier ones, and its lists go behind theirs.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, Row]], under: TextRows | None = None) -> None:
+        self._under = under
         hashes, ends = array("Q"), array("q", [0])
         with tempfile.TemporaryFile() as file:
             for identifier, row in rows:
@@ -49,23 +56,23 @@ class TextRows:
 
     def __getitem__(self, identifier: str) -> dict[str, Any]:
         """The row of an id; empty where there is none."""
-        found: dict[str, Any] = {}
+        found = {} if self._under is None else self._under[identifier]
         wanted = digest64(identifier)
         place = bisect_left(self._hashes, wanted)
         while place < len(self._hashes) and self._hashes[place] == wanted:
             name, row = self._row(int(self._order[place]))
             if name == identifier:
-                found.update(row)
+                found.update({name: _joined(found.get(name), value) for name, value in row.items()})
             place += 1
         return found
 
     def __len__(self) -> int:
         """Number of rows, repeated ids included."""
-        return len(self._order)
+        return len(self._order) + (0 if self._under is None else len(self._under))
 
     def __iter__(self) -> Iterator[str]:
-        """The ids in the order of their rows; a repeated one comes again."""
-        return (self._row(number)[0] for number in range(len(self)))
+        """The ids of its own rows, in their order; a repeated one comes again."""
+        return (self._row(number)[0] for number in range(len(self._order)))
 
     def _row(self, number: int) -> tuple[str, dict[str, Any]]:
         identifier, row = orjson.loads(self._blob[self._ends[number] : self._ends[number + 1]])
@@ -74,6 +81,28 @@ class TextRows:
     def _label(self, identifier: str) -> str:
         """The label of an id; the id itself where there is none."""
         return str(self[identifier].get("label") or identifier)
+
+
+class Said(NamedTuple):
+    """One thing that a source says of an entity; a `fallback` counts where it says nothing better."""
+
+    entity: str
+    field: str
+    text: str
+    fallback: bool = False
+
+
+def gathered(said: Iterable[Said]) -> Iterator[tuple[str, Row]]:
+    """Rows of what is said of the same entity one after another: the first label, all aliases, ..."""
+    for entity, group in groupby(said, key=attrgetter("entity")):
+        row: dict[str, Any] = {}
+        spare: dict[str, str] = {}
+        for one in group:
+            if one.field in LISTS:
+                row.setdefault(one.field, []).append(one.text)
+            else:
+                (spare if one.fallback else row).setdefault(one.field, one.text)
+        yield entity, {**spare, **row}
 
 
 class Texts(NamedTuple):
@@ -105,6 +134,10 @@ def rows_of_files(paths: Iterable[str | Path]) -> Iterator[tuple[str, Row]]:
                 if "id" not in row:
                     raise WorkbenchError(f"{path}:{number}: a row needs the field 'id'; it has {', '.join(row)}")
                 yield str(row["id"]), row
+
+
+def _joined(earlier: Any, later: Any) -> Any:
+    return list(dict.fromkeys([*earlier, *later])) if isinstance(earlier, list) and isinstance(later, list) else later
 
 
 def _packed(identifier: str, row: Row) -> bytes:

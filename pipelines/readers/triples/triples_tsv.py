@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipelines.readers.reader import MalformedError, Peek
+from pipelines.readers.triples.freebase import looks_freebase
 from pipelines.readers.triples.graph import Found, GraphReader, Triple, parsed
 
 
@@ -42,7 +43,7 @@ class TriplesTsv(GraphReader):
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
-        return source.suffix in cls.suffixes and three_columns(source)
+        return source.suffix in cls.suffixes and three_columns(source) and not looks_freebase(source)
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
         return tab_separated(paths, self.suffixes)

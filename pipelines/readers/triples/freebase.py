@@ -1,0 +1,75 @@
+"""Freebase as columns `m.id<tab>relation<tab>m.id`, ids as `m.0abc` or `/m/0abc`; names stand in it as quoted text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import ClassVar
+
+from pipelines.readers.reader import Drop, MalformedError, Peek
+from pipelines.readers.triples.graph import Found, GraphReader, parsed
+from pipelines.readers.triples.texts import Row, Said, TextRows, Texts, gathered, rows_of_files
+from workbench.options.bounds import Name
+
+ROW = re.compile(r"/?[mg][./]\w+\t[^\t]+\t[^\t]+")
+QUOTED = re.compile(r'"(?P<text>.*)"(?:@(?P<language>[A-Za-z0-9-]+))?')
+TEXTS = {
+    "type.object.name": "label",
+    "common.topic.alias": "aliases",
+    "common.topic.description": "description",
+}
+"""Properties of Freebase that say what a topic is called."""
+
+
+def looks_freebase(source: Peek) -> bool:
+    """Whether the first lines are about topics of Freebase."""
+    first = [line for line in source.head[:5] if line.strip()]
+    return bool(first) and all(ROW.fullmatch(line.strip()) for line in first)
+
+
+@dataclass(frozen=True)
+class Freebase(GraphReader):
+    """Names, aliases and descriptions in `language` are texts; other quoted values are left out and counted.
+
+    Ids become `m.0abc` however they are written, those of files with texts too (FB15k's mid2name has `/m/0abc`).
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = (".tsv", ".txt")
+
+    language: Name = "en"
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return source.suffix in cls.suffixes and looks_freebase(source)
+
+    def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
+        return (row for row in parsed(paths, self.suffixes, self._row) if not isinstance(row, Said))
+
+    def texts(self, paths: Sequence[Path]) -> Texts:
+        said = (row for row in parsed(paths, self.suffixes, self._row) if isinstance(row, Said))
+        named = ((topic(name), row) for name, row in rows_of_files([*self.entities, *self.types]))
+        entities: Iterator[tuple[str, Row]] = chain(gathered(said), named)
+        return Texts(TextRows(entities), *(TextRows(rows_of_files(f)) for f in (self.relations, self.type_names)))
+
+    def _row(self, line: str, where: str) -> Found | Said:
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) != 3 or not all(columns):
+            raise MalformedError("expected m.id<tab>relation<tab>m.id", where, f"found {len(columns)} columns")
+        head, relation, tail = columns
+        quoted = QUOTED.fullmatch(tail)
+        if quoted is None:
+            return topic(head), relation, topic(tail)
+        field = TEXTS.get(relation.strip("/").replace("/", "."))
+        if field is None:
+            return Drop("a value that is no topic")
+        if quoted["language"] not in (None, self.language):
+            return Drop("a text in another language")
+        return Said(topic(head), field, quoted["text"])
+
+
+def topic(name: str) -> str:
+    """`m.0abc` of `/m/0abc`; any other id as it is."""
+    return f"{name[1]}.{name[3:]}" if name.startswith(("/m/", "/g/")) else name

@@ -1,0 +1,101 @@
+"""What the formats of RDF share: links between nodes are the graph, and some literals are its texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from pipelines.readers.reader import Drop, MalformedError
+from pipelines.readers.triples.graph import Found, GraphReader
+from pipelines.readers.triples.texts import Said, TextRows, Texts, gathered, rows_of_files
+from workbench.options.bounds import Name
+
+RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+INSTANCE_OF = "http://www.wikidata.org/prop/direct/P31"
+TEXTS = {
+    "http://www.w3.org/2000/01/rdf-schema#label": "label",
+    "http://www.w3.org/2004/02/skos/core#prefLabel": "label",
+    "http://www.w3.org/2004/02/skos/core#altLabel": "aliases",
+    "http://schema.org/description": "description",
+    "http://www.w3.org/2000/01/rdf-schema#comment": "description",
+    "http://rdf.freebase.com/ns/type.object.name": "label",
+    "http://rdf.freebase.com/ns/common.topic.alias": "aliases",
+    "http://rdf.freebase.com/ns/common.topic.description": "description",
+}
+ANY_LANGUAGE = "mul"
+"""The language of a Wikidata label that holds in all languages that have none of their own."""
+PREFIXES = [
+    "http://www.wikidata.org/entity/",
+    "http://www.wikidata.org/prop/direct/",
+    "http://rdf.freebase.com/ns/",
+]
+
+
+class Statement(NamedTuple):
+    """Names without brackets; `node` says whether the object is one, or else a literal with perhaps a language."""
+
+    subject: str
+    predicate: str
+    object: str
+    node: bool
+    language: str | None = None
+
+
+@dataclass(frozen=True)
+class RdfReader(GraphReader):
+    """Labels, alternative labels and descriptions in `language` are texts; other literals (dates, numbers) are counted.
+
+    `rdf:type` gives an entity's types, and so does Wikidata's P31, which is a link as well. `prefixes` are cut off the
+    ids; `foreign: false` leaves out links and types of which a name has none of them (of Wikidata's truthy statements:
+    pictures, web pages, unknown values).
+    """
+
+    language: Name = "en"
+    prefixes: list[Name] = field(default_factory=lambda: list(PREFIXES))
+    foreign: bool = True
+
+    def statements(self, paths: Sequence[Path]) -> Iterator[Statement | MalformedError]:
+        """All statements, in the order of the input."""
+        raise NotImplementedError(f"{type(self).__name__} must define statements")
+
+    def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
+        for found in self.statements(paths):
+            if isinstance(found, MalformedError):
+                yield found
+            elif not found.node:
+                if found.predicate not in TEXTS:
+                    yield Drop("a value that is no text")
+            elif found.predicate != RDF_TYPE:
+                names = found.subject, found.predicate, found.object
+                own = self.foreign or all(map(self._is_own, names))
+                yield self._triple(found) if own else Drop("a link with a foreign name")
+
+    def texts(self, paths: Sequence[Path]) -> Texts:
+        """Those of the statements, and over them the named files'; relations and types are nodes as well."""
+        entities = TextRows(chain(gathered(self._said(paths)), rows_of_files([*self.entities, *self.types])))
+        return Texts(entities, *(TextRows(rows_of_files(f), entities) for f in (self.relations, self.type_names)))
+
+    def _said(self, paths: Sequence[Path]) -> Iterator[Said]:
+        for found in self.statements(paths):
+            if isinstance(found, MalformedError):
+                continue
+            if found.node:
+                if found.predicate in (RDF_TYPE, INSTANCE_OF) and (self.foreign or self._is_own(found.object)):
+                    yield Said(self._id(found.subject), "types", self._id(found.object))
+            elif found.predicate in TEXTS and found.language in (None, self.language, ANY_LANGUAGE):
+                fallback = found.language == ANY_LANGUAGE != self.language
+                yield Said(self._id(found.subject), TEXTS[found.predicate], found.object, fallback)
+
+    def _triple(self, found: Statement) -> tuple[str, str, str]:
+        return self._id(found.subject), self._id(found.predicate), self._id(found.object)
+
+    def _is_own(self, name: str) -> bool:
+        return name.startswith(tuple(self.prefixes))
+
+    def _id(self, name: str) -> str:
+        for prefix in self.prefixes:
+            name = name.removeprefix(prefix)
+        return name
