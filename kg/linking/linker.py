@@ -29,6 +29,7 @@ from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
 from kg.linking.context import Profiles, Words
 from kg.linking.gazetteer import Case, Found, Gazetteer, fold, spellings
+from kg.linking.lexicon import Lexicon
 from kg.linking.mentions import COMMON_NOUN, Form
 from kg.linking.outcomes import Outcomes
 from workbench.errors import WorkbenchError
@@ -55,16 +56,25 @@ class Linker:
 
     name = "gazetteer"
 
-    def __init__(self, made: Tables, case: Case, about: Profiles | None, saved: tuple[Path, str] | None = None) -> None:
+    def __init__(
+        self,
+        made: Tables,
+        case: Case,
+        about: Profiles | None,
+        saved: tuple[Path, str] | None = None,
+        lexicon: Lexicon | None = None,
+    ) -> None:
         """From tables (`from_store` and `from_names` make them).
 
         Args:
             about: profiles of the entities by number, where the context is to count.
             saved: the folder and the version, where it comes from disk.
+            lexicon: words of scripts without spaces, where names must not begin or end inside of one.
         """
         self.case: Case = case
         self.tables = made
         self.profiles = about
+        self.lexicon = lexicon
         self._gazetteer = Gazetteer(made.names, case)
         self._first = Outcomes(made, several=about is None)
         self._only = Outcomes(made, several=False)
@@ -82,6 +92,7 @@ class Linker:
         common: bool = True,
         anchors: Iterable[Linked] = (),
         counted: Iterable[Name] = (),
+        lexicon: Lexicon | None = None,
     ) -> Linker:
         """A linker of (name, entity id, prior) rows, without context.
 
@@ -98,7 +109,8 @@ class Linker:
         Raises:
             WorkbenchError: a prior is not greater than 0, or no name is left.
         """
-        return cls(tables(names, case, min_length, skip, not common, anchors, counted=counted), case, None)
+        made = tables(names, case, min_length, skip, not common, anchors, counted=counted)
+        return cls(made, case, None, lexicon=lexicon)
 
     @classmethod
     def from_store(
@@ -113,6 +125,7 @@ class Linker:
         anchors: Iterable[Linked] = (),
         counted: Iterable[Name] = (),
         context: bool = True,
+        lexicon: Lexicon | None = None,
     ) -> Linker:
         """A linker of the labels and aliases of a graph; of the ids, where the graph has no label at all.
 
@@ -124,7 +137,7 @@ class Linker:
             WorkbenchError: as for `from_names`.
         """
         made = tables(names_of(store, prior), case, min_length, skip, not common, anchors, store.ids, counted)
-        return cls(made, case, profiles(store, made) if context else None)
+        return cls(made, case, profiles(store, made) if context else None, lexicon=lexicon)
 
     def link(
         self, text: str, min_score: float = 0.0, candidates: int = 1, inside: Iterable[Stretch] | None = None
@@ -138,7 +151,7 @@ class Linker:
         if inside is not None:
             return [link for link in self._inside(text, inside, candidates) if link[3] >= min_score]
         folded = fold(text, self.case)
-        outcomes, found = self._first if candidates == 1 else self._only, self._gazetteer.find(folded)
+        outcomes, found = self._first if candidates == 1 else self._only, self._find(folded)
         if self.case == "exact" or folded == text or text.islower():  # the last reads a text without capitals whole
             links: list[Link | None] = [
                 (start, end, known[0], known[1]) if (known := outcomes[number]) is not None else None
@@ -218,7 +231,8 @@ class Linker:
         about = None
         if meta["context"]:
             about = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
-        return cls(made, meta["case"], about, (path, meta["version"]))
+        lexicon = Lexicon(open_strings(path, "words"), open_array(path, "word_counts")) if meta["lexicon"] else None
+        return cls(made, meta["case"], about, (path, meta["version"]), lexicon)
 
     @staticmethod
     def is_saved(path: str | Path) -> bool:
@@ -228,7 +242,7 @@ class Linker:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
             return Linker.load, (self.path,)
-        return Linker, (self.tables, self.case, self.profiles)
+        return Linker, (self.tables, self.case, self.profiles, None, self.lexicon)
 
     def _write(self, folder: Path) -> None:
         save_strings(folder, "names", self.tables.names)
@@ -238,11 +252,15 @@ class Linker:
         if self.profiles is not None:
             for part in ("offsets", "words", "weights"):
                 np.save(folder / f"profile_{part}.npy", getattr(self.profiles, part))
+        if self.lexicon is not None:
+            save_strings(folder, "words", self.lexicon.words)
+            np.save(folder / "word_counts.npy", self.lexicon.counts)
         meta = {
             "name": self.name,
             "version": self.version,
             "case": self.case,
             "context": self.profiles is not None,
+            "lexicon": self.lexicon is not None,
             "names": self.num_names,
             "entities": len(self.tables.ids),
         }
@@ -250,13 +268,23 @@ class Linker:
 
     def _digest(self) -> str:
         state = hashlib.blake2b(self.case.encode(), digest_size=8)
-        for strings in (self.tables.names, self.tables.ids):
+        lexicon = self.lexicon
+        for strings in (self.tables.names, self.tables.ids, lexicon.words if lexicon is not None else ()):
             state.update("\n".join(strings).encode())
         about = self.profiles
         more = [about.offsets, about.words, about.weights] if about is not None else []
+        more += [lexicon.counts] if lexicon is not None else []
         for array in (*(getattr(self.tables, part) for part in ARRAYS), *more):
             state.update(array.tobytes())
         return state.hexdigest()
+
+    def _find(self, folded: str) -> list[Found]:
+        """The names in a text, without those that begin or end inside a word of the lexicon."""
+        found = self._gazetteer.find(folded)
+        if self.lexicon is None or not found:
+            return found
+        inner = self.lexicon.within(folded)
+        return [name for name in found if name[1] not in inner and name[2] not in inner] if inner else found
 
     def _inside(self, text: str, stretches: Iterable[Stretch], most: int) -> list[Link]:
         """The links within stretches; of two that overlap in the one that begins first, or else is longer."""
@@ -265,7 +293,7 @@ class Linker:
         certain: set[Stretch] = set()
         for first, last in sorted(stretches, key=lambda stretch: (stretch[0], -stretch[1])):
             if first >= end:
-                found += [(number, first + a, first + b) for number, a, b in self._gazetteer.find(folded[first:last])]
+                found += [(number, first + a, first + b) for number, a, b in self._find(folded[first:last])]
                 certain.add((first, last))
                 end = last
         return self._completed(text, found, [None] * len(found), most, certain)

@@ -43,8 +43,8 @@ def link(
 
     Each record notes the linker's name and version, each span its score: how likely a person would link these words to
     this entity. Spans of another linker are replaced, unless --keep is given. Options on how a linker is made (--case,
-    --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --context) are for --graph; a saved
-    linker has its own.
+    --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --words, --context) are for --graph;
+    a saved linker has its own.
 
     Examples:
 

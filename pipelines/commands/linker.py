@@ -8,17 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import typer
 
 from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples, open_corpus
 from pipelines.preparing.kg_extra import needs_kg
-from pipelines.sources.entity_names import EntityName, read_counts, read_knowledge_base, read_names, text_lines
+from pipelines.sources.entity_names import (
+    EntityName,
+    read_counts,
+    read_knowledge_base,
+    read_names,
+    read_words,
+    text_lines,
+)
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count
 from workbench.options.command import command
 
 if TYPE_CHECKING:
+    from kg.linking.lexicon import Lexicon
     from kg.linking.linker import Linker
 
 log = logging.getLogger(__name__)
@@ -27,6 +36,10 @@ Case = Annotated[Literal["ignore", "exact"], typer.Option(help="ignore or exact.
 MinLength = Annotated[Count, typer.Option(help="Names with fewer characters are left out.")]
 Skip = Annotated[Path | None, typer.Option(help="File with names to leave out, one per line.")]
 Common = Annotated[bool, typer.Option(help="Also link English function words (it, us, who) that are not in capitals.")]
+Words = Annotated[
+    Path | None,
+    typer.Option(help="Words by WORD COUNT: where a script has no spaces, no name begins or ends inside of one."),
+]
 Context = Annotated[bool, typer.Option(help="Compare the words around ambiguous names with the graph.")]
 Names = Annotated[
     Path | None, typer.Option(help="Names by NAME<tab>ENTITY<tab>COUNT: how often a name is a link to the entity.")
@@ -54,6 +67,7 @@ class LinkerOptions:
     knowledge_base: KnowledgeBase = None
     anchors: Anchors = None
     priors: Priors = None
+    words: Words = None
     context: Context = True
 
 
@@ -99,6 +113,7 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
         "skip": [] if options.skip is None else text_lines("--skip", options.skip),
         "common": options.common,
         "anchors": [] if options.anchors is None else LinkedTexts(options.anchors),
+        "lexicon": _lexicon(options.words),
     }
     if graph is None:
         if not given or options.priors is not None:
@@ -115,6 +130,15 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
         )
     prior = None if options.priors is None else read_counts(options.priors)
     return Linker.from_store(store, prior=prior, context=options.context, counted=own, **chosen)
+
+
+def _lexicon(path: Path | None) -> Lexicon | None:
+    if path is None:
+        return None
+    with needs_kg():
+        from kg.linking.lexicon import Lexicon
+    counts = read_words(path)
+    return Lexicon(list(counts), np.array(list(counts.values()), np.float64))
 
 
 def _given(options: LinkerOptions) -> Iterator[EntityName]:

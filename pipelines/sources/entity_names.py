@@ -65,6 +65,24 @@ def read_names(path: Path) -> Iterator[EntityName]:
         yield EntityName(name, entity, value)
 
 
+def read_words(path: Path) -> dict[str, float]:
+    """Words and how often each occurs, from lines `word count`, parted by white space; what follows is passed over.
+
+    Raises:
+        WorkbenchError: no such file, a line that is none of these (says which), or no word.
+    """
+    words: dict[str, float] = {}
+    for number, line in enumerate(text_lines("--words", path), start=1):
+        columns = line.split()
+        value = _number(columns[1]) if len(columns) > 1 else math.nan
+        if not value > 0:
+            raise WorkbenchError(f"{path}, line {number}: {line[:80]!r} is not WORD COUNT with a count greater than 0")
+        words[columns[0]] = words.get(columns[0], 0.0) + value
+    if not words:
+        raise WorkbenchError(f"--words {path}: there is no word in it")
+    return words
+
+
 def read_knowledge_base(folder: Path) -> Iterator[EntityName]:
     """The aliases of a spaCy knowledge base on disk (`InMemoryLookupKB.to_disk`) with their prior probabilities.
 

@@ -294,6 +294,15 @@ def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
         names.write_text(wrong)
         with pytest.raises(WorkbenchError, match=r"line 1: .*NAME<tab>ENTITY<tab>COUNT"):
             prepare("linker", "-o", tmp_path / "bad", "--names", names)
+    words = tmp_path / "words.txt"
+    words.write_text("上海 40 ns\n海水\t5\n")
+    names.write_text("海水\te1\t1\n")
+    prepare("linker", "-o", tmp_path / "zh", "--names", names, "--words", words)
+    assert [Linker.load(tmp_path / "zh").link(text) != [] for text in ("上海水", "海水")] == [False, True]
+    for wrong, message in (("上海\n", "line 1: .*WORD COUNT"), ("", "no word in it")):
+        words.write_text(wrong)
+        with pytest.raises(WorkbenchError, match=message):
+            prepare("linker", "-o", tmp_path / "bad", "--names", names, "--words", words)
     with pytest.raises(WorkbenchError, match="without a graph a linker is made of --names or --knowledge-base"):
         prepare("linker", "-o", tmp_path / "bad")
 
