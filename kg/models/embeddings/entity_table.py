@@ -19,8 +19,9 @@ from workbench.options.bounds import Location, Name, Seed, Size
 class EntityTable(nn.Module):
     """`entity_ids` r > 0 -> row r - 1 of the table, 0 -> the zero vector.
 
-    A frozen table is a buffer that checkpoints leave out: it is no parameter, gets no gradient, and stays memory-mapped
-    on a CPU; a run names its file. A trainable one is a parameter like any other.
+    A frozen table is neither a parameter nor a buffer: it stays in its memory-mapped file, whatever device the network
+    is on, and the rows of a batch are fetched from there: no accelerator and no process holds a copy of millions of
+    vectors. Checkpoints leave it out, and a run names its file. A trainable one is a parameter like any other.
 
     Args:
         path: file of entity vectors (`kg.vectors.vectors`), or the vectors [entities, hidden_size] themselves.
@@ -57,10 +58,13 @@ class EntityTable(nn.Module):
         if control == "random-entities":
             vectors = randomised(vectors, seed)
         self.hidden_size = int(vectors.shape[1])
-        if trainable:
-            self.vectors = nn.Parameter(vectors.clone().float())
-        else:
-            self.register_buffer("vectors", vectors, persistent=False)
+        # as a plain attribute `Module.to` leaves it where it is
+        self.vectors = nn.Parameter(vectors.clone().float()) if trainable else vectors
+
+    @torch.compiler.disable  # a file's pages are no part of a graph
+    def _fetched(self, rows: Tensor) -> Tensor:
+        """[rows, hidden_size] float32 on the device of `rows`."""
+        return self.vectors[rows.to(self.vectors.device)].to(rows.device).float()
 
     def no_weight_decay(self) -> set[str]:
         """Entities that no batch names would fade away."""
@@ -69,7 +73,7 @@ class EntityTable(nn.Module):
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """`entity_ids` [rows] -> float32 [rows, hidden_size]."""
         ids = fields["entity_ids"]
-        rows = self.vectors[(ids - 1).clamp_min(0)].float()
+        rows = self._fetched((ids - 1).clamp_min(0))
         return rows * (ids > 0).unsqueeze(-1)
 
 

@@ -19,7 +19,11 @@ from workbench.recipe.spec import TrainSpec
 CASES = {
     "": EmbeddingCase(
         {"path": TABLE},
-        {"masked": "removed entities have no row", "gradients": "nothing is trained"},
+        {
+            "masked": "removed entities have no row",
+            "gradients": "nothing is trained",
+            "frozen": "the table is no part of the module's state",
+        },
         content="entity_ids",
     ),
     "trained": EmbeddingCase(
@@ -54,6 +58,17 @@ def test_vectors_that_would_be_no_control_are_refused(tmp_path: Path) -> None:
     others = saved(tmp_path / "o.safetensors", 2, 0, ("b", "a"))
     with pytest.raises(WorkbenchError, match="other entities than those of"):
         EntityTable(true, shuffled=others, control="shuffled-kg")
+
+
+def test_a_frozen_table_stays_in_its_file(tmp_path: Path) -> None:
+    """Wherever the network goes: no device gets a copy, no checkpoint, no gradient bucket."""
+    table = EntityTable(saved(tmp_path / "t.safetensors", 1, None)).to("meta")
+    assert table.vectors.device.type == "cpu"
+    assert not [*table.parameters(), *table.buffers()]
+    assert not table.state_dict()
+    assert table({"entity_ids": torch.tensor([0, 2])}).tolist() == [[0] * 3, [1] * 3]
+    trained = EntityTable(saved(tmp_path / "u.safetensors", 1, None), trainable=True).to("meta")
+    assert trained.vectors.device.type == "meta"
 
 
 def test_an_entity_that_no_batch_names_stays_as_it_is() -> None:
