@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from kg.graph.strings import StringWriter, save_strings
+from kg.graph.strings import StringWriter, digest64, save_strings
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import draft_folder
 from workbench.files.sealed import seal
@@ -40,6 +40,7 @@ class GraphBuilder:
         self.texts = StringWriter(self.draft, "texts")
         self.label_spans, self.text_spans = array("q"), array("q")  # row, start, end of each
         self.described: set[int] = set()
+        self.named = array("Q")  # hashes of the labels
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +85,7 @@ class GraphBuilder:
         self.described.add(number)
         if row.get("label") and row["label"] != entity:
             self.label_spans.extend((number, *self.labels.write(_text(entity, row, "label"))))
+            self.named.append(digest64(row["label"]))
         more: dict[str, Any] = {name: _texts(entity, row, name) for name in ("aliases", "types") if row.get(name)}
         if row.get("description"):
             more["description"] = _text(entity, row, "description")
@@ -114,6 +116,10 @@ class GraphBuilder:
             "triples": triples.shape[1],
             "duplicates": len(self.heads) - triples.shape[1],
             "labels": len(self.label_spans) // 3,
+            "shared_labels": _shared(np.frombuffer(self.named, np.uint64)),
+            "unnamed_relations": sum(not relation_labels.get(relation) for relation in self.relations),
+            "self_loops": int((triples[0] == triples[2]).sum()),
+            "isolated": count - len(np.unique(triples[[0, 2]])),
         }
         seal(self.draft, META, meta)
         os.rename(self.draft, self.path)
@@ -150,6 +156,12 @@ def _distinct(heads: np.ndarray, relations: np.ndarray, tails: np.ndarray) -> np
     keep[order[1:][repeated]] = False  # lexsort is stable: the first of equals came first
     columns = columns[:, keep]
     return np.ascontiguousarray(columns[:, np.argsort(columns[0], kind="stable")])
+
+
+def _shared(labels: np.ndarray) -> int:
+    """How many of the labels another entity has as well."""
+    counts = np.unique(labels, return_counts=True)[1]
+    return int(counts[counts > 1].sum())
 
 
 def _offsets(sorted_or_not: np.ndarray, entities: int) -> np.ndarray:

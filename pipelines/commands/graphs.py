@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
+import networkx
+import numpy as np
 import typer
+from annotated_types import Ge, Le
 from rich.table import Table
 
+from kg.graph.graphml import write_graphml
 from kg.graph.store import GraphStore
 from kg.vectors.options import ImportOptions, VectorOptions
 from workbench.errors import WorkbenchError
@@ -21,6 +25,20 @@ from workbench.terminal import Terminal
 
 log = logging.getLogger(__name__)
 
+COUNTS = {
+    "entities": "entities",
+    "relations": "relations",
+    "triples": "triples",
+    "duplicates": "triples that came again",
+    "self_loops": "triples from an entity to itself",
+    "labels": "entities with a label",
+    "shared_labels": "entities whose label another has",
+    "isolated": "entities in no triple",
+    "unnamed_relations": "relations without a label",
+}
+"""The counts in a graph's `graph.json`, and what they are of."""
+
+Hops = Annotated[int, Ge(1), Le(100)]
 Graph = Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)]
 
 
@@ -128,19 +146,37 @@ def graph(
     graph: Graph,
     entity: Annotated[list[Name], typer.Argument(help="Ids of entities to show; none: the counts.")] = [],  # noqa: B006
     limit: Annotated[Count, typer.Option(help="Triples of an entity to show, in each direction.")] = 20,
+    hops: Annotated[
+        Hops, typer.Option(help="Show all within so many triples of the entities, whatever their direction.")
+    ] = 1,
+    graphml: Annotated[
+        OutputFile | None, typer.Option(help="Write what is within --hops as GraphML, for networkx or Gephi.")
+    ] = None,
 ) -> None:
-    """Show the size of a graph, or what it says about some entities.
+    """Show the size of a graph and what it lacks, or what it says about some entities.
 
     Examples:
 
       workbench prepare graph corpora/codex-s
 
       workbench prepare graph corpora/codex-s Q90 Q64 --limit 10
+
+      workbench prepare graph corpora/codex-s Q90 --hops 2 --graphml paris.graphml
     """
+    if not entity and (graphml or hops > 1):
+        raise WorkbenchError("--hops and --graphml go out from entities; name the ids of some behind the graph")
     store = GraphStore.open(graph)
     console = Terminal()
     if not entity:
         console.print(_counts(store))
+    if graphml or hops > 1:
+        found = store.subgraph(entity, hops, limit)
+        log.info("%d entities and %d triples within %d hops", len(found), found.number_of_edges(), hops)
+        if graphml:
+            write_graphml(found, graphml)
+        else:
+            console.print(_within(store, found))
+        return
     for name in entity:
         console.print(_about(store, name, limit))
 
@@ -181,8 +217,19 @@ def _spread(values: list[float]) -> str:
 
 def _counts(store: GraphStore) -> Table:
     table = Table("", "", title=str(store.path), show_header=False)
-    for name in ("entities", "relations", "triples", "duplicates", "labels"):
-        table.add_row(name, f"{store.meta[name]:,}")
+    for name, told in COUNTS.items():
+        table.add_row(told, f"{store.meta[name]:,}")
+    if store.num_entities:
+        table.add_row("triples of an entity, the median", f"{np.median(store.degrees):,g}")
+        most = int(store.degrees.argmax())
+        table.add_row(f"triples of {store.label(store.ids[most])}, the most", f"{store.degrees[most]:,}")
+    return table
+
+
+def _within(store: GraphStore, found: networkx.MultiDiGraph) -> Table:
+    table = Table("head", "relation", "tail")
+    for head, tail, relation in found.edges(keys=True):
+        table.add_row(store.label(head), store.relation_label(relation), store.label(tail))
     return table
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pytest
 from spacy.kb import InMemoryLookupKB
@@ -161,6 +162,17 @@ def graph(tmp_path, json_lines):
     texts = json_lines("entities.jsonl", [*rows, {"id": "e3", "label": "Springfield"}])
     prepare("triples", tmp_path / "g.tsv", "--entities", texts, "-o", tmp_path / "graph", "--workers", 1)
     return tmp_path / "graph"
+
+
+def test_graph_command_tells_what_is_near_and_what_is_lacking(tmp_path, graph):
+    prepare("graph", graph, "e1", "--hops", 2, "--graphml", tmp_path / "near.graphml")
+    assert {*networkx.read_graphml(tmp_path / "near.graphml")} == {"e1", "e2", "e3"}
+    shown = CliRunner().invoke(app, ["graph", str(graph), "e1", "--hops", "2"]).output
+    assert "Bob" in shown
+    counts = CliRunner().invoke(app, ["graph", str(graph)]).output
+    assert "triples of Springfield, the most" in counts
+    with pytest.raises(WorkbenchError, match="--hops and --graphml go out from entities"):
+        prepare("graph", graph, "--hops", 2)
 
 
 def test_link_command_on_texts(tmp_path, json_lines, graph, stored):

@@ -6,9 +6,11 @@ import json
 import pickle
 from collections import Counter
 
+import networkx
 import numpy as np
 import pytest
 
+from kg.graph.graphml import write_graphml
 from kg.graph.store import GraphStore
 from kg.graph.strings import open_strings, save_strings
 from workbench.errors import WorkbenchError
@@ -43,6 +45,7 @@ def random_triples(rng, entities=60, relations=4, triples=700):
 def test_texts_and_counts(store):
     assert (store.num_entities, store.num_relations, store.num_triples) == (6, 4, 6)
     assert store.meta["duplicates"] == 1
+    assert (store.meta["self_loops"], store.meta["isolated"], store.meta["unnamed_relations"]) == (1, 1, 2)
     assert store.label("Q90") == "Paris"
     assert store.label("Q142") == "Q142"
     assert store.label("P17") == "country"
@@ -250,3 +253,20 @@ def test_codex_m(shared, tmp_path):
     assert store.num_triples == len(set(triples)) == 185_584
     assert store.label("Q7604") == "Leonhard Euler"
     assert all(store.has(*triple) for triple in triples[:2000])
+
+
+def test_labels_of_several_entities_are_counted(tmp_path):
+    texts = [{"id": "a", "label": "Paris"}, {"id": "b", "label": "Paris"}, {"id": "c", "label": "Oslo"}]
+    assert GraphStore.build([("a", "r", "b")], tmp_path / "g", entity_texts=texts).meta["shared_labels"] == 2
+
+
+def test_a_part_as_graphml(store, tmp_path):
+    write_graphml(store.subgraph(["Q142"], hops=2), tmp_path / "part.graphml")
+    graph = networkx.read_graphml(tmp_path / "part.graphml", force_multigraph=True)
+    told = {(h, data["relation"], t) for h, t, data in graph.edges(data=True)}
+    assert told == {triple for triple in TRIPLES if "Q90" in triple}
+    assert graph.nodes["Q90"]["label"] == "Paris"
+    assert {data["label"] for _, _, data in graph.edges(data=True)} == {"country", "instance of", "P36", "P1"}
+    odd = GraphStore.build([("a", "r", "b")], tmp_path / "odd", entity_texts=[{"id": "a", "label": "A\x07"}])
+    write_graphml(odd.subgraph(["a"]), tmp_path / "odd.graphml")
+    assert networkx.read_graphml(tmp_path / "odd.graphml").nodes["a"]["label"] == "A"
