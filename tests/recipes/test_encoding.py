@@ -59,7 +59,7 @@ def test_a_file_and_the_images_of_a_corpus(runs: dict[str, Path], world: Any, tm
     encode(runs["tiny-text"], tmp_path / "lines.txt", tmp_path / "text.safetensors")
     with safe_open(tmp_path / "text.safetensors", "pt") as file:
         assert file.get_tensor("vectors").shape[0] == len(LINES)
-        assert json.loads(file.metadata()["keys"]) == ["0", "1", "2"]
+        assert json.loads(file.metadata()["keys"]) == ["1", "2", "3"]
     encode(runs["tiny-joint"], world.images, tmp_path / "images.safetensors", stream="image", limit=5)
     with safe_open(tmp_path / "images.safetensors", "pt") as file:
         vectors = file.get_tensor("vectors")

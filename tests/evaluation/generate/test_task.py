@@ -48,8 +48,12 @@ def two_streams() -> dict[str, Any]:
     }
 
 
-def pretrained(folder: Path, model: dict[str, Any], objective: dict[str, Any], **sequence: Any) -> Path:
+def pretrained(
+    folder: Path, model: dict[str, Any], objective: dict[str, Any], corpus: str | None = None, **sequence: Any
+) -> Path:
     tree = recipe_tree(make_texts(folder), model, [objective])
+    if corpus is not None:
+        tree["tasks"]["text"]["corpora"] = [corpus]
     tree["tasks"]["text"]["sequence"] |= sequence
     return pretrain(recipe_from_dict(tree), folder / "runs" / "base")
 
@@ -82,7 +86,8 @@ def test_a_run_learns_to_write_and_is_scored(name: str, tmp_path: Path) -> None:
         base = pretrained(tmp_path, network(32) | {"init_range": 0.1}, {"objective": "clm"}, visibility="causal")
     else:
         sequence = {"builder": "sentence_pair", "visibility": "prefix"}
-        base = pretrained(tmp_path, network(32) | {"init_range": 0.1}, {"objective": "clm"}, **sequence)
+        pairs = prepare(tmp_path, "rows", ROWS)
+        base = pretrained(tmp_path, network(32) | {"init_range": 0.1}, {"objective": "clm"}, pairs, **sequence)
     corpus = prepare(tmp_path, "pairs", PAIRS)
     told = tuning(base, corpus, epochs=150.0, source="en", target="x", output=tmp_path / "tuned")
     recipe = recipe_of(Generation(), told)
