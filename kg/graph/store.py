@@ -277,6 +277,10 @@ class GraphStore:
         """What is written about an entity; empty where there is nothing."""
         return self.texts_of(self.row(entity)).get("description", "")
 
+    def text_of(self, entity: str) -> str:
+        """What is written about an entity, or else its name (`name_of`); empty where there is neither."""
+        return self.description(entity) or self.name_of(entity)
+
     def types(self, entity: str) -> list[str]:
         """The ids of an entity's types."""
         return self.texts_of(self.row(entity)).get("types", [])

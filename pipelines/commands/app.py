@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from pipelines.commands.entity_vectors import entity_vectors
 from pipelines.commands.graphs import graph, vectors
 from pipelines.commands.image_text import image_text
 from pipelines.commands.link import link
@@ -31,6 +32,7 @@ for function in (
     tokenizer,
     graph,
     vectors,
+    entity_vectors,
     linker,
     link,
     regions,

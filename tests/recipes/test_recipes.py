@@ -44,6 +44,7 @@ CORPORA = {
     "image_caption": "images",
     "question_image": "images",
     "kg.triple": "triples",
+    "kg.described_triple": "triples",
 }
 """Which of the small corpora feeds a sequence builder."""
 

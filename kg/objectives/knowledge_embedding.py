@@ -1,0 +1,263 @@
+"""Knowledge embedding: entities are where their descriptions are read, and relations lead from one to another.
+
+Wang et al., "KEPLER: A Unified Model for Knowledge Embedding and Pre-trained Language Representation", TACL 2021
+(arXiv 1911.06136), as released. With h, t the states of the first token of the descriptions of head and tail, and r
+the relation's vector,
+
+    s(h, r, t) = margin - |h + r - t|
+    L = -1/2 log sigmoid(s(h, r, t)) - 1/2 mean over false triples (h', r, t') of log sigmoid(-s(h', r, t'))
+
+Half of the false triples differ in their head, half in their tail. KEPLER-Rel reads r from the relation's text. In
+KEPLER-Cond entities are also read with the relation behind them (h_r, t_r): the true triple's score is the mean of
+s(h_r, r, t) and s(h, r, t_r), the false ones' are s(h', r, t_r) and s(h_r, r, t').
+
+The release encodes h and h_r, t and t_r one by one also where they are the same text; here every text of a micro-batch
+is encoded once, whatever parts it has in it. Without dropout that is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+
+from kg.graph.facts import Direction
+from kg.graph.negatives import right_entities, wrong_entities
+from kg.graph.store import GraphStore
+from kg.objectives._translation import FALSE, NOBODY, TEXTS, TranslationHead
+from kg.sequences.cast import CAST, Part
+from kg.vectors.described import encoded
+from kg.vectors.vectors import Vectors
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draw, Draws
+from workbench.models.network import Network
+from workbench.options.bounds import Location, Name, Positive, Seed, Size, Word
+from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.objective import BatchTargets, Head, Objective
+from workbench.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """The false triples of a true one.
+
+    Attributes:
+        number: so many with another head, and so many with another tail (the release: 1).
+        source: where the others are drawn from: the entities of the `graph`, or those of the `micro-batch`, which are
+            encoded anyway; a triple for which that has none goes without.
+        filtered: a triple that the graph states is no false one (the release).
+    """
+
+    number: Size = 1
+    source: Literal["graph", "micro-batch"] = "graph"
+    filtered: bool = True
+
+
+class KnowledgeEmbedding(Objective):
+    """Knowledge embedding of a corpus of triples, for sequences of the builder `kg.described_triple`.
+
+    Args:
+        graph: a triples corpus, or a graph store: the corpus's own, with the descriptions of all its entities.
+        margin: how near a true triple is, in the length of vectors.
+        norm: of the difference: 2 (the release), or 1.
+        negatives: `Negatives`.
+        relations: a vector of each is learnt (`vectors`), or read from its text (`texts`, KEPLER-Rel).
+        conditioned: entities are also read with the relation behind them (KEPLER-Cond).
+        stream: of the descriptions.
+        control: the recipe's; `shuffled-kg` has tails from `graph.shuffled(seed)`.
+    """
+
+    controls = ("shuffled-kg",)
+    reads = ("triples",)
+
+    def __init__(
+        self,
+        graph: Location | GraphStore,
+        margin: Positive = 4.0,
+        norm: Literal[1, 2] = 2,
+        negatives: Negatives | None = None,
+        relations: Literal["vectors", "texts"] = "vectors",
+        conditioned: bool = False,
+        stream: Word = "text",
+        control: Name | None = None,
+        seed: Seed = 0,
+    ) -> None:
+        self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
+        self.stated = self.graph.shuffled(seed) if control == "shuffled-kg" else self.graph
+        self.margin, self.norm = margin, norm
+        self.negatives = negatives or Negatives()
+        self.relations, self.conditioned = relations, conditioned
+        self.stream = stream
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        """Each triple as a sample of its own, with what is read of it and, as `labels`, the rows in the graph of its
+        head, relation and tail."""
+        return [
+            {**sample, **self._told(triple, draws.of(draw)), "draw": draw}
+            for sample in samples
+            for number, triple in enumerate(self._triples(sample))
+            for draw in [(*sample.get("draw", ()), number)]
+        ]
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Writes who is who; changes nothing.
+
+        `encoded` [texts] are the sequences of different texts; `head`, `tail`, `head_of_relation`, `tail_of_relation`
+        [triples], `false_heads` and `false_tails` [triples, number] places among them, -1 for none; `relation`
+        [triples] such places, or rows of the graph's relations.
+
+        Raises:
+            WorkbenchError: the sequences are not those of triples, all of them.
+        """
+        places, encoded = _distinct(sequences)
+        triples = []
+        for _, group in groupby(zip(sequences, places, strict=True), key=lambda each: each[0].group):
+            triples.append(self._triple(list(group)))
+        if self.negatives.source == "micro-batch":
+            known = {row: place for t in triples for row, place in zip(t.ends, (t.head, t.tail), strict=True)}
+            triples = [self._with_others(triple, known, draws.of(triple.draw)) for triple in triples]
+        columns = {name: np.array([getattr(t, name) for t in triples], np.int64) for name in (*TEXTS, *FALSE)}
+        return {"encoded": encoded, **columns}
+
+    def count(self, batch: Batch) -> float:
+        """Triples."""
+        return float(len(batch.targets.get(self.name, {}).get("head", ())))
+
+    def head(self, network: Network) -> Head:
+        relations = self.graph.num_relations if self.relations == "vectors" else None
+        return TranslationHead(network.sizes[self.stream], relations, self.margin, self.norm, self.stream)
+
+    def entity_vectors(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Vectors:
+        """Vectors of a graph's entities, read from their descriptions, and of its relations.
+
+        Raises:
+            WorkbenchError: a vector of each relation was learnt, and the graph has others.
+        """
+        assert isinstance(head, TranslationHead)
+        read = partial(encoded, task=task, network=network, stream=self.stream, batch_size=batch_size)
+        entities = read([Part("entity", entity) for entity in graph.ids])
+        if head.relations is None:
+            relations = read([Part("relation", relation=relation) for relation in graph.relation_ids])
+        else:
+            rows = [self.graph.relation_row(relation) for relation in graph.relation_ids]
+            relations = head.relations.weight.detach().float().cpu()[rows]
+        model = {"model": "TransE", "norm": self.norm}
+        return Vectors(list(graph.ids), entities, list(graph.relation_ids), relations, model)
+
+    def _triples(self, sample: Sample) -> Iterator[tuple[str, str, str]]:
+        """The sample's triples; the control exchanges the tails of those that the graph states."""
+        head = str(sample["id"])
+        for triple in sample["triples"]:
+            relation, tail = str(triple["relation"]), str(triple["tail"])
+            if self.stated is not self.graph:
+                stated = [fact.other for fact in self.graph.facts(head, "out", [relation])]
+                if tail in stated:
+                    tail = self.stated.facts(head, "out", [relation])[stated.index(tail)].other
+            yield head, relation, tail
+
+    def _told(self, triple: tuple[str, str, str], rng: np.random.Generator) -> dict[str, object]:
+        head, relation, tail = triple
+        cast = [Part("head", head), Part("tail", tail)]
+        if self.conditioned:
+            cast += [Part("head of relation", head, relation), Part("tail of relation", tail, relation)]
+        if self.relations == "texts":
+            cast.append(Part("relation", relation=relation))
+        if self.negatives.source == "graph":
+            heads = self._drawn(self._right(tail, relation, "in", head), rng)
+            tails = self._drawn(self._right(head, relation, "out", tail), rng)
+            cast += [Part("false head", entity) for entity in heads] + [Part("false tail", entity) for entity in tails]
+        rows = {"head": self.graph.row(head), "tail": self.graph.row(tail)}
+        return {CAST: cast, "labels": {**rows, "relation": self.graph.relation_row(relation)}}
+
+    def _right(self, entity: str, relation: str, direction: Direction, own: str) -> np.ndarray:
+        """Rows of entities that make no false triple in the place of `own`."""
+        if self.negatives.filtered:
+            return right_entities(self.stated, entity, relation, direction, own)
+        return np.array([self.graph.row(own)])
+
+    def _drawn(self, right: np.ndarray, rng: np.random.Generator) -> list[str]:
+        """Others of the graph, by their ids."""
+        graph, number = self.graph, self.negatives.number
+        rows = wrong_entities(graph.num_entities, right, number, rng, lambda row: bool(graph.text_of(graph.ids[row])))
+        return [graph.ids[row] for row in rows]
+
+    def _triple(self, group: list[tuple[Sequence, int]]) -> _Triple:
+        found: dict[str, list[int]] = {}
+        for sequence, place in group:
+            found.setdefault(sequence.role, []).append(place)
+        one = ["head", "tail", *(["head of relation", "tail of relation"] if self.conditioned else [])]
+        one += ["relation"] if self.relations == "texts" else []
+        if any(len(found.get(role, ())) != 1 for role in one):
+            raise WorkbenchError(
+                f"objective {self.name!r} reads a triple's sequences all together (one each of {', '.join(one)}; found "
+                f"{', '.join(found)}): use the builder kg.described_triple, and no step that leaves sequences out"
+            )
+        (head,), (tail,) = found["head"], found["tail"]
+        labels = group[0][0].labels
+        return _Triple(
+            draw=group[0][0].group,
+            ends=(labels["head"], labels["tail"]),
+            relation_row=labels["relation"],
+            head=head,
+            tail=tail,
+            head_of_relation=found.get("head of relation", [head])[0],
+            tail_of_relation=found.get("tail of relation", [tail])[0],
+            relation=found.get("relation", [labels["relation"]])[0],
+            false_heads=self._padded(found.get("false head", [])),
+            false_tails=self._padded(found.get("false tail", [])),
+        )
+
+    def _with_others(self, triple: _Triple, known: dict[int, int], rng: np.random.Generator) -> _Triple:
+        """The triple with false ones of the entities of the micro-batch, whose places are known by their rows."""
+        ids, relation = self.graph.ids, self.graph.relation_ids[triple.relation_row]
+        head, tail = (ids[row] for row in triple.ends)
+        heads, tails = self._right(tail, relation, "in", head), self._right(head, relation, "out", tail)
+
+        def drawn(right: np.ndarray) -> list[int]:
+            others = np.setdiff1d(list(known), right)
+            rows = rng.choice(others, self.negatives.number).tolist() if len(others) else []
+            return self._padded([known[row] for row in rows])
+
+        return replace(triple, false_heads=drawn(heads), false_tails=drawn(tails))
+
+    def _padded(self, places: list[int]) -> list[int]:
+        return places + [NOBODY] * (self.negatives.number - len(places))
+
+
+@dataclass(frozen=True)
+class _Triple:
+    """A triple of the micro-batch: places of its texts; `draw` is its group's, `ends` and `relation_row` are rows of
+    the graph."""
+
+    draw: Draw
+    ends: tuple[int, int]
+    relation_row: int
+    head: int
+    tail: int
+    head_of_relation: int
+    tail_of_relation: int
+    relation: int
+    false_heads: list[int]
+    false_tails: list[int]
+
+
+def _distinct(sequences: list[Sequence]) -> tuple[list[int], np.ndarray]:
+    """For each sequence the number of what it holds, equal where all streams are; and the first sequence of each."""
+    numbers: dict[tuple[tuple[str, str, bytes], ...], int] = {}
+    places, first = [], []
+    for number, sequence in enumerate(sequences):
+        held = tuple(
+            (stream, name, np.ascontiguousarray(values).tobytes())
+            for stream, fields in sorted(sequence.streams.items())
+            for name, values in sorted(fields.items())
+        )
+        if held not in numbers:
+            numbers[held] = len(numbers)
+            first.append(number)
+        places.append(numbers[held])
+    return places, np.array(first, np.int64)

@@ -1,0 +1,101 @@
+"""The entities of a triple as their descriptions, each a sequence: [CLS] description [SEP] (KEPLER, arXiv 1911.06136).
+
+With a relation behind the entity, as in KEPLER-Cond: [CLS] description [SEP] relation [SEP].
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from kg.sequences.cast import CAST, Part
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Location
+from workbench.sequences.builder import Builder
+from workbench.sequences.missing import missing
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.text.tokenizer import Encoded, Tokenizer
+
+WITHOUT_TEXT = "triples of entities without description and label"
+
+
+@runtime_checkable
+class Described(Protocol):
+    """What the builder needs of a knowledge graph (`kg.graph.store.GraphStore` is one)."""
+
+    def text_of(self, entity: str) -> str:
+        """What is written about an entity, else its name; empty where there is neither."""
+
+    def relation_label(self, relation: str) -> str:
+        """The readable name of a relation."""
+
+
+class DescribedTriple(Builder):
+    """Triples of a corpus, each an item: a sequence for each entity, by what the graph writes about it.
+
+    The sequences of a triple are a group, and their `role` says which one is the head, the tail, a false head, ...
+    (`kg.sequences.cast`). Without a description an entity is read by its label; a triple with one that has neither is
+    left out and counted. What is too long keeps its beginning.
+
+    Args:
+        graph: a triples corpus, or a graph store, that describes every entity.
+
+    Raises:
+        WorkbenchError: a triple names an entity that the graph does not hold.
+    """
+
+    unit = "triples"
+
+    def __init__(self, tokenizer: Tokenizer, max_length: Count, graph: Location | Described) -> None:
+        super().__init__(tokenizer, max_length, segments=2)
+        self.graph = _open(graph) if isinstance(graph, str) else graph
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        groups = [group for sample in samples for group in self._groups(sample)]
+        texts = dict.fromkeys(text for _, _, read in groups for _, part in read for text in part)
+        encoded = dict(zip(texts, self.tokenizer.encode_batch(list(texts)), strict=True))
+        return [
+            self._sequence(sample, number, place, part, [encoded[text] for text in written])
+            for sample, number, read in groups
+            for place, (part, written) in enumerate(read)
+        ]
+
+    def _groups(self, sample: Sample) -> list[tuple[Sample, int, list[tuple[Part, list[str]]]]]:
+        """The sample with the number of each triple and the texts of its cast."""
+        groups = []
+        for number, cast in enumerate(_casts(sample)):
+            read = [(part, self._texts(part)) for part in cast]
+            if all(text for _, texts in read for text in texts):
+                groups.append((sample, number, read))
+            else:
+                self.dropped[WITHOUT_TEXT] += 1
+        return groups
+
+    def _texts(self, part: Part) -> list[str]:
+        entity = [] if part.entity is None else [self.graph.text_of(part.entity)]
+        return entity + ([] if part.relation is None else [self.graph.relation_label(part.relation)])
+
+    def _sequence(self, sample: Sample, number: int, place: int, part: Part, texts: list[Encoded]) -> Sequence:
+        room = self.max_length - self.frame.size(len(texts))
+        behind = [self.truncate(text, [], room // 2)[0] for text in texts[1:]]
+        first, _ = self.truncate(texts[0], [], room - sum(map(len, behind)))
+        stream, _ = self.frame.lay([first, *behind])
+        group = (*sample.get("draw", ()), number)
+        made = Sequence({"text": stream}, (*group, place), str(sample.get("key", "")), role=part.role, group=group)
+        made.labels = dict(sample.get("labels", {}))
+        return made
+
+
+def _casts(sample: Sample) -> list[list[Part]]:
+    """What is read of each of the sample's triples."""
+    if CAST in sample:
+        return [sample[CAST]]
+    triples: list[dict[str, Any]] = sample.get("triples") or []
+    if not triples:
+        raise missing(sample, "triples")
+    return [[Part("head", str(sample["id"])), Part("tail", str(triple["tail"]))] for triple in triples]
+
+
+def _open(graph: str) -> Described:
+    from kg.graph.store import GraphStore
+
+    return GraphStore.open(graph)

@@ -1,0 +1,54 @@
+"""Vectors of the entities of a graph, read from their descriptions by a run, also of entities that are in no triple."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from kg.graph.store import GraphStore
+from kg.sequences.cast import CAST, Part
+from kg.vectors.vectors import Vectors
+from workbench.evaluation.passes import forward_pass
+from workbench.models.network import Network
+from workbench.sequences.sequence import Sample
+from workbench.tasks.objective import Head
+from workbench.tasks.task import Task
+
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class DescribesEntities(Protocol):
+    """An objective that teaches a network where entities are by their descriptions."""
+
+    def entity_vectors(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Vectors:
+        """Vectors of all entities of the graph and of its relations; the task is in evaluation mode."""
+
+
+def encoded(parts: Sequence[Part], task: Task, network: Network, stream: str, batch_size: int) -> Tensor:
+    """The summary of each description [parts, hidden_size] float32, on the CPU; zeros where there is no text.
+
+    Args:
+        task: has the builder `kg.described_triple`, in evaluation mode.
+    """
+    vectors = torch.zeros(len(parts), network.sizes[stream])
+    read = 0
+    for forward in forward_pass(network, task.sequences, _samples(parts, batch_size)):
+        rows = torch.tensor([int(sequence.key) for sequence in forward.sequences])
+        vectors[rows] = network.summary_rows(forward.states, forward.batch, stream).float().cpu()
+        read += len(rows)
+    if read < len(parts):
+        log.warning(
+            "%d of %d have neither description nor label: their vectors are zero", len(parts) - read, len(parts)
+        )
+    return vectors
+
+
+def _samples(parts: Sequence[Part], size: int) -> Iterator[list[Sample]]:
+    for begin in range(0, len(parts), size):
+        numbered = enumerate(parts[begin : begin + size], begin)
+        yield [{"key": str(number), "draw": (number,), CAST: [part]} for number, part in numbered]

@@ -1,0 +1,70 @@
+"""`prepare entity-vectors`: vectors of the entities of a graph, read from their descriptions by a run."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.console import run as run_command
+from pipelines.preparing.kg_extra import needs_kg
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Count
+from workbench.options.command import Trust, command
+from workbench.options.outputs import OutputFile
+
+log = logging.getLogger(__name__)
+
+
+@command
+def entity_vectors(
+    run: Annotated[Path, typer.Argument(help="A run that was taught by kg.knowledge_embedding.", show_default=False)],
+    graph: Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)],
+    output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
+    batch_size: Annotated[Count, typer.Option(help="Descriptions at once.")] = 64,
+    trust: Trust = False,
+) -> None:
+    """Vectors of all entities of a graph, read from their descriptions, and of its relations, in one file.
+
+    Entities that the run has never seen get one too: only relations must be those it was trained on (unless it reads
+    their texts). The file is like those of `prepare vectors`: kg.entity_table takes it, and it scores triples.
+
+    Examples:
+
+      workbench prepare entity-vectors runs/kepler corpora/codex-s --output kepler.safetensors
+    """
+    if output.suffix != ".safetensors":
+        raise WorkbenchError(f"vectors are written to a .safetensors file; {output} has another ending")
+    with needs_kg():
+        from kg.graph.store import GraphStore
+        from kg.vectors.described import DescribesEntities
+        from kg.vectors.vectors import Vectors, save_vectors
+    from workbench.evaluation.opening import find_fitting
+    from workbench.interop.opening import load
+    from workbench.runs.outputs import check_apart
+
+    check_apart(output)
+    store = GraphStore.open(graph)
+    found = find_fitting(
+        load(run, trust=trust),
+        run,
+        lambda task, placed: isinstance(placed.objective, DescribesEntities),
+        "an objective that embeds entities by their descriptions",
+        "pretrain one that has, such as kepler",
+    )
+    objective = found.objective.objective
+    assert isinstance(objective, DescribesEntities)
+    made = objective.entity_vectors(found.task, found.network, found.head, store, batch_size)
+    provenance = {
+        **made.provenance,
+        "checkpoint": found.checkpoint,
+        "graph": {"path": str(store.path), "shuffled": None, **store.meta},
+    }
+    save_vectors(Vectors(made.ids, made.vectors, made.relation_ids, made.relations, provenance), output)
+    log.info("%s: %d vectors of size %d", output, *made.vectors.shape)
+
+
+if __name__ == "__main__":
+    run_command(entity_vectors)
