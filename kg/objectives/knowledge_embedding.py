@@ -29,6 +29,7 @@ from kg.graph.facts import Direction
 from kg.graph.negatives import right_entities, wrong_entities
 from kg.graph.store import GraphStore
 from kg.objectives._translation import FALSE, NOBODY, TEXTS, TranslationHead
+from kg.sequences.builders.described_triple import DescribedTriple
 from kg.sequences.cast import CAST, Part
 from kg.vectors.described import encoded
 from kg.vectors.vectors import Vectors
@@ -136,9 +137,13 @@ class KnowledgeEmbedding(Objective):
         """Vectors of a graph's entities, read from their descriptions, and of its relations.
 
         Raises:
-            WorkbenchError: a vector of each relation was learnt, and the graph has others.
+            WorkbenchError: a vector of each relation was learnt, and the graph has others; or the task has another
+                builder than `kg.described_triple`.
         """
         assert isinstance(head, TranslationHead)
+        if not isinstance(task.builder, DescribedTriple):
+            raise WorkbenchError(f"tasks.{task.name} reads no descriptions; its builder must be kg.described_triple")
+        task = task.with_builder(task.builder.reading(graph))
         read = partial(encoded, task=task, network=network, stream=self.stream, batch_size=batch_size)
         entities = read([Part("entity", entity) for entity in graph.ids])
         if head.relations is None:

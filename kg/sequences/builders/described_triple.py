@@ -5,7 +5,8 @@ With a relation behind the entity, as in KEPLER-Cond: [CLS] description [SEP] re
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+import copy
+from typing import Any, Protocol, Self, runtime_checkable
 
 from kg.sequences.cast import CAST, Part
 from workbench.keyed import Draws
@@ -48,6 +49,12 @@ class DescribedTriple(Builder):
     def __init__(self, tokenizer: Tokenizer, max_length: Count, graph: Location | Described) -> None:
         super().__init__(tokenizer, max_length, segments=2)
         self.graph = _open(graph) if isinstance(graph, str) else graph
+
+    def reading(self, graph: Described) -> Self:
+        """The same by what another graph writes."""
+        other = copy.copy(self)
+        other.graph = graph
+        return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         groups = [group for sample in samples for group in self._groups(sample)]
