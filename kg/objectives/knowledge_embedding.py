@@ -32,6 +32,7 @@ from kg.objectives._translation import FALSE, NOBODY, TEXTS, TranslationHead
 from kg.sequences.builders.described_triple import DescribedTriple
 from kg.sequences.cast import CAST, Part
 from kg.vectors.described import encoded
+from kg.vectors.scores import Scores, VectorScores
 from kg.vectors.vectors import Vectors
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draw, Draws
@@ -153,6 +154,10 @@ class KnowledgeEmbedding(Objective):
             relations = head.relations.weight.detach().float().cpu()[rows]
         model = {"model": "TransE", "norm": self.norm}
         return Vectors(list(graph.ids), entities, list(graph.relation_ids), relations, model)
+
+    def triple_scores(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Scores:
+        """Scores of a graph's triples, for evaluation: every entity is read once."""
+        return VectorScores(self.entity_vectors(task, network, head, graph, batch_size), graph)
 
     def _triples(self, sample: Sample) -> Iterator[tuple[str, str, str]]:
         """The sample's triples; the control exchanges the tails of those that the graph states."""

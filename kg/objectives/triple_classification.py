@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kg.graph.negatives import right_entities, wrong_entities
 from kg.graph.store import GraphStore
 from kg.vectors.scores import ByTriple, Scores
 from workbench.keyed import Draws
@@ -26,7 +27,6 @@ from workbench.tasks.objective import Head
 from workbench.tasks.task import Task
 
 LABEL, FALSE, TRUE = "triple", "false", "true"
-TRIES = 32
 
 
 class TripleClassification(Classify):
@@ -64,24 +64,15 @@ class TripleClassification(Classify):
     def _false(self, sample: Sample, triple: dict[str, Any], rng: np.random.Generator) -> list[Sample]:
         head, relation, tail = str(sample["id"]), str(triple["relation"]), str(triple["tail"])
         if rng.random() < 0.5:
-            right = self._right(tail, "in", relation, head)
+            right = right_entities(self.graph, tail, relation, "in", head)
             return [_labelled(sample, entity, triple, FALSE) for entity in self._wrong(right, rng)]
-        right = self._right(head, "out", relation, tail)
+        right = right_entities(self.graph, head, relation, "out", tail)
         return [_labelled(sample, head, {**triple, "tail": entity}, FALSE) for entity in self._wrong(right, rng)]
-
-    def _right(self, entity: str, direction: Any, relation: str, own: str) -> np.ndarray:
-        """Rows of the entities that make a true triple with this one."""
-        known = self.graph.facts(entity, direction, [relation]).others
-        return np.append(known, self.graph.row(own))
 
     def _wrong(self, right: np.ndarray, rng: np.random.Generator) -> list[str]:
         """Entities that are none of these, drawn one by one."""
-        drawn = rng.integers(self.graph.num_entities, size=self.negatives + TRIES)
-        wrong = drawn[~np.isin(drawn, right)][: self.negatives]
-        if len(wrong) < self.negatives:  # nearly every entity is right
-            others = np.setdiff1d(np.arange(self.graph.num_entities), right)
-            wrong = rng.choice(others, self.negatives) if len(others) else others
-        return [self.graph.ids[row] for row in wrong.tolist()]
+        rows = wrong_entities(self.graph.num_entities, right, self.negatives, rng)
+        return [self.graph.ids[row] for row in rows]
 
     def triple_scores(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Scores:
         """Scores of a graph's triples, for evaluation: the logarithm of the odds that one is true."""

@@ -126,6 +126,8 @@ class VectorScores:
                 f"{', '.join(INTERACTIONS)} can"
             )
         self.interaction = INTERACTIONS[name]
+        if "norm" in vectors.provenance:  # of vectors that were not trained by pykeen
+            self.interaction = self.interaction._replace(norm=vectors.provenance["norm"])
         relation_rows = {relation: row for row, relation in enumerate(vectors.relation_ids)}
         self.entity = vectors.vectors[_rows(vectors.rows, graph.ids, "entities")]
         self.relation = vectors.relations[_rows(relation_rows, graph.relation_ids, "relations")]

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import workbench
 from kg.graph.store import GraphStore
 from kg.sequences.cast import CAST, Part
+from kg.vectors.scores import VectorScores
 from kg.vectors.vectors import load_vectors
 from pipelines.commands.entity_vectors import entity_vectors
 from tests.contracts.material import VOCABULARY, tokenizer
@@ -120,6 +121,26 @@ def test_vectors_are_the_first_states_of_descriptions_seen_or_not(run: Path, wor
     assert vectors.provenance["model"] == "TransE"
     assert vectors.provenance["norm"] == 2
     assert "checkpoint" in vectors.provenance
+
+
+def test_a_run_and_its_vectors_score_triples_alike(run: Path, world: Path, tmp_path: Path) -> None:
+    """By the distance of the run's norm, unseen entities included."""
+    output = tmp_path / "v.safetensors"
+    write(run, world / "all", output)
+    vectors, store = load_vectors(output), GraphStore.open(world / "all")
+    loaded = workbench.load(run)
+    task = loaded.transforms["triples"]
+    objective, head = task.objectives[0].objective, loaded.model.heads["knowledge_embedding"]
+    scores = objective.triple_scores(task, loaded.model.network("main"), head, store, 4)
+    h, r, t = store.row("Q9"), store.relation_row("P2"), store.row("Q1")
+    found = scores.triples(torch.tensor([[h, r, t]]))
+    entity = vectors.vectors[[vectors.rows[name] for name in store.ids]]
+    distance = (entity[h] + vectors.relations[r] - entity[t]).pow(2).sum().sqrt()
+    torch.testing.assert_close(found, -distance[None], atol=1e-5, rtol=1e-5)
+    for each in (scores, VectorScores(vectors, store)):
+        torch.testing.assert_close(
+            each.tails(torch.tensor([h]), torch.tensor([r]))[0, t], -distance, atol=1e-4, rtol=1e-4
+        )
 
 
 def test_relations_that_were_not_learnt_are_refused_by_name(run: Path, tmp_path: Path) -> None:
