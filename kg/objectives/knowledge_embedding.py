@@ -28,10 +28,10 @@ import numpy as np
 from kg.graph.facts import Direction
 from kg.graph.negatives import right_entities, wrong_entities
 from kg.graph.store import GraphStore
+from kg.objectives._descriptions import encoded
 from kg.objectives._translation import FALSE, NOBODY, TEXTS, TranslationHead
 from kg.sequences.builders.described_triple import DescribedTriple
 from kg.sequences.cast import CAST, Part
-from kg.vectors.described import encoded
 from kg.vectors.scores import Scores, VectorScores
 from kg.vectors.vectors import Vectors
 from workbench.errors import WorkbenchError

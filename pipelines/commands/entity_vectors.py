@@ -39,7 +39,7 @@ def entity_vectors(
         raise WorkbenchError(f"vectors are written to a .safetensors file; {output} has another ending")
     with needs_kg():
         from kg.graph.store import GraphStore
-        from kg.vectors.described import DescribesEntities
+        from kg.objectives.knowledge_embedding import KnowledgeEmbedding
         from kg.vectors.vectors import Vectors, save_vectors
     from workbench.evaluation.opening import find_fitting
     from workbench.interop.opening import load
@@ -50,12 +50,12 @@ def entity_vectors(
     found = find_fitting(
         load(run, trust=trust),
         run,
-        lambda task, placed: isinstance(placed.objective, DescribesEntities),
+        lambda task, placed: isinstance(placed.objective, KnowledgeEmbedding),
         "an objective that embeds entities by their descriptions",
         "pretrain one that has, such as kepler",
     )
     objective = found.objective.objective
-    assert isinstance(objective, DescribesEntities)
+    assert isinstance(objective, KnowledgeEmbedding)
     made = objective.entity_vectors(found.task, found.network, found.head, store, batch_size)
     provenance = {
         **made.provenance,

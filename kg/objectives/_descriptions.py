@@ -1,32 +1,20 @@
-"""Vectors of the entities of a graph, read from their descriptions by a run, also of entities that are in no triple."""
+"""Descriptions of a graph read one by one, for evaluation: a vector of each."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from kg.graph.store import GraphStore
 from kg.sequences.cast import CAST, Part
-from kg.vectors.vectors import Vectors
 from workbench.evaluation.passes import forward_pass
 from workbench.models.network import Network
 from workbench.sequences.sequence import Sample
-from workbench.tasks.objective import Head
 from workbench.tasks.task import Task
 
 log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class DescribesEntities(Protocol):
-    """An objective that teaches a network where entities are by their descriptions."""
-
-    def entity_vectors(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Vectors:
-        """Vectors of all entities of the graph and of its relations; the task is in evaluation mode."""
 
 
 def encoded(parts: Sequence[Part], task: Task, network: Network, stream: str, batch_size: int) -> Tensor:
