@@ -39,7 +39,8 @@ class EntityReplacement(Objective):
 
     Args:
         graph: the folder of a `kg.graph.store.GraphStore` whose entities have labels and types.
-        rate: how likely a mention is replaced whose neighbour before it was not; rate / (1 + rate) of all are.
+        rate: how likely a mention is replaced whose neighbour before it was not: rate / (1 + rate) of all are in long
+            texts whose mentions can all be, and up to `rate` where few can.
         stream: the stream of the tokens.
     """
 
