@@ -31,3 +31,8 @@ def test_nothing_is_right_where_there_is_no_answer() -> None:
     assert found == {"exact_match": pytest.approx(1 / 3), "f1": pytest.approx(1 / 3), "no_answer_accuracy": 0.5}
     with pytest.raises(ValueError, match="no questions"):
         answer_scores([], [])
+
+
+def test_signs_without_spaces_are_words() -> None:
+    assert answer_scores(["北京大学"], [["北京大学。"]]) == {"exact_match": 1, "f1": 1}
+    assert word_f1("北京大学图书馆", "北京大学") == pytest.approx(2 * 4 / (7 + 4))

@@ -6,7 +6,8 @@ With l_i = -log p of the i-th of N predicted tokens, in nats,
     perplexity           exp(sum l / N)
     bits per byte        sum l / (log 2 * bytes of the texts in UTF-8); bits per character alike
 
-Perplexity is per token, so it compares runs of one tokenizer alone; bits per byte and character compare any.
+Perplexity is per token, so it compares runs of one tokenizer alone; bits per byte and character compare any that keep
+the text as it is (one that lower-cases predicts less than the bytes that are counted).
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Scores of answers that are stretches of a text: exact match and F1 over words (SQuAD; Rajpurkar et al., EMNLP 2016).
 
 Of a question with several right answers the best counts; one without any is answered by nothing at all (SQuAD 2.0,
-Rajpurkar et al., ACL 2018). Case, punctuation, the English articles and white space are passed over.
+Rajpurkar et al., ACL 2018). Case, punctuation, the English articles and white space are passed over. Signs of scripts
+without spaces are words, and their punctuation is passed over too; CMRC's script has them so as well, but counts the
+longest stretch in common where this counts all words in common.
 """
 
 from __future__ import annotations
@@ -11,13 +13,16 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+from workbench.text.sentences import SPACELESS
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "、。〈〉《》「」『』【】〔〕〖〗！（），．：；？～“”‘’…—·")
+_SIGN = re.compile(f"[{SPACELESS}]")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def words_of(answer: str) -> list[str]:
     """The words of an answer that are compared."""
-    return _ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split()
+    return _SIGN.sub(r" \g<0> ", _ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION))).split()
 
 
 def word_f1(predicted: str, gold: str) -> float:

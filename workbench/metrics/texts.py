@@ -1,8 +1,10 @@
 """Scores of written texts against references, as the field's libraries compute them: BLEU, chrF, ROUGE.
 
 BLEU (Papineni et al., ACL 2002) and chrF (Popović, WMT 2015) are those of sacrebleu (Post, arXiv:1804.08771), whose
-signature says how texts were split; ROUGE-1, -2 and -L (Lin, 2004) are the F1 of rouge-score, with stemming. All are
-from 0 to 100, as papers print them.
+signature says how texts were split. ROUGE (Lin, 2004) is the F1 of rouge-score: 1, 2, L over the whole text, and Lsum,
+which is the L of papers on summaries: over sentences, each beside the whole other text. English is split and stemmed as
+rouge-score does; words of other scripts stay whole, and signs that stand without spaces are words. All are from 0 to
+100, as papers print them.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
 from workbench.packages import library
+from workbench.text.sentences import sentences_apart, words_apart
 
 Splitting = Literal["13a", "intl", "zh", "char", "none"]
 """How sacrebleu splits texts into words: 13a is that of the WMT, `none` takes them as they are split."""
-ROUGE = ("rouge1", "rouge2", "rougeL")
+ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
 class TextScores(NamedTuple):
@@ -44,13 +47,30 @@ def text_scores(
         name: float(metric.corpus_score(list(predictions), [list(references)]).score)
         for name, metric in (("bleu", bleu), ("chrf", chrf))
     }
-    rouge = scorer.RougeScorer(ROUGE, use_stemmer=True)
-    each = [rouge.score(wanted, made) for made, wanted in zip(predictions, references, strict=True)]
+    rouge = scorer.RougeScorer(ROUGE, tokenizer=_Words(_library("rouge_score.tokenizers").DefaultTokenizer(True)))
+    pairs = zip(map(_by_line, references), map(_by_line, predictions), strict=True)
+    each = [rouge.score(wanted, made) for wanted, made in pairs]
     numbers |= {name: 100 * statistics.fmean(one[name].fmeasure for one in each) for name in ROUGE}
     told = (
         f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}; ROUGE F1, stemmed, version:{version('rouge-score')}"
     )
     return TextScores(numbers, told)
+
+
+class _Words:
+    """Words for rouge-score, whose own splitting knows a to z and digits alone."""
+
+    def __init__(self, english: Any) -> None:
+        self.english = english
+
+    def tokenize(self, text: str) -> list[str]:
+        words = words_apart(text.lower())
+        return [token for word in words for token in (self.english.tokenize(word) if word.isascii() else [word])]
+
+
+def _by_line(text: str) -> str:
+    """A sentence a line, as rouge-score wants them."""
+    return "\n".join(sentences_apart(text))
 
 
 def check_libraries() -> None:

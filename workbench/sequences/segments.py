@@ -7,14 +7,13 @@ the first in the text.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 from workbench.sequences.sequence import Sample
+from workbench.text.sentences import SENTENCE_END
 
-_SENTENCE = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？；]+[”’」』）]*\s*|\s*\n\s*")
 _FIELDS = ("spans", "mask_spans")
 _SECOND = {"text": "second", **{field: f"second_{field}" for field in _FIELDS}}
 
@@ -103,5 +102,5 @@ def _points(sample: Sample) -> list[int]:
     """Where sentences end in the sample's text, but for its own end, outside of mentions."""
     text = sample.get("text", "")
     mentions = [m for field in _FIELDS for m in sample.get(field, ())]
-    points = [m.end() for m in _SENTENCE.finditer(text)]
+    points = [m.end() for m in SENTENCE_END.finditer(text)]
     return [p for p in points if text[:p].strip() and text[p:].strip() and not any(m[0] < p < m[1] for m in mentions)]

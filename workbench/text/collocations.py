@@ -19,12 +19,12 @@ from annotated_types import Ge, Le
 
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Number
+from workbench.text.sentences import SPACELESS
 
 if TYPE_CHECKING:
     from gensim.models.phrases import FrozenPhrases
 
-_SPACELESS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ffff"  # kana, ideographs
-_WORD = re.compile(rf"[{_SPACELESS}]|[^\W_{_SPACELESS}]+(?:['’-][^\W_{_SPACELESS}]+)*")
+_WORD = re.compile(rf"[{SPACELESS}]|[^\W_{SPACELESS}]+(?:['’-][^\W_{SPACELESS}]+)*")
 _APART = re.compile(r"[^\s]")
 _JOINED = ("\x1f", "\x1e")  # between the words of a phrase, by pass: gensim takes a phrase apart at its own one alone
 Spans = list[list[int]]
