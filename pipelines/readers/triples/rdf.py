@@ -62,7 +62,8 @@ def _parse(path: Path, spilt: IO[bytes]) -> MalformedError | None:
 
     with open_bytes(path) as source:
         try:
-            Graph(store=Spill()).parse(file=source, format=syntax, publicID=f"file:///{path.name}")
+            graph: Any = Graph(store=Spill())  # its annotations leave out other readers of bytes
+            graph.parse(file=source, format=syntax, publicID=f"file:///{path.name}")
         except Exception as error:  # rdflib's parsers share no class of errors
             if getattr(error, "errno", None) is not None:
                 raise  # of the disk
