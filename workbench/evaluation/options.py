@@ -52,7 +52,7 @@ class Tuning:
     trust: Trust = False
 
 
-UNTOLD = ("batch_size", "control", "trust", "predictions")  # they change no number, or stand in a result for themselves
+UNTOLD = ("batch_size", "control", "trust")  # they change no number, or stand in a result for themselves
 
 
 @dataclass(frozen=True, kw_only=True)

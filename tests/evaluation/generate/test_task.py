@@ -105,9 +105,10 @@ def test_a_run_learns_to_write_and_is_scored(name: str, tmp_path: Path) -> None:
     theirs = sacrebleu.corpus_bleu([t["prediction"] for t in texts], [[t["reference"] for t in texts]])
     assert found.numbers["bleu"] == pytest.approx(theirs.score)
     assert "tok:13a" in found.variant
-    beams = evaluate(Generation(), GenerateScoring(**scoring, beams=3, predictions=tmp_path / "beams.jsonl"))
+    beams = evaluate(Generation(), GenerateScoring(**scoring, beams=3))
     assert beams.numbers["bleu"] > 90
-    assert len((tmp_path / "beams.jsonl").read_text().splitlines()) == len(ROWS)
+    names = {f"generate-pairs{options}{suffix}" for options in ("", "-beams=3") for suffix in (".json", ".jsonl")}
+    assert {path.name for path in (run / "evaluations").iterdir()} >= names  # the texts are called as their result
     assert (
         generate_texts(load(run), [ROWS[0]["text"]], Decoding(max_new_tokens=12))[0].strip() == texts[0]["prediction"]
     )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.evaluating import results_of
 from workbench.evaluation.generation import Generator
 from workbench.evaluation.inherited import text_length
 from workbench.evaluation.opening import Evaluated
@@ -22,12 +19,10 @@ from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.evaluation.writers import find_writer
-from workbench.files.drafts import write_text
 from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
 from workbench.interop.opening import load
 from workbench.metrics.texts import Splitting, check_libraries, text_scores
 from workbench.options.bounds import Count, Word
-from workbench.options.outputs import OutputFile
 from workbench.recipe.spec import Recipe, SequenceSpec, TaskSpec
 from workbench.runs.folder import trust_run
 from workbench.runs.loading import Loaded
@@ -70,7 +65,8 @@ class GenerateScoring(Scoring):
     """BLEU, chrF and ROUGE of what a run writes, from 0 to 100, beside those of the text that it reads.
 
     CORPUS holds texts as those that RUN was fine-tuned on (`finetune generate`). sacrebleu and rouge-score compute the
-    scores; the result has their signatures. What was written is in the run, a line of JSON for each text.
+    scores; the result has their signatures. What was written stands beside the result, a line of JSON for each text
+    (.jsonl).
 
     Examples:
 
@@ -87,9 +83,6 @@ class GenerateScoring(Scoring):
     early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
     tokenize: Annotated[Splitting, typer.Option(help="How BLEU splits texts.")] = "13a"
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Without regard to case.")] = False
-    predictions: Annotated[
-        OutputFile | None, typer.Option(help="Where the texts go; default: evaluations/generate-CORPUS.jsonl in RUN.")
-    ] = None
 
     def generator(self, loaded: Loaded) -> Generator:
         """How texts are written by a run whose tasks are of `text_to_text`."""
@@ -155,8 +148,6 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
         found = list(_written(scoring.generator(run.loaded), corpus, scoring))
         if not found:
             raise WorkbenchError(f"corpus {corpus.name!r} has no text; evaluate on one that has")
-        lines = [json.dumps(vars(text), ensure_ascii=False) for text in found]
-        write_text(_place(scoring, corpus), "\n".join(lines) + "\n")
         scored = partial(
             text_scores,
             references=[text.reference for text in found],
@@ -171,6 +162,7 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
             variant=made.signature,
             baselines={"the text itself": copied.numbers},
             examples=[vars(text) for text in found[:EXAMPLES]],
+            documents=[vars(text) for text in found],
         )
 
 
@@ -216,7 +208,3 @@ def _ends(spec: TaskSpec) -> dict[str, str | None]:
     stated = spec.sequence.builder if isinstance(spec.sequence.builder, dict) else {}
     ends: dict[str, str | None] = {name: stated[name] for name in ("begin", "end") if name in stated}
     return {**ends, "end": ends.get("end", "sep") or "eos"}
-
-
-def _place(scoring: GenerateScoring, corpus: Corpus) -> Path:
-    return scoring.predictions or results_of(scoring.run) / f"generate-{Path(str(corpus.place)).name}.jsonl"
