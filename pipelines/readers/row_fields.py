@@ -20,6 +20,8 @@ Source = Name | list[Name] | dict[Name, Name] | None
 
 _INTEGER, _NUMBER = re.compile(r"[+-]?\d{1,18}"), re.compile(r"[+-]?\d*\.?\d+(e[+-]?\d+)?", re.IGNORECASE)
 _WORD = re.compile(r"\S+")
+GOLD, UNDECIDED = "gold_label", "-"
+"""SNLI and MNLI: the label of a pair on which the annotators did not agree is none."""
 
 
 def fillable(kind: str) -> dict[str, Field]:
@@ -46,6 +48,11 @@ def with_own(row: Mapping[str, Any], kind: str, sources: Mapping[str, Source]) -
     """The sources, and the columns that are called as a field of the kind."""
     used = columns_of(sources)
     return {**{name: name for name in fillable(kind) if name in row and name not in used}, **sources}
+
+
+def no_consensus(row: Mapping[str, Any], sources: Mapping[str, Source]) -> bool:
+    """Whether a label is read that the annotators did not agree on; the published results leave such pairs out."""
+    return row.get(GOLD) == UNDECIDED and GOLD in columns_of({"labels": sources.get("labels")})
 
 
 def fill(row: Mapping[str, Any], sources: Mapping[str, Source], where: str) -> Sample:

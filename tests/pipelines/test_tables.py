@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,3 +132,43 @@ def test_real_tables(shared: Path, read: Any) -> None:
 def test_a_score_is_a_label(table: Write, read: Any) -> None:
     (sample,) = read("text", table("sts.tsv", "genre\tsentence1\tsentence2\tscore\nnews\tx\ty\t2.50\n"))
     assert (sample["labels"], sample["second"]) == ({"score": 2.5}, "y")
+
+
+QNLI = "index\tquestion\tsentence\tlabel\n0\tWho sang?\tAnn sang.\tentailment\n"
+
+
+def test_a_question_is_read_with_the_sentence_that_may_answer_it(table: Write, read: Any) -> None:
+    path = table("qnli.tsv", QNLI)
+    (sample,) = read("text", path)
+    assert fields(sample) == {"text": "Who sang?", "second": "Ann sang.", "labels": {"label": "entailment"}}
+    (alone,) = read("text", path, fields={"second": None})
+    assert fields(alone) == {"text": "Ann sang.", "labels": {"label": "entailment"}}
+
+
+def test_whether_two_questions_are_duplicates_is_a_label(table: Write, read: Any) -> None:
+    text = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\tWho?\tWhat?\t0\n"
+    (sample,) = read("text", table("qqp.tsv", text))
+    assert fields(sample) == {"text": "Who?", "second": "What?", "labels": {"is_duplicate": 0}}
+
+
+def test_a_pair_without_a_gold_label_is_dropped(table: Write, read: Any, drops: Any) -> None:
+    rows = [("-", "A man eats.", "He eats."), ("neutral", "A man eats.", "He is old.")]
+    lines = ["gold_label\tsentence1\tsentence2", *map("\t".join, rows)]
+    path = table("snli.tsv", "\n".join(lines) + "\n")
+    assert [s["labels"] for s in read("text", path)] == [{"gold_label": "neutral"}]
+    assert drops("text", path) == ["no gold label"]
+    named = [dict(zip(("gold_label", "sentence1", "sentence2"), row, strict=True)) for row in rows]
+    path = table("snli.jsonl", "".join(json.dumps(row) + "\n" for row in named))
+    sources = {"text": "sentence1", "second": "sentence2", "labels": ["gold_label"]}
+    assert drops("text", path, fields=sources) == ["no gold label"]
+    assert len(read("text", path, text_field="sentence1")) == 2  # there the label is not read
+
+
+def test_what_goes_to_meta_is_told(table: Write, read: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    read("text", table("qnli.tsv", QNLI), table("again.tsv", QNLI))
+    (line,) = caplog.messages
+    assert line.endswith("is read with fields={text: question, labels: [label], second: sentence}; to meta go index")
+    caplog.clear()
+    read("text", table("all.tsv", "text\tlabel\nx\t1\n"))
+    assert not caplog.messages

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, parse_row
-from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
+from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record, parse_row
+from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, with_own
 from pipelines.readers.text.marked_mentions import MarkedMentions
 from pipelines.readers.text.related_mentions import RelatedMentions
 from pipelines.sources.files import record_key
@@ -52,7 +52,7 @@ class JsonLines(RawReader):
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         return row_records(paths)
 
-    def sample(self, record: Record) -> Sample:
+    def sample(self, record: Record) -> Sample | Drop:
         name, number, line = record.data
         row = parse_row(line, record.where)
         other = any(name in row or name in self.fields for name in IN_PLACE)
@@ -64,6 +64,8 @@ class JsonLines(RawReader):
             raise MalformedError(
                 f"no field {self.text_field!r}", record.where, f"fields: {listed}; choose with --option text_field=NAME"
             )
+        if no_consensus(row, sources):
+            return Drop("no gold label")
         document = row.get(self.id_field, row.get("key"))
         key = record_key(f"{name}-{number}" if document is None else str(document))
         taken = fill(row, with_own(row, self.kind, sources), record.where)

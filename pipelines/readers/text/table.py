@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from pipelines.readers.reader import MalformedError, Peek, RawReader, Record
-from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, word_places
+from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record
+from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, word_places
 from pipelines.sources.files import decode, files, lines, plain_suffix, record_key, stem
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
+log = logging.getLogger(__name__)
 SUFFIXES = (".tsv", ".csv")
 SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";"}
 KNOWN = {
     "text": ("text", "text_a", "sentence", "sentence1", "premise", "question1"),
     "second": ("second", "text_b", "sentence2", "hypothesis", "question2"),
-    "labels": ("label", "labels", "gold_label", "score"),
+    "labels": ("label", "labels", "gold_label", "score", "is_duplicate"),
 }
 """What columns are called in published sets, by the field that they are."""
+QUESTION = {"text": "question", "second": "sentence"}
+"""QNLI: a question and the sentence that may answer it."""
 
 
 class Layout(NamedTuple):
@@ -40,8 +44,9 @@ class Table(RawReader):
 
     `fields={text: premise, second: hypothesis, labels: [gold_label], choices: [ending0, ending1], tags: label}`; text,
     second text and label are found by themselves where they have a usual name. `tags` are one for each word between
-    spaces. What is left goes to the sample's `meta`. Without `header` columns are called 0, 1, ... By default the
-    separator is a comma or semicolon in a .csv, as the first line has it, else a tab; only tabs are never quoted.
+    spaces. What is left goes to the sample's `meta`; a table whose text and label were found so is told with it.
+    Without `header` columns are called 0, 1, ... By default the separator is a comma or semicolon in a .csv, as the
+    first line has it, else a tab; only tabs are never quoted.
     """
 
     kind: ClassVar[str] = "text"
@@ -60,18 +65,22 @@ class Table(RawReader):
         return is_table(source)
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        told: set[tuple[str, ...]] = set()
         for path in files(paths, self.suffixes):
             layout = None
             for number, line in self._rows(path):
                 where = f"{path.name}:{number}"
                 if layout is None:
                     layout = self._layout(path, decode(line, where))
-                    self.sources(layout.columns, path.name)
+                    sources = self.sources(layout.columns, path.name)
+                    if layout.columns not in told:
+                        told.add(layout.columns)
+                        self._tell(layout.columns, sources, path.name)
                     if self.header:
                         continue
                 yield Record((stem(path), number, line, layout), len(line), where)
 
-    def sample(self, record: Record) -> Sample:
+    def sample(self, record: Record) -> Sample | Drop:
         name, number, line, layout = record.data
         cells = _cells(line, layout, record.where)
         if len(cells) != len(layout.columns):
@@ -80,6 +89,8 @@ class Table(RawReader):
             )
         row = dict(zip(layout.columns, cells, strict=True))
         sources = self.sources(layout.columns, record.where)
+        if no_consensus(row, sources):
+            return Drop("no gold label")
         sample = fill(row, sources, record.where)
         self._refuse_tags(sample, record.where)
         used = columns_of(sources) | {self.id_field}
@@ -99,6 +110,9 @@ class Table(RawReader):
             found = [column for column in usual if column in columns and column not in taken]
             if name not in sources and found:
                 sources[name] = [found[0]] if name == "labels" else found[0]
+        found_alone = sources.get("text") == QUESTION["second"] and not QUESTION.keys() & self.fields.keys()
+        if found_alone and "second" not in sources and QUESTION["text"] in set(columns) - columns_of(sources):
+            sources |= QUESTION
         if "text" not in sources and "translations" not in sources:
             raise WorkbenchError(
                 f"{where} is a table with the columns {', '.join(columns)}; none of them is called "
@@ -106,6 +120,14 @@ class Table(RawReader):
                 "header=false where the first line is data), or read it as prose with --format plain-text"
             )
         return sources
+
+    def _tell(self, columns: Sequence[str], sources: dict[str, Source], where: str) -> None:
+        """Where names alone decided, a column that was meant to be read would be missed silently."""
+        left = [column for column in columns if column not in columns_of(sources) | {self.id_field}]
+        by_name = {"text", "labels"} & (sources.keys() - self.fields.keys())
+        if left and {"text", "labels"} <= sources.keys() and by_name:
+            read = ", ".join(f"{name}: {_spelt(source)}" for name, source in sources.items() if source is not None)
+            log.info("%s is read with fields={%s}; to meta go %s", where, read, ", ".join(left))
 
     def _refuse_tags(self, sample: Sample, where: str) -> None:
         """A column `label` that was found by its name may hold a tag for each word."""
@@ -144,6 +166,11 @@ class Table(RawReader):
                 yield number, whole
         if begun:
             raise WorkbenchError(f"{path}:{number}: a quote is opened and never closed; the file is cut off or no CSV")
+
+
+def _spelt(source: Source) -> str:
+    """As --option fields is typed."""
+    return source if isinstance(source, str) else str(source).replace("'", "")
 
 
 def is_table(source: Peek) -> bool:
