@@ -19,8 +19,8 @@ from workbench.text.tokenizer import Encoded, Tokenizer
 class SentencePair(Builder):
     """A window of a document split in two, or a pair: a stored one, or one that nsp or sop arranged.
 
-    A text without two sentences gives a single segment. Where a pair is too long, the longer segment is cut, the first
-    at its beginning and the second at its end, so that what meets at the [SEP] stays; the tokens lost are counted.
+    A text without two sentences gives a single segment. Where a pair is too long, the longer segment is cut at its end;
+    of a text that is split, the first at its beginning, so that what meets at the [SEP] stays. Tokens lost are counted.
     The window leaves a tenth of the room free, so that few are.
 
     Args:
@@ -95,4 +95,5 @@ class SentencePair(Builder):
         both = excess - longer
         cut_first = (longer if first > second else 0) + (both + 1) // 2
         cut_second = excess - cut_first
-        return [(cut_first, first), (0, second - cut_second)]
+        begin = cut_first if self.split else 0
+        return [(begin, begin + first - cut_first), (0, second - cut_second)]
