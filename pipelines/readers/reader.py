@@ -83,15 +83,16 @@ class Peek:
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The first line as a JSON object; empty where it is none."""
-        for line in self.head:
-            if line.strip():
-                try:
-                    row = parse_json(line)
-                except json.JSONDecodeError:
-                    return {}
-                return row if isinstance(row, dict) else {}
-        return {}
+        """The first line, or the first element of a list, as a JSON object; empty where it is none."""
+        text = self.text.lstrip()
+        try:
+            if text.startswith("["):
+                row, _ = json.JSONDecoder().raw_decode(text[1:].lstrip())
+            else:
+                row = parse_json(text.partition("\n")[0])
+        except (ValueError, RecursionError):
+            return {}
+        return row if isinstance(row, dict) else {}
 
     def has_key(self, name: str) -> bool:
         """Whether the first bytes have this JSON key anywhere."""

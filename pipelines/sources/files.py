@@ -11,6 +11,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -104,20 +105,26 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     Raises:
         WorkbenchError: the compressed file is damaged or cut off, or a line is longer than `LINE_LIMIT`.
     """
-    with open_bytes(path) as handle:
-        try:
-            for number, line in enumerate(iter(partial(handle.readline, LINE_LIMIT + 1), b""), 1):
-                if len(line) > LINE_LIMIT:
-                    raise WorkbenchError(
-                        f"{path}:{number}: the line is longer than {LINE_LIMIT:,} bytes; break it into several"
-                    )
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                yield number, line.rstrip(b"\r\n")
-        except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # of the disk; those of gzip and bzip2 have no number
-            raise WorkbenchError(f"{path} is damaged or cut off: {error}. Fetch or compress it again") from error
+    with open_bytes(path) as handle, undamaged(path):
+        for number, line in enumerate(iter(partial(handle.readline, LINE_LIMIT + 1), b""), 1):
+            if len(line) > LINE_LIMIT:
+                raise WorkbenchError(
+                    f"{path}:{number}: the line is longer than {LINE_LIMIT:,} bytes; break it into several"
+                )
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            yield number, line.rstrip(b"\r\n")
+
+
+@contextmanager
+def undamaged(path: Path) -> Iterator[None]:
+    """Raises WorkbenchError where reading a compressed file inside finds it damaged or cut off."""
+    try:
+        yield
+    except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk; those of gzip and bzip2 have no number
+        raise WorkbenchError(f"{path} is damaged or cut off: {error}. Fetch or compress it again") from error
 
 
 def decode(raw: bytes, where: str) -> str:

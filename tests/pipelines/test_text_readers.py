@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -237,6 +238,20 @@ def test_mentions_that_are_related(json_lines, read):
     assert (sample["spans"], sample["labels"]) == ([[5, 10, "Q2", 1.0]], {"relation": "P1"})
     (tagged,) = read("text", json_lines("sem.jsonl", [{"relation": "R", "sentence": "A <e2>b</e2> of <e1>c d</e1>."}]))
     assert (tagged["text"], tagged["marks"]) == ("A b of c d.", [[2, 3, "tail"], [7, 10, "head"]])
+
+
+def test_mentions_with_a_first_and_a_last_token(tmp_path, read):
+    """TACRED, one list of rows."""
+    ends = {"subj_start": 4, "subj_end": 5, "obj_start": 0, "obj_end": 0, "subj_type": "PERSON", "obj_type": "CITY"}
+    row = {"id": "e1", "relation": "per:city_of_birth", "token": ["Oslo", "-LRB-", "of", "-RRB-", "Ann", "Lee"], **ends}
+    (tmp_path / "train.json").write_text(json.dumps([row]))
+    (sample,) = read("text", tmp_path / "train.json")
+    assert (sample["text"], sample["marks"]) == ("Oslo ( of ) Ann Lee", [[0, 4, "tail"], [12, 19, "head"]])
+    assert sample["labels"] == {"relation": "per:city_of_birth"}
+    assert sample["meta"]["subj_type"] == "PERSON"
+    (tmp_path / "train.json").write_text(json.dumps([{**row, "subj_end": 6}]))
+    with pytest.raises(WorkbenchError, match=r"train\.json:1: the head has no place among the 6 tokens \(4 to 6\)"):
+        read("text", tmp_path / "train.json")
 
 
 @pytest.mark.parametrize(

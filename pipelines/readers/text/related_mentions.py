@@ -1,7 +1,9 @@
-"""Relation classification sets: sentences with two marked mentions (FewRel, Han et al. 2018; SemEval-2010 task 8).
+"""Relation classification sets: sentences with two marked mentions (FewRel, Han et al. 2018; SemEval-2010 task 8;
+TACRED, Zhang et al. 2017).
 
-FewRel's lines are `{relation, tokens, head: {name, id, spans: [[token, ...], ...]}, tail: {...}}`, SemEval's
-`{relation, sentence}` with the mentions between `<e1>`, `</e1>` and `<e2>`, `</e2>`.
+FewRel's rows are `{relation, tokens, head: {name, id, spans: [[token, ...], ...]}, tail: {...}}`, SemEval's
+`{relation, sentence}` with the mentions between `<e1>`, `</e1>` and `<e2>`, `</e2>`, TACRED's `{relation, token,
+subj_start, subj_end, obj_start, obj_end}`, whose ends are the numbers of the last tokens.
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ from workbench.sequences.sequence import Sample
 
 ROLES = ("head", "tail")
 """What `marks` call the two mentions."""
+TACRED = {"head": ("subj_start", "subj_end"), "tail": ("obj_start", "obj_end")}
+KEPT = ("subj_type", "obj_type")
+BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+"""What the Penn Treebank, and with it TACRED, calls the brackets."""
 _TAG = re.compile(r"<(/?)(e[12])>")
 
 
@@ -27,7 +33,8 @@ _TAG = re.compile(r"<(/?)(e[12])>")
 class RelatedMentions(RawReader):
     """`marks` are the stretches of head and tail, `labels.relation` the relation; ids of the mentions become `spans`.
 
-    Tokens are joined by spaces. Of a mention that occurs several times the first place is marked.
+    Tokens are joined by spaces; TACRED's names of brackets (-LRB-) become these, the subject is the head, and its types
+    of both mentions go to `meta`. Of a mention that occurs several times the first place is marked.
     """
 
     kind: ClassVar[str] = "text"
@@ -35,7 +42,9 @@ class RelatedMentions(RawReader):
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
-        return "relation" in source.row and ({"tokens", "head", "tail"} <= source.row.keys() or _is_tagged(source.row))
+        row = source.row
+        own = {"tokens", "head", "tail"} <= row.keys() or {"token", *TACRED["head"], *TACRED["tail"]} <= row.keys()
+        return "relation" in row and (own or _is_tagged(row))
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         return row_records(paths)
@@ -43,12 +52,14 @@ class RelatedMentions(RawReader):
     def sample(self, record: Record) -> Sample:
         name, number, line = record.data
         row = parse_row(line, record.where)
-        text, marks, spans = _tagged(row, record.where) if "sentence" in row else _pointed(row, record.where)
+        read = _tagged if "sentence" in row else _pointed if "tokens" in row else _ranged
+        text, marks, spans = read(row, record.where)
         sample: Sample = {"key": record_key(f"{name}-{number}"), "text": text, "marks": sorted(marks)}
         if spans:
             sample["spans"] = sorted(spans)
         sample["labels"] = {"relation": require(row, "relation", str, record.where)}
-        return {**sample, "meta": {"source": record.where.rpartition(":")[0], "line": number}}
+        more = {name: row[name] for name in KEPT if name in row}
+        return {**sample, "meta": {"source": record.where.rpartition(":")[0], "line": number, **more}}
 
 
 def _is_tagged(row: dict[str, Any]) -> bool:
@@ -57,9 +68,7 @@ def _is_tagged(row: dict[str, Any]) -> bool:
 
 def _pointed(row: dict[str, Any], where: str) -> tuple[str, list[list[Any]], list[list[Any]]]:
     """Text, marks and links of a row whose mentions are numbers of tokens."""
-    tokens = require(row, "tokens", list, where)
-    if not all(isinstance(token, str) for token in tokens):
-        raise MalformedError("tokens must be strings", where)
+    tokens = _strings(row, "tokens", where)
     places = word_places(tokens)
     marks, spans = [], []
     for role in ROLES:
@@ -72,6 +81,26 @@ def _pointed(row: dict[str, Any], where: str) -> tuple[str, list[list[Any]], lis
         if isinstance(mention.get("id"), str):
             spans.append([start, end, mention["id"], 1.0])
     return " ".join(tokens), marks, spans
+
+
+def _ranged(row: dict[str, Any], where: str) -> tuple[str, list[list[Any]], list[list[Any]]]:
+    """Text and marks of a row whose mentions have a first and a last token; there are no links."""
+    tokens = [BRACKETS.get(token.upper(), token) for token in _strings(row, "token", where)]
+    places = word_places(tokens)
+    marks: list[list[Any]] = []
+    for role, ends in TACRED.items():
+        first, last = (require(row, name, int, where) for name in ends)
+        if not 0 <= first <= last < len(tokens):
+            raise MalformedError(f"the {role} has no place among the {len(tokens)} tokens", where, f"{first} to {last}")
+        marks.append([places[first][0], places[last][1], role])
+    return " ".join(tokens), marks, []
+
+
+def _strings(row: dict[str, Any], name: str, where: str) -> list[str]:
+    tokens: list[str] = require(row, name, list, where)
+    if not all(isinstance(token, str) for token in tokens):
+        raise MalformedError("tokens must be strings", where)
+    return tokens
 
 
 def _tagged(row: dict[str, Any], where: str) -> tuple[str, list[list[Any]], list[list[Any]]]:

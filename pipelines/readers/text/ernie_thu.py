@@ -1,0 +1,83 @@
+"""The fine-tuning sets that ERNIE-THU was published with (Zhang et al., ACL 2019): Open Entity and FIGER, FewRel and
+TACRED, with the entities that a linker found.
+
+A row of typing is `{sent, start, end, ents: [[entity, start, end, score], ...], labels: [type, ...]}`, one of
+relations `{text, ents: [[entity, start, end], [entity, start, end]], label}`, whose `ents` are the head and the tail;
+in `ann`, if there is one, are the entities that were found. Places are characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipelines.readers.json_rows import SUFFIXES, row_records
+from pipelines.readers.reader import MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.text.related_mentions import ROLES
+from pipelines.sources.files import record_key
+from workbench.sequences.sequence import Sample
+
+TYPING, RELATIONS = frozenset({"sent", "start", "end", "labels"}), frozenset({"text", "ents", "label"})
+
+
+@dataclass(frozen=True)
+class ErnieThu(RawReader):
+    """`mention` and `types`, or `marks` of head and tail and `labels.relation`; linked entities are `spans`, scored.
+
+    A step that reads entities says from which score on it takes them: the release above 0.3, of TACRED above 0.4.
+    """
+
+    kind: ClassVar[str] = "text"
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return source.row.keys() >= TYPING or source.row.keys() >= RELATIONS
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        return row_records(paths)
+
+    def sample(self, record: Record) -> Sample:
+        name, number, line = record.data
+        row = parse_row(line, record.where)
+        fields = _typed(row, record.where) if "sent" in row else _related(row, record.where)
+        meta = {"source": record.where.rpartition(":")[0], "line": number}
+        return {"key": record_key(f"{name}-{number}"), **fields, "meta": meta}
+
+
+def _typed(row: dict[str, Any], where: str) -> Sample:
+    text = require(row, "sent", str, where)
+    start, end, *_ = _stretch(["", row.get("start"), row.get("end")], text, where)
+    types = require(row, "labels", list, where)
+    if not all(isinstance(name, str) for name in types):
+        raise MalformedError("labels must be strings", where)
+    spans = _stretches(row, "ents", text, where) if "ents" in row else []
+    return {"text": text, "mention": [start, end], "types": sorted(set(types)), "spans": sorted(spans)}
+
+
+def _related(row: dict[str, Any], where: str) -> Sample:
+    text = require(row, "text", str, where)
+    ends = _stretches(row, "ents", text, where)
+    if len(ends) != len(ROLES):
+        raise MalformedError("`ents` must be the head and the tail", where, f"found {len(ends)}")
+    spans = _stretches(row, "ann", text, where) if "ann" in row else ends
+    marks = sorted([start, end, role] for (start, end, *_), role in zip(ends, ROLES, strict=True))
+    labels = {"relation": require(row, "label", str, where)}
+    return {"text": text, "marks": marks, "spans": sorted(spans), "labels": labels}
+
+
+def _stretches(row: dict[str, Any], name: str, text: str, where: str) -> list[list[Any]]:
+    return [_stretch(found, text, where) for found in require(row, name, list, where)]
+
+
+def _stretch(found: Any, text: str, where: str) -> list[Any]:
+    """Start, end, entity and score of `[entity, start, end]` or `[entity, start, end, score]`."""
+    match found:
+        case [str(entity), int(start), int(end)] if 0 <= start < end <= len(text):
+            return [start, end, entity, 1.0]
+        case [str(entity), int(start), int(end), int() | float() as score] if 0 <= start < end <= len(text):
+            return [start, end, entity, float(score)]
+    told = f"{found!r} of {len(text)} characters"
+    raise MalformedError("a mention must be [entity, start, end], with its score or without", where, told)

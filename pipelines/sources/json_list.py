@@ -1,0 +1,89 @@
+"""A file that is one JSON list, read element by element: it may be larger than the memory."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipelines.sources.files import LINE_LIMIT, READ_SIZE, open_bytes, undamaged
+from workbench.errors import WorkbenchError
+
+
+def is_list(path: Path) -> bool:
+    """Whether the first character that is no space opens a list."""
+    with open_bytes(path) as handle, undamaged(path):
+        return handle.read(1 << 10).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
+
+
+def elements(path: Path) -> Iterator[str]:
+    """The text of each element of the list.
+
+    Raises:
+        WorkbenchError: not UTF-8, not JSON, damaged, cut off, or an element longer than `LINE_LIMIT` characters.
+    """
+    with open_bytes(path) as handle, undamaged(path):
+        yield from _Elements(io.TextIOWrapper(handle, "utf-8-sig"), path)
+
+
+class _Elements:
+    """What is read of the file and not yet given stands in `text`, from `at` on."""
+
+    def __init__(self, handle: io.TextIOWrapper, path: Path) -> None:
+        self.handle, self.path = handle, path
+        self.text, self.at, self.number = "", 0, 0
+
+    def __iter__(self) -> Iterator[str]:
+        decoder = json.JSONDecoder()
+        self._take("[")
+        if self._next() == "]":
+            return
+        while True:
+            yield self._element(decoder)
+            if self._take(",]") == "]":
+                return
+
+    def _element(self, decoder: json.JSONDecoder) -> str:
+        self.number += 1
+        self._next()
+        while True:
+            try:
+                _, end = decoder.raw_decode(self.text, self.at)
+            except (ValueError, RecursionError) as error:
+                if len(self.text) - self.at > LINE_LIMIT or not self._read():
+                    raise self._broken(str(error)) from error
+                continue
+            found, self.at = self.text[self.at : end], end
+            return found
+
+    def _take(self, allowed: str) -> str:
+        """The next character that is no space, one of those allowed."""
+        found = self._next()
+        if not found or found not in allowed:
+            raise self._broken(f"{' or '.join(allowed)} expected, found {found!r}" if found else "the file ends here")
+        self.at += 1
+        return found
+
+    def _next(self) -> str:
+        """The next character that is no space, which stays; empty at the end."""
+        while True:
+            rest = self.text[self.at : self.at + 1]
+            if rest and not rest.isspace():
+                return rest
+            self.at += len(rest)
+            if not rest and not self._read():
+                return ""
+
+    def _read(self) -> bool:
+        """Read on, twice as much if an element is long; whether there was more."""
+        try:
+            more = self.handle.read(max(READ_SIZE, len(self.text) - self.at))
+        except UnicodeDecodeError as error:
+            raise WorkbenchError(f"{self.path}: not valid UTF-8 ({error.reason})") from error
+        self.text, self.at = self.text[self.at :] + more, 0
+        return bool(more)
+
+    def _broken(self, why: str) -> WorkbenchError:
+        return WorkbenchError(f"{self.path}: the JSON list is broken at element {self.number}: {why}. Is it cut off?")
