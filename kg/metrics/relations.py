@@ -1,15 +1,25 @@
-"""Relation classification: the TACRED score.
+"""Relation classification: the scores of TACRED and of SemEval-2010 task 8, which leave the negative class out.
 
 TACRED (Zhang et al., EMNLP 2017): micro precision, recall and F1 over all relations but the negative one. Published
 scripts differ only where nothing is predicted: the official scorer calls that precision 1, the evaluation script of
 thunlp/ERNIE 0. `empty_precision` is that value, 1 by default. The negative class is `no_relation` in TACRED's own
 files and `NA` in ERNIE's.
+
+SemEval-2010 task 8 (Hendrickx et al., 2010), the official score: macro F1 over nine relations, without `Other`. A
+relation's two directions, `R(e1,e2)` and `R(e2,e1)`, are one relation, found where its direction is right too:
+
+    P_R = right / predicted to be R in either direction        R_R = right / R in either direction
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
+
+DIRECTION = re.compile(r"\((e1,e2|e2,e1)\)$")
 
 
 @dataclass(frozen=True)
@@ -54,3 +64,18 @@ def relation_scores(
         examples=len(pairs),
         empty_precision=empty_precision,
     )
+
+
+def macro_f1(predicted: Sequence[str], gold: Sequence[str], negative: str) -> float:
+    """The mean F1 of the relations that are predicted or gold somewhere, as a share; 0 where there is none.
+
+    Raises:
+        ValueError: the two differ in length.
+    """
+    right, found, wanted = Counter[str](), Counter[str](), Counter[str]()
+    for ours, theirs in zip(predicted, gold, strict=True):
+        found[DIRECTION.sub("", ours)] += 1
+        wanted[DIRECTION.sub("", theirs)] += 1
+        right[DIRECTION.sub("", ours)] += ours == theirs
+    relations = (found | wanted).keys() - {negative}
+    return fmean(2 * right[name] / (found[name] + wanted[name]) for name in relations) if relations else 0.0

@@ -1,7 +1,7 @@
 """Relation classification as an objective: which relation does a text state between two marked mentions?
 
-The class of the pooled output, as `workbench.objectives.classify`; beside its scores those of TACRED (Zhang et al.,
-EMNLP 2017), which leave out the class of pairs without a relation.
+The class of the pooled output, as `workbench.objectives.classify`; beside its scores those that leave out the class of
+pairs without a relation (`kg.metrics.relations`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from kg.metrics.relations import relation_scores
+from kg.metrics.relations import macro_f1, relation_scores
 from workbench.errors import unknown
 from workbench.objectives.classify import Classify
 from workbench.options.bounds import Dropout, Name, Word
@@ -22,7 +22,8 @@ class Relations(Classify):
     Args:
         classes, label, stream, dropout: as for `classify`.
         negative: the class of pairs without a relation (no_relation, NA, Other): with one, held-out passes also tell
-            the micro precision, recall and F1 of the others.
+            the micro precision, recall and F1 of the others (TACRED), and `relations_macro_f1` over these
+            (SemEval-2010 task 8).
     """
 
     def __init__(
@@ -42,5 +43,8 @@ class Relations(Classify):
         numbers = super().measure(made)
         if self.negative is None:
             return numbers
-        scores = relation_scores(made["predicted"].tolist(), made["gold"].tolist(), self.classes[self.negative])
-        return {**numbers, "precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
+        names = list(self.classes)
+        predicted, gold = ([names[row] for row in made[which].tolist()] for which in ("predicted", "gold"))
+        scores = relation_scores(predicted, gold, self.negative)
+        micro = {"precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
+        return {**numbers, **micro, "relations_macro_f1": macro_f1(predicted, gold, self.negative)}

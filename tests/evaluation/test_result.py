@@ -66,3 +66,39 @@ def test_the_table_shows_what_was_counted() -> None:
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(made(0.5, variant="sum").table())
     assert "1,200 sentences; sum" in console.export_text()
+
+
+def test_each_class_is_shown_by_itself_and_the_missing_are_named() -> None:
+    def of(gold: int, predicted: int) -> dict[str, float]:
+        return {"precision": 0.5, "recall": 0.25, "f1": 1 / 3, "gold": gold, "predicted": predicted}
+
+    classes = {"city": of(30, 15), "river": of(4, 0)} | {f"type {i}": of(2, 1) for i in range(30)}
+    console = Console(width=100, record=True, file=io.StringIO())
+    made(0.5, classes=classes).show(console)
+    shown = console.export_text()
+    assert "0.3333" in shown
+    assert "12 more in the result's file; never predicted: river" in shown
+    console = Console(width=100, record=True, file=io.StringIO())
+    made(0.5).show(console)
+    assert "by class" not in console.export_text()
+
+
+def test_other_controls_of_the_same_weights_stand_beside(tmp_path: Path) -> None:
+    """Not those of other weights, options or corpora; a control may have read something else."""
+    plain = made(0.5)
+    others = [
+        made(0.5, control="no-kg"),
+        made(0.25, control="shuffled-kg"),
+        made(0.5, control="random-entities", options={"limit": 3}),
+        made(0.5, control="random-entities", corpus="other", checksum="b"),
+    ]
+    others[0].inputs["read"], others[0].numbers = {"tokenizer": "t"}, {"accuracy": 0.125}
+    plain.inputs["read"] = {"tokenizer": "t", "graph": "g"}
+    for each in (plain, *others):
+        each.write(tmp_path)
+    assert plain.under_other_controls(tmp_path) == {"control no-kg": {"accuracy": 0.125}}
+    assert others[0].under_other_controls(tmp_path) == {"no control": {"accuracy": 0.5}}
+    console = Console(width=100, record=True, file=io.StringIO())
+    plain.show(console, tmp_path)
+    assert "control no-kg" in console.export_text()
+    assert "0.125" in console.export_text()

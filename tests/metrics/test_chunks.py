@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from workbench.metrics.chunks import Chunk, chunks, tag_scores
+from workbench.metrics.chunks import Chunk, chunk_counts, chunks, tag_scores
 
 NAMES = ["O", "B-x", "I-x", "B-y", "I-y", "E-x", "S-y"]
 
@@ -59,3 +59,21 @@ def test_nothing_found_is_no_division_by_zero() -> None:
     assert (found["precision"], found["recall"], found["f1"]) == (0, 0, 0)
     with pytest.raises(ValueError, match="no words"):
         tag_scores(np.zeros(0, int), np.zeros(0, int), [], NAMES)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_of_each_name_equal_seqeval(seed: int) -> None:
+    metrics = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    rng = np.random.default_rng(seed)
+    predicted, gold = rng.integers(0, len(NAMES), (2, 60))
+    words = [7, 1, 22, 30]
+    ends = np.cumsum(words)
+    spelt = [
+        [[NAMES[tag] for tag in tags[end - count : end]] for end, count in zip(ends, words, strict=True)]
+        for tags in (gold, predicted)
+    ]
+    found = chunk_counts(predicted, gold, words, NAMES)
+    precision, recall, _, support = metrics.precision_recall_fscore_support(*spelt, average=None, zero_division=0)
+    for i, name in enumerate(sorted(found)):
+        right, of, wanted = found[name]
+        assert (right / of, right / wanted, wanted) == pytest.approx((precision[i], recall[i], support[i]))

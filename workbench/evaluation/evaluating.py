@@ -52,7 +52,7 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
         if is_run(scoring.run):
             keep_panels(scoring.run, result.panels)
             task.draw(run, corpus, scoring)
-        result.show()
+        result.show(folder=results_of(scoring.run))
     return result
 
 

@@ -6,7 +6,7 @@ So `evaluate` and a held-out pass in training tell the same, and `train.best` ma
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.keyed import Draws
+from workbench.metrics.classes import never_predicted
 from workbench.processes.distributed import World
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen
@@ -75,11 +76,15 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
                 f"corpus {corpus.name!r} has no {self.needs(objective)} (it has {', '.join(corpus.manifest.fields)}); "
                 "evaluate on one that has"
             )
-        baselines = self.baselines(run, objective, made)
+        samples = Samples(run, corpus, scoring.limit)
+        baselines = self.baselines(run, objective, made, samples)
+        classes = self.classes(objective, made)
+        missed = {"classes never predicted": never_predicted(classes)} if classes else {}
         return Result(
             task=self.name,
             numbers=self.numbers(objective, made, scoring),
-            counts=self.counts(objective, made),
+            counts=self.counts(objective, made, samples) | missed,
+            classes=classes,
             variant=self.variant(objective, scoring),
             baselines={name: self.numbers(objective, other, scoring) for name, other in baselines.items()},
             examples=list(self._examples(run, corpus, scoring.limit)) if run.world.is_main else [],
@@ -94,7 +99,7 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
         measured: dict[str, float] = objective.measure(made)
         return measured
 
-    def counts(self, objective: Any, made: Made) -> dict[str, int]:
+    def counts(self, objective: Any, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         """What was counted."""
         raise NotImplementedError(f"{type(self).__name__} must define counts")
 
@@ -102,8 +107,12 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
         """What the numbers depend on beside the predictions."""
         return ""
 
-    def baselines(self, run: Evaluated, objective: Any, made: Made) -> dict[str, Made]:
-        """By name, what a baseline would have made of the same samples."""
+    def baselines(self, run: Evaluated, objective: Any, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
+        """By name, what a baseline would have made of the same samples (`Samples`, read each time anew)."""
+        return {}
+
+    def classes(self, objective: Any, made: Made) -> dict[str, dict[str, float]]:
+        """The numbers of each class by itself (`workbench.metrics.classes.by_class`), where there are classes."""
         return {}
 
     def example(self, objective: Any, sample: Sample, made: Made) -> dict[str, Any]:
@@ -119,6 +128,18 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
             if made and shown < EXAMPLES:
                 shown += 1
                 yield self.example(objective, samples[0], made)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What is scored, as often as it is asked for, without being kept."""
+
+    run: Evaluated
+    corpus: Corpus
+    limit: int | None
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (sample for group in items(self.run, self.corpus, 1, self.limit) for sample in group)
 
 
 def items(run: Evaluated, corpus: Corpus, size: int, limit: int | None) -> Iterator[list[Sample]]:

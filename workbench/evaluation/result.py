@@ -6,8 +6,10 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -20,6 +22,7 @@ from workbench.terminal import Terminal
 
 CHECKPOINTS = ("checkpoint", "first stage")
 MAX_NAME = 200
+SHOWN = 20
 
 
 @dataclass
@@ -29,9 +32,10 @@ class Result:
     `variant` names the convention of the metric where published scripts differ; `control` what was taken away;
     `options` are those of the evaluation that differ from their default;
     `inputs` are the run's checkpoint, the corpus with its checksum, and in `read` the identity of all else that was
-    opened (`workbench.files.identities`: the tokenizer, graphs, how true a shuffled one is); `examples` are a few
-    predictions, which the `panels` (import paths, `workbench.report.panels`) show; `documents`, where a task tells of
-    each text, lie beside the result, a line of JSON for each.
+    opened (`workbench.files.identities`: the tokenizer, graphs, how true a shuffled one is); `classes` are the numbers
+    of each class by itself (`workbench.metrics.classes.by_class`); `examples` are a few predictions, which the `panels`
+    (import paths, `workbench.report.panels`) show; `documents`, where a task tells of each text, lie beside the result,
+    a line of JSON for each.
     """
 
     task: str
@@ -42,9 +46,20 @@ class Result:
     control: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    classes: dict[str, dict[str, float]] = field(default_factory=dict)
     examples: list[dict[str, Any]] = field(default_factory=list)
     panels: list[str] = field(default_factory=list)
     documents: list[dict[str, Any]] = field(default_factory=list)
+
+    def under_other_controls(self, folder: Path) -> dict[str, dict[str, float]]:
+        """By its control, the numbers of what was measured of the same weights, on the same corpus, with the same
+        options; what else was read (a graph, which the control takes away) may differ."""
+        found: dict[str, dict[str, float]] = {}
+        for path in sorted(folder.glob(f"{self.task}*.json")):
+            record = parse_json(path.read_text(encoding="utf-8"))
+            if record.get("control") != self.control and _alike(record) == _alike(self.record()):
+                found[f"control {record['control']}" if record.get("control") else "no control"] = record["numbers"]
+        return found
 
     def write(self, folder: Path) -> Path:
         """Write JSON into a folder, whole or not at all; returns the file.
@@ -78,22 +93,41 @@ class Result:
     def _what(self) -> str:
         return _what(self.record())
 
-    def table(self) -> Table:
-        """The numbers beside those of the baselines."""
+    def table(self, others: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Table:
+        """The numbers beside those of others, and of the baselines."""
+        beside = {**others, **self.baselines}
         title = self.task + (f", control: {self.control}" if self.control else "")
         counted = ", ".join(f"{value:,} {name}" for name, value in self.counts.items())
         table = Table(title=title, caption="; ".join(filter(None, (counted, self.variant))) or None)
         table.add_column("")
         table.add_column("result", justify="right")
-        for name in self.baselines:
+        for name in beside:
             table.add_column(name, justify="right")
         for name, value in self.numbers.items():
-            others = [baseline.get(name) for baseline in self.baselines.values()]
-            table.add_row(name, f"{value:.4g}", *("" if other is None else f"{other:.4g}" for other in others))
+            told = [numbers.get(name) for numbers in beside.values()]
+            table.add_row(name, f"{value:.4g}", *("" if other is None else f"{other:.4g}" for other in told))
         return table
 
-    def show(self, console: Console | None = None) -> None:
-        (console or Terminal()).print(self.table())
+    def class_table(self) -> Table:
+        """A row for each class, the most frequent ones; those that are never predicted are named."""
+        missed = [name for name, of in self.classes.items() if of["gold"] and not of["predicted"]]
+        told = [f"{len(self.classes) - SHOWN:,} more in the result's file"] if len(self.classes) > SHOWN else []
+        if missed:
+            named = ", ".join(missed[:SHOWN]) + (", ..." if len(missed) > SHOWN else "")
+            told.append(f"never predicted: {named}")
+        table = Table(title="by class", caption="; ".join(told) or None)
+        for name in ("", *next(iter(self.classes.values()))):
+            table.add_column(name, justify="right" if name else "left")
+        for name, of in list(self.classes.items())[:SHOWN]:
+            table.add_row(name, *(f"{value:.4g}" for value in of.values()))
+        return table
+
+    def show(self, console: Console | None = None, folder: Path | None = None) -> None:
+        """Print it, beside what lies in the folder of other controls."""
+        console = console or Terminal()
+        console.print(self.table(self.under_other_controls(folder) if folder else {}))
+        if self.classes:
+            console.print(self.class_table())
 
 
 def corpus_input(corpus: Corpus) -> dict[str, Any]:
@@ -106,6 +140,12 @@ def _what(record: dict[str, Any]) -> str:
     inputs = {name: value for name, value in record.get("inputs", {}).items() if name not in CHECKPOINTS}
     told = [record.get("task"), record.get("control"), record.get("options"), inputs]
     return json.dumps(told, sort_keys=True, default=str)
+
+
+def _alike(record: dict[str, Any]) -> str:
+    """What was measured of which weights, whatever the control."""
+    inputs = {name: value for name, value in record.get("inputs", {}).items() if name != "read"}
+    return json.dumps([record.get("task"), record.get("options"), inputs], sort_keys=True, default=str)
 
 
 def _word(value: Any) -> str:

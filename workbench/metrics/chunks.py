@@ -8,6 +8,7 @@ one after another name or `O`; with the tags of IOBES `E-x` ends one and `S-x` i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -59,6 +60,20 @@ def tag_scores(predicted: np.ndarray, gold: np.ndarray, words: Sequence[int], na
         "recall": float(recall),
         "f1": float(f1),
     }
+
+
+def chunk_counts(
+    predicted: np.ndarray, gold: np.ndarray, words: Sequence[int], names: Sequence[str]
+) -> dict[str, tuple[int, int, int]]:
+    """By name of chunks how many are found rightly, found, and gold; arguments as for `tag_scores`."""
+    right, found, wanted = Counter[str](), Counter[str](), Counter[str]()
+    for end, count in zip(accumulate(words), words, strict=True):
+        ours, theirs = (
+            set(chunks(names[tag] for tag in tags[end - count : end].tolist())) for tags in (predicted, gold)
+        )
+        for counter, among in ((right, ours & theirs), (found, ours), (wanted, theirs)):
+            counter.update(name for _, _, name in among)
+    return {name: (right[name], found[name], wanted[name]) for name in found | wanted}
 
 
 def _seqeval() -> Any:

@@ -1,6 +1,8 @@
-"""Scores of single-label classification, as scikit-learn computes them."""
+"""Scores of single-label classification, as scikit-learn computes them, and of each class by itself."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,3 +27,33 @@ def class_scores(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:
         "micro_f1": float(metrics.f1_score(gold, predicted, average="micro", zero_division=0)),
         "mcc": float(metrics.matthews_corrcoef(gold, predicted)),
     }
+
+
+def class_counts(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """By class how many examples have it rightly predicted, predicted, and as gold.
+
+    Args:
+        predicted, gold: rows of `names` [examples], or bool [examples, names] where an example has several.
+    """
+    if predicted.ndim == 1:
+        rows = np.arange(len(names))
+        predicted, gold = predicted[:, None] == rows, gold[:, None] == rows
+    counts = ((predicted & gold).sum(0), predicted.sum(0), gold.sum(0))
+    return dict(zip(names, zip(*(each.tolist() for each in counts), strict=True), strict=True))
+
+
+def by_class(counts: Mapping[str, tuple[int, int, int]]) -> dict[str, dict[str, float]]:
+    """Precision, recall and F1 of each class by itself, 0 where there is nothing to divide by, and how many examples
+    have it as `gold` and as `predicted`; the most frequent first, without those that are neither."""
+    found = sorted((name for name in counts if any(counts[name])), key=lambda name: (-counts[name][2], name))
+    return {name: _scores(*counts[name]) for name in found}
+
+
+def never_predicted(classes: Mapping[str, Mapping[str, float]]) -> int:
+    """How many classes of `by_class` are gold somewhere and predicted nowhere."""
+    return sum(bool(of["gold"]) and not of["predicted"] for of in classes.values())
+
+
+def _scores(right: int, predicted: int, gold: int) -> dict[str, float]:
+    shares = {"precision": right / predicted if predicted else 0.0, "recall": right / gold if gold else 0.0}
+    return {**shares, "f1": 2 * right / (predicted + gold), "gold": gold, "predicted": predicted}

@@ -10,6 +10,7 @@ from workbench.report.html import escape, metric_name, number, section, table
 from workbench.report.run import HELD_OUT, Record, Run, loss_names
 
 MAX_COLUMNS = 8
+MAX_CLASSES = 40
 
 
 def results(runs: Sequence[Run]) -> str | None:
@@ -36,6 +37,7 @@ def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
     body = _table(names[:MAX_COLUMNS], rows)
     if names[MAX_COLUMNS:]:
         body += f"<details><summary>All {len(names)} numbers</summary>{_turned(names, rows)}</details>"
+    body += _classes(found)
     variants = sorted({str(result["variant"]) for _, result in found if result.get("variant")})
     note = f"Variant of the metric: {', '.join(variants)}." if variants else ""
     return section(f"{task}: {test_set}" if test_set else task, body + _sources(found), note)
@@ -72,6 +74,19 @@ def _turned(names: Sequence[str], rows: Sequence[tuple[str, str, dict[str, Any]]
         for name in names
     )
     return f'<div class="scroll"><table><thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _classes(found: Sequence[tuple[Run, Record]]) -> str:
+    """F1 of each class by itself, a column per result; the most frequent classes."""
+    told = [(run, result) for run, result in found if result.get("classes")]
+    if not told:
+        return ""
+    gold = {name: of["gold"] for _, result in told for name, of in result["classes"].items()}
+    most = sorted(gold, key=lambda name: -gold[name])[:MAX_CLASSES]
+    rows = [("gold", gold), *((_label(*each), {n: c["f1"] for n, c in each[1]["classes"].items()}) for each in told)]
+    shown = _turned(most, [("", label, {name: of[name] for name in most if name in of}) for label, of in rows])
+    few = f", the {MAX_CLASSES} most frequent of {len(gold)}" if len(gold) > MAX_CLASSES else ""
+    return f"<details><summary>F1 by class{few}</summary>{shown}</details>"
 
 
 def _kind(run: Run, result: Record) -> str:

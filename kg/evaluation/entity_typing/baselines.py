@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
-import torch
 
-from kg.evaluation.entity_typing.predictions import Predictions, inventory_of, mentioned
-from kg.evaluation.entity_typing.probe import Typed, fit_best
-from kg.metrics.typing import Rule, TypingScores, predicted_types
+from kg.evaluation.entity_typing.predictions import Predictions, inventory_of
+from kg.evaluation.entity_vectors import entity_step, linked_at, vectors_of
+from kg.evaluation.probe import Labelled, fit_best
+from kg.metrics.typing import Rule, TypingScores, predicted_types, typing_scores
 from kg.sequences.steps.entity_stream import EntityStream
 from workbench.evaluation.opening import Evaluated
 from workbench.sequences.sequence import Sample
@@ -36,8 +37,8 @@ def baselines(run: Evaluated, test: Predictions, score: Score, rule: Rule, probe
     always = np.zeros_like(test.gold)
     always[:, names.index(most)] = True
     found[f"always {most}"] = score(always).numbers()
-    entity = next((step for step in run.task.steps if isinstance(step, EntityStream)), None)
-    if probe and entity is not None and entity.linked:
+    entity = entity_step(run)
+    if probe and entity is not None:
         predicted = predicted_types(_probe_logits(run, entity, trained, test, rule), rule)
         found["linear probe on the entity vectors"] = score(predicted).numbers()
     return found
@@ -51,15 +52,15 @@ def _probe_logits(
     gold = np.zeros((len(trained), len(names)), bool)
     for row, sample in zip(gold, trained, strict=True):
         row[[names[name] for name in sample.get("types", ()) if name in names]] = True
-    fitted = fit_best(_typed(run, entity, trained, gold), rule)
+    fitted = fit_best(_typed(run, entity, trained, gold), partial(_micro_f1, rule))
     return fitted.logits(_typed(run, entity, test.samples, test.gold).vectors)
 
 
-@torch.inference_mode()
-def _typed(run: Evaluated, entity: EntityStream, samples: list[Sample], gold: np.ndarray) -> Typed:
+def _micro_f1(rule: Rule, logits: np.ndarray, gold: np.ndarray) -> float:
+    return typing_scores(predicted_types(logits, rule), gold).loose_micro.f1
+
+
+def _typed(run: Evaluated, entity: EntityStream, samples: list[Sample], gold: np.ndarray) -> Labelled:
     """The vector of the entity that is linked to exactly the mention."""
-    entities = [mentioned(sample) for sample in samples]
-    rows = torch.tensor([entity.rows.get(name, -1) + 1 for name in entities])
-    device = next(run.network.parameters()).device
-    vectors = run.network.embeddings["entity"]({"entity_ids": rows.to(device)}).float().cpu().numpy()
-    return Typed(entities, vectors, gold)
+    entities = [linked_at(sample, sample["mention"]) for sample in samples]
+    return Labelled(entities, vectors_of(run, entity, entities), gold)

@@ -58,9 +58,3 @@ def examples(found: Predictions, chosen: np.ndarray, names: list[str], count: in
         gold = [name for name in sample.get("types", ()) if name in names]
         shown.append({"text": sample["text"], "mention": sample["mention"], "types": gold, "predicted": predicted})
     return shown
-
-
-def mentioned(sample: Sample) -> str:
-    """The id of the entity that is linked to the sample's mention; empty where there is none."""
-    place = tuple(sample["mention"])
-    return next((str(span[2]) for span in sample.get("spans", ()) if tuple(span[:2]) == place), "")

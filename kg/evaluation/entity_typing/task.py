@@ -11,7 +11,8 @@ import typer
 
 from kg.evaluation.entity_typing.baselines import baselines
 from kg.evaluation.entity_typing.inventory import read_inventory
-from kg.evaluation.entity_typing.predictions import examples, inventory_of, mentioned, predict
+from kg.evaluation.entity_typing.predictions import examples, inventory_of, predict
+from kg.evaluation.entity_vectors import linked_at
 from kg.metrics.typing import Gold, Macro, Rule, TypingScores, predicted_types, typing_scores
 from kg.objectives.types import Types
 from workbench.corpora.corpus import Corpus
@@ -21,6 +22,7 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import BatchSize, Epochs, LearningRate, Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
+from workbench.metrics.classes import by_class, class_counts, never_predicted
 from workbench.options.bounds import Count, Name
 from workbench.recipe.spec import Recipe
 from workbench.text.tokenizer import Tokenizer
@@ -107,18 +109,21 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
             return typing_scores(predicted, found.gold, scoring.macro, missed)
 
         scores = scores_of(chosen)
+        classes = by_class(class_counts(chosen, found.gold, names))
         return Result(
             task=self.name,
             numbers=scores.numbers(),
             counts={
                 "mentions": scores.examples,
                 "without prediction": scores.without_prediction,
-                "linked mentions": sum(bool(mentioned(sample)) for sample in found.samples),
+                "linked mentions": sum(bool(linked_at(sample, sample["mention"])) for sample in found.samples),
                 "types": len(names),
+                "gold types never predicted": never_predicted(classes),
                 "gold types outside the inventory": int(found.outside.sum()),
             },
             variant=f"rule {scoring.rule}, macro {scoring.macro}, gold {scoring.gold}",
             baselines=baselines(run, found, scores_of, scoring.rule, scoring.probe),
+            classes=classes,
             examples=examples(found, chosen, names),
         )
 

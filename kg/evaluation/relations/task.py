@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import torch
 import typer
 
+from kg.evaluation.relations.baselines import ROLES, by_mentions, by_vectors, labelled, mention_of
 from kg.objectives.relations import Relations
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, LabelTuning, class_objective
 from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made
+from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.task import Setup
 from workbench.objectives.classify import Classify
 from workbench.options.bounds import Name
@@ -22,8 +26,9 @@ from workbench.sequences.sequence import Sample
 class RelationTuning(LabelTuning):
     """Fine-tune a pretrained run to tell the relation between the head and the tail of a text.
 
-    CORPUS holds texts with `marks` (head and tail) and the label `relation`, as `prepare text` makes of FewRel and
-    SemEval-2010 task 8 (--format related-mentions). The steps that bring in knowledge are those of pretraining.
+    CORPUS holds texts with `marks` (head and tail) and the label `relation`, as `prepare text` makes of FewRel, TACRED
+    and SemEval-2010 task 8, and of the sets published with ERNIE-THU. The steps that bring in knowledge are those of
+    pretraining.
 
     Example:
 
@@ -39,11 +44,17 @@ class RelationTuning(LabelTuning):
 
 @dataclass(frozen=True, kw_only=True)
 class RelationScoring(ClassifyScoring):
-    """Accuracy and macro F1; of a run with a --negative class the micro scores of the other relations (TACRED).
+    """Accuracy and macro F1 (FewRel); of a run with a --negative class also the scores without it: micro precision,
+    recall and F1 (TACRED), and `relations_macro_f1`, a relation's directions taken together (SemEval-2010 task 8).
 
-    Example:
+    Beside them stand the most frequent relation, what the two mentions alone tell, and for a run that reads entity
+    vectors a linear probe on those of the two.
+
+    Examples:
 
       workbench evaluate relations runs/ernie-thu-relations corpora/fewrel-dev
+
+      workbench evaluate relations runs/ernie-thu-relations corpora/fewrel-dev --control no-kg
     """
 
 
@@ -60,6 +71,24 @@ class RelationClassification(Classification):
         sequence = text_sequence(base, "kg.marked_pair", tuning.max_length, head=tuning.head, tail=tuning.tail)
         objective = {**class_objective(tuning), "objective": "kg.relations", "negative": tuning.negative}
         return Setup(sequence, objective, poolers=("text",))
+
+    def counts(self, objective: Classify, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
+        """Beside the texts, how many of their mentions are linked."""
+        found = [[bool(mention_of(sample, role)[0]) for role in ROLES] for sample in samples]
+        linked = {"linked mentions": sum(map(sum, found)), "texts with both linked": sum(map(all, found))}
+        return super().counts(objective, made, samples) | linked
+
+    def baselines(self, run: Evaluated, objective: Classify, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
+        """The most frequent relation, and what the two mentions alone tell, without the text around them."""
+        trained = run.trained_on()
+        if trained is None:
+            return {}
+        known, gold = labelled(trained, objective.label, objective.classes)
+        tested, _ = labelled(list(samples), objective.label, objective.classes)
+        told = known, gold, tested, len(objective.classes)
+        guesses = {"the two mentions alone": by_mentions(*told), "linear probe on both vectors": by_vectors(run, *told)}
+        own = {name: {**made, "predicted": torch.from_numpy(g)} for name, g in guesses.items() if g is not None}
+        return super().baselines(run, objective, made, samples) | own
 
     def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
         assert isinstance(objective, Relations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -72,10 +73,10 @@ class Choosing(MeasuredTask[ChooseTuning, ChooseScoring]):
     def needs(self, objective: Choose) -> str:
         return "texts with `choices` and `answer`"
 
-    def counts(self, objective: Choose, made: Made) -> dict[str, int]:
+    def counts(self, objective: Choose, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         return {"questions": len(made["labels"]), "choices": len(made["scores"])}
 
-    def baselines(self, run: Evaluated, objective: Choose, made: Made) -> dict[str, Made]:
+    def baselines(self, run: Evaluated, objective: Choose, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """Always the first choice, then the second, ..."""
         order = [-torch.arange(count, dtype=torch.float32) for count in made["choices"].tolist()]
         return {"always the first": {**made, "scores": torch.cat(order)}}

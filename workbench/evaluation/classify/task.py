@@ -3,6 +3,7 @@ with their picture or pictures (SNLI-VE, NLVR2)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
+from workbench.metrics.classes import by_class, class_counts
 from workbench.objectives.classify import Classify
 from workbench.options.bounds import Count, Name
 from workbench.recipe.spec import Recipe
@@ -111,13 +113,13 @@ class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
     def needs(self, objective: Classify) -> str:
         return f"texts with the label {objective.label!r}"
 
-    def counts(self, objective: Classify, made: Made) -> dict[str, int]:
+    def counts(self, objective: Classify, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         return {"texts": len(made["gold"]), "classes": len(objective.classes)}
 
     def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
         return f"label {objective.label}"
 
-    def baselines(self, run: Evaluated, objective: Classify, made: Made) -> dict[str, Made]:
+    def baselines(self, run: Evaluated, objective: Classify, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """Always the training set's most frequent class."""
         trained = run.trained_on()
         if trained is None:
@@ -126,6 +128,9 @@ class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
         most = min(counts, key=lambda name: (-counts[name], name))
         always = torch.full_like(made["gold"], objective.classes[most])
         return {f"always {most}": {**made, "predicted": always}}
+
+    def classes(self, objective: Classify, made: Made) -> dict[str, dict[str, float]]:
+        return by_class(class_counts(made["predicted"].numpy(), made["gold"].numpy(), list(objective.classes)))
 
     def example(self, objective: Classify, sample: Sample, made: Made) -> dict[str, Any]:
         names = list(objective.classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -75,14 +76,14 @@ class Extraction(MeasuredTask[ExtractTuning, ExtractScoring]):
     def needs(self, objective: Extract) -> str:
         return "questions (`second`) with `answers` and `answer_spans`"
 
-    def counts(self, objective: Extract, made: Made) -> dict[str, int]:
+    def counts(self, objective: Extract, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         silent = int((made["answer_count"] == 0).sum())
         return {"questions": len(made["answer_count"])} | ({"without an answer": silent} if silent else {})
 
     def variant(self, objective: Extract, scoring: ExtractScoring) -> str:
         return f"answers of at most {objective.longest} tokens{', or none' if objective.no_answer else ''}"
 
-    def baselines(self, run: Evaluated, objective: Extract, made: Made) -> dict[str, Made]:
+    def baselines(self, run: Evaluated, objective: Extract, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """Never an answer, where that may be right."""
         lengths = torch.zeros_like(made["predicted_length"])
         never = {**made, "predicted": made["predicted"][:0], "predicted_length": lengths}

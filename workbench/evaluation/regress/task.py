@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -70,13 +71,13 @@ class Regression(MeasuredTask[RegressTuning, RegressScoring]):
     def needs(self, objective: Regress) -> str:
         return f"texts with the label {objective.label!r}"
 
-    def counts(self, objective: Regress, made: Made) -> dict[str, int]:
+    def counts(self, objective: Regress, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         return {"texts": len(made["gold"])}
 
     def variant(self, objective: Regress, scoring: RegressScoring) -> str:
         return f"label {objective.label}"
 
-    def baselines(self, run: Evaluated, objective: Regress, made: Made) -> dict[str, Made]:
+    def baselines(self, run: Evaluated, objective: Regress, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """Always the mean of the training set."""
         trained = run.trained_on()
         if trained is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,7 +17,8 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
-from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunks
+from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunk_counts, chunks
+from workbench.metrics.classes import by_class
 from workbench.objectives.tag import Tag, check_apart
 from workbench.options.bounds import Count
 from workbench.recipe.spec import Recipe
@@ -72,7 +74,7 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
     def needs(self, objective: Tag) -> str:
         return "texts with `tags`"
 
-    def counts(self, objective: Tag, made: Made) -> dict[str, int]:
+    def counts(self, objective: Tag, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         names = list(objective.tags)
         texts = made["gold"].split(made["words"].tolist())
         found = sum(len(chunks(names[tag] for tag in text.tolist())) for text in texts)
@@ -80,9 +82,13 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
         counted = {"words": len(made["gold"]), "chunks": found, "tags": len(names)}
         return counted | ({"words without a token": lost} if lost else {})
 
-    def baselines(self, run: Evaluated, objective: Tag, made: Made) -> dict[str, Made]:
+    def baselines(self, run: Evaluated, objective: Tag, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """No chunk at all."""
         return {f"always {OUTSIDE}": {**made, "predicted": torch.full_like(made["gold"], objective.tags[OUTSIDE])}}
+
+    def classes(self, objective: Tag, made: Made) -> dict[str, dict[str, float]]:
+        told = (made["predicted"].numpy(), made["gold"].numpy(), made["words"].tolist(), list(objective.tags))
+        return by_class(chunk_counts(*told))
 
     def example(self, objective: Tag, sample: Sample, made: Made) -> dict[str, Any]:
         names, places = list(objective.tags), made["places"].tolist()

@@ -85,9 +85,21 @@ def test_the_marks_are_read(tuned: Path, corpora: dict[str, str]) -> None:
     assert found.numbers["accuracy"] > 0.9
     assert found.baselines["always contains"]["accuracy"] == 0.5
     assert {mark[2] for mark in found.examples[0]["marks"]} == {"head", "tail"}
+    assert found.counts["linked mentions"] == 2 * found.counts["texts"] == 2 * found.counts["texts with both linked"]
+    assert found.classes["contains"]["gold"] == found.counts["texts"] / 2
+    assert found.counts["classes never predicted"] == 0
     shown = related(load_run(tuned))
     assert shown is not None
     assert '<mark title="head">' in shown
+
+
+def test_what_the_mentions_alone_tell_stands_beside(tuned: Path, corpora: dict[str, str]) -> None:
+    """The towns of the test set are new, but the countries tell the relation, by their names and their vectors."""
+    found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"]))
+    assert found.baselines["the two mentions alone"]["accuracy"] == 1
+    assert found.baselines["linear probe on both vectors"]["accuracy"] > 0.6
+    blind = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"], control="no-kg"))
+    assert "linear probe on both vectors" not in blind.baselines
 
 
 def test_a_negative_class_is_left_out_of_the_micro_scores(tuned: Path, corpora: dict[str, str]) -> None:

@@ -6,23 +6,26 @@ import numpy as np
 import pytest
 import torch
 
-from kg.evaluation.entity_typing.probe import PENALTIES, Typed, fit, fit_best
+from kg.evaluation.probe import PENALTIES, Labelled, fit, fit_best
 from kg.metrics.typing import predicted_types, typing_scores
 
 
-def made(seed: int, told: bool = True, count: int = 120) -> Typed:
+def made(seed: int, told: bool = True, count: int = 120) -> Labelled:
     """Two types that a vector's first two numbers tell (or not)."""
     rng = np.random.default_rng(seed)
     gold = rng.random((count, 2)) < 0.5
     vectors = rng.normal(size=(count, 6)).astype(np.float32)
     if told:
         vectors[:, :2] += 4 * gold
-    return Typed([f"e{i}" for i in range(count)], vectors, gold)
+    return Labelled([f"e{i}" for i in range(count)], vectors, gold)
 
 
-def f1(train: Typed, test: Typed) -> float:
-    logits = fit_best(train).logits(test.vectors)
-    return typing_scores(predicted_types(logits), test.gold).loose_micro.f1
+def micro(logits: np.ndarray, gold: np.ndarray) -> float:
+    return typing_scores(predicted_types(logits), gold).loose_micro.f1
+
+
+def f1(train: Labelled, test: Labelled) -> float:
+    return micro(fit_best(train, micro).logits(test.vectors), test.gold)
 
 
 def test_reads_what_the_vectors_tell() -> None:
@@ -44,16 +47,31 @@ def test_is_the_minimum(l2: float) -> None:
     assert bias.grad.abs().max() < 1e-4
 
 
+def test_one_class_of_several_is_the_minimum() -> None:
+    rng = np.random.default_rng(4)
+    classes = rng.integers(0, 3, 60)
+    gold = classes[:, None] == np.arange(3)
+    vectors = rng.normal(size=(60, 4)).astype(np.float32) + np.pad(gold, ((0, 0), (0, 1))).astype(np.float32)
+    probe = fit(vectors, gold, 1e-2, "softmax")
+    weight, bias = (t.clone().requires_grad_() for t in (probe.weight, probe.bias))
+    x = (torch.from_numpy(vectors).double() - probe.mean) / probe.scale
+    p = torch.softmax(x @ weight + bias, -1)
+    loss = -p[torch.arange(60), torch.from_numpy(classes)].log().mean() + 1e-2 / 2 * (weight**2).sum()
+    loss.backward()
+    assert weight.grad.abs().max() < 1e-4
+    assert bias.grad.abs().max() < 1e-4
+
+
 def test_entities_without_a_vector_and_constant_numbers() -> None:
     data = made(3)
     vectors = data.vectors.copy()
     vectors[:, 3] = 0
     vectors[::5] = 0
-    probe = fit_best(Typed(data.entities, vectors, data.gold))
+    probe = fit_best(Labelled(data.entities, vectors, data.gold), micro)
     assert probe.l2 in PENALTIES
     assert np.isfinite(probe.logits(vectors)).all()
 
 
 def test_one_entity_alone() -> None:
-    data = Typed(["e", "e"], np.ones((2, 3), np.float32), np.array([[True], [False]]))
-    assert np.isfinite(fit_best(data).logits(data.vectors)).all()
+    data = Labelled(["e", "e"], np.ones((2, 3), np.float32), np.array([[True], [False]]))
+    assert np.isfinite(fit_best(data, micro).logits(data.vectors)).all()

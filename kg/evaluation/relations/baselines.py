@@ -1,0 +1,74 @@
+"""What tells the relation of two mentions without any text: which entities they are, and the vectors of these."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kg.evaluation.entity_vectors import entity_step, linked_at, vectors_of
+from kg.evaluation.probe import Labelled, fit_best
+from workbench.evaluation.opening import Evaluated
+from workbench.sequences.sequence import Sample
+
+ROLES = ("head", "tail")
+
+
+def mention_of(sample: Sample, role: str) -> tuple[str, str]:
+    """The entity that is linked to exactly the mention (empty: none is), and the mention's text in small letters."""
+    start, end, _ = next(mark for mark in sample["marks"] if mark[2] == role)
+    return linked_at(sample, (start, end)), str(sample["text"][start:end]).casefold()
+
+
+def by_mentions(trained: Sequence[Sample], gold: np.ndarray, tested: Sequence[Sample], classes: int) -> np.ndarray:
+    """The likeliest relation of each pair of mentions by naive Bayes, counts smoothed by one [tested].
+
+        argmax_r  log n_r + log (n_r,head + 1) / (n_r + heads) + log (n_r,tail + 1) / (n_r + tails)
+
+    A mention is its entity, or where it is not linked its text.
+
+    Args:
+        gold: the relations of the training set [trained].
+    """
+    of_relation = np.bincount(gold, minlength=classes).astype(np.float64)
+    scores = np.tile(np.log(np.maximum(of_relation, 1e-9)), (len(tested), 1))
+    for role in ROLES:
+        counts: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(classes))
+        for sample, relation in zip(trained, gold.tolist(), strict=True):
+            counts[_name(sample, role)][relation] += 1
+        known = len(counts)
+        scores += [np.log((counts[_name(s, role)] + 1) / (of_relation + known)) for s in tested]
+    return scores.argmax(1)
+
+
+def by_vectors(
+    run: Evaluated, trained: Sequence[Sample], gold: np.ndarray, tested: Sequence[Sample], classes: int
+) -> np.ndarray | None:
+    """What a linear probe on the vectors of both entities says [tested]; None: the run has no entity vectors."""
+    step = entity_step(run)
+    if step is None:
+        return None
+
+    def vectors(samples: Sequence[Sample]) -> np.ndarray:
+        return np.concatenate([vectors_of(run, step, [mention_of(s, role)[0] for s in samples]) for role in ROLES], 1)
+
+    heads = [mention_of(sample, "head")[0] for sample in trained]
+    train = Labelled(heads, vectors(trained), gold[:, None] == np.arange(classes))
+    found: np.ndarray = fit_best(train, _accuracy, "softmax").logits(vectors(tested)).argmax(1)
+    return found
+
+
+def labelled(samples: Sequence[Sample], label: str, classes: Mapping[str, int]) -> tuple[list[Sample], np.ndarray]:
+    """The samples that have the label, and its rows."""
+    found = [sample for sample in samples if label in sample.get("labels", {})]
+    return found, np.array([classes[str(sample["labels"][label])] for sample in found], np.int64)
+
+
+def _name(sample: Sample, role: str) -> str:
+    entity, text = mention_of(sample, role)
+    return entity or f" {text}"
+
+
+def _accuracy(logits: np.ndarray, gold: np.ndarray) -> float:
+    return float((logits.argmax(1) == gold.argmax(1)).mean())
