@@ -100,5 +100,6 @@ def test_other_controls_of_the_same_weights_stand_beside(tmp_path: Path) -> None
     assert others[0].under_other_controls(tmp_path) == {"no control": {"accuracy": 0.5}}
     console = Console(width=100, record=True, file=io.StringIO())
     plain.show(console, tmp_path)
-    assert "control no-kg" in console.export_text()
-    assert "0.125" in console.export_text()
+    shown = console.export_text()
+    assert "control no-kg" in shown
+    assert "0.125" in shown
