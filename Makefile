@@ -3,6 +3,7 @@
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
 # make pages    write again the pages of docs/ that the code tells, and the README's table of systems
+# make systems DATA=FOLDER KIND=knowledge    train every system of a kind in its tiny size on raw corpora, beside chance
 # make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
 
 VENV ?= .venv
@@ -11,11 +12,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 HOURS ?= 1
 SEED ?= 0
+KIND ?= text
 PARALLEL := --numprocesses 2 --dist worksteal
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo soak test test-all test-machines lint pages clean
+.PHONY: demo systems soak test test-all test-machines lint pages clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -39,6 +41,9 @@ test-machines: $(INSTALLED)
 soak: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m tests.robustness.soak --seed $(SEED) --output runs/soak \
 		$(if $(AREAS),--areas $(AREAS)) $(if $(SECONDS),--seconds $(SECONDS),--hours $(HOURS))
+
+systems: $(INSTALLED)
+	"$(BIN)/python" -m benchmarks.tiny_systems --kind $(KIND) --data "$(DATA)" --output runs/systems
 
 lint: $(INSTALLED)
 	"$(BIN)/ruff" check .

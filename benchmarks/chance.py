@@ -59,12 +59,13 @@ def chances(recipe: Recipe) -> dict[str, float]:
     for name in passes:
         for placed in tasks[name].objectives:
             label = called[name, placed.name]
-            chance = _chance(placed.objective, seen[label], asked[label], size)
-            found |= {} if chance is None else {label: chance}
+            level = chance(placed.objective, seen[label], asked[label], size)
+            found |= {} if level is None else {label: level}
     return found
 
 
-def _chance(objective: Objective, seen: Seen, asked: Seen, vocabulary: int) -> float | None:
+def chance(objective: Objective, seen: Seen, asked: Seen, vocabulary: int) -> float | None:
+    """The level of an objective with the labels `seen` in training, for those it is `asked`; None where it has none."""
     if isinstance(objective, KnowledgeEmbedding):
         return math.log(2)
     if not asked.labels:
