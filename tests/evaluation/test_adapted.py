@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.evaluation.classify.test_task import rows, tuning
+from workbench.errors import WorkbenchError
 from workbench.evaluation.classify.task import Classification, ClassifyScoring
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
@@ -42,6 +43,44 @@ def test_a_run_is_fine_tuned_by_adapters(
     gone_on = load(again).model.network().state_dict()
     for name in added:
         torch.testing.assert_close(gone_on[name], tuned[name], atol=1e-6, rtol=1e-6)
+
+
+def test_adapters_of_another_run_stand_beside_those_of_this_one(
+    pretrained: Path, prepared: Callable[..., str], tmp_path: Path
+) -> None:
+    """Each was trained alone; here all read one network, which is trained, while their own layers stay."""
+    films = prepared("films", rows(64, 0))
+    apart = {"one": FORMS["side"], "other": FORMS["side"].replace("after: [0, 1]", "after: [1]")}
+    quick = ("train.max_steps=2", "train.lr_schedule.warmup_steps=0")
+    one, other = (
+        fine_tune(Classification(), tuning(pretrained, films, tmp_path / name, f"model.adapt=[{form}]", *quick))
+        for name, form in apart.items()
+    )
+    kept = ("model.adapted=trained", "train.freeze=[networks.main.adapters.*.end.layers.*]")
+    both = fine_tune(Classification(), tuning(one, films, tmp_path / "both", *kept, *quick, adapters=[other]))
+    states = [load(run).model.network().state_dict() for run in (pretrained, one, other, both)]
+    base, first, second, joined = states
+    for number, own in enumerate((first, second)):
+        theirs = {name.removeprefix("adapters.0.") for name in own if name.startswith("adapters.")}
+        assert theirs == {n.removeprefix(f"adapters.{number}.") for n in joined if n.startswith(f"adapters.{number}.")}
+        layers = {name for name in theirs if ".layers." in name}
+        assert layers
+        assert all(torch.equal(joined[f"adapters.{number}.{name}"], own[f"adapters.0.{name}"]) for name in layers)
+        combined = "end.combine.weight"
+        assert not torch.equal(joined[f"adapters.{number}.{combined}"], own[f"adapters.0.{combined}"])
+    assert not torch.equal(
+        joined["layers.0.attention.attention.qkv.weight"], base["layers.0.attention.attention.qkv.weight"]
+    )
+    assert load(both).recipe.networks["main"].adapted == "trained"
+    evaluate(Classification(), ClassifyScoring(run=both, corpus=films))
+
+
+def test_a_run_without_adapters_has_none_to_give(
+    pretrained: Path, prepared: Callable[..., str], tmp_path: Path
+) -> None:
+    films = prepared("films", rows(64, 0))
+    with pytest.raises(WorkbenchError, match=r"--adapters .*its network has none; name a run that was trained with"):
+        fine_tune(Classification(), tuning(pretrained, films, tmp_path / "run", adapters=[pretrained]))
 
 
 def test_frozen_features_train_pooler_and_head_alone(

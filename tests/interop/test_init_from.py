@@ -127,6 +127,48 @@ def test_an_adapted_network_is_not_taken_without_its_adapters(
     assert any("adapters" in name for name in started(str(adapted), layers=4, adapt=adapters))
 
 
+LORA = {"adapter": "lora", "targets": ["layers.*.qkv"], "rank": 2}
+
+
+@pytest.fixture
+def adapted(source: Path, tmp_path: Path, started: Started) -> Path:
+    """A run with an adapter on `source`."""
+    started(str(source), layers=4, adapt=[LORA])
+    return (tmp_path / "new").rename(tmp_path / "adapted")
+
+
+def test_adapters_of_a_run_become_those_of_their_numbers(source: Path, adapted: Path, started: Started) -> None:
+    other = {"adapter": "lora", "targets": ["layers.0.*"], "rank": 2}
+    entries = [str(source), {"weights": str(adapted), "adapters": [1]}]
+    new, old = started(entries, layers=4, adapt=[other, LORA]), weights(adapted)
+    theirs = {name: tensor for name, tensor in old.items() if ".adapters.0." in name}
+    assert theirs
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(new[name.replace(".adapters.0.", ".adapters.1.")], tensor, atol=1e-20, rtol=0)
+    assert torch.equal(layer(new, 3), layer(weights(source), 3))
+
+
+def test_adapters_beside_other_weights_are_told(adapted: Path, started: Started, tmp_path: Path) -> None:
+    started({"weights": str(adapted), "adapters": [0]}, layers=4, adapt=[LORA])
+    log = (tmp_path / "new" / "log.txt").read_text()
+    assert "its adapters were trained beside other weights than these" in log
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"adapters": [0, 1]}, r"adapters = \[0, 1\]; allowed: a number of ours for each of the 1"),
+        ({"adapters": [1]}, "that network has adapters, .* and this one others"),
+        ({"adapters": [0], "stream": "text"}, "`adapters` takes nothing else; leave out stream"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(
+    entry: dict[str, Any], message: str, adapted: Path, started: Started
+) -> None:
+    with pytest.raises(WorkbenchError, match=message):
+        started({"weights": str(adapted), **entry}, layers=4, adapt=[LORA])
+
+
 def test_added_tokens_keep_fresh_rows_and_the_others_find_theirs(
     source: Path, tmp_path: Path, started: Started
 ) -> None:

@@ -98,7 +98,26 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
     start = [InitFrom(str(tuning.run))]
     streams = _with_pictures(spec.streams, setup.pictures)
     made = dataclasses.replace(spec, streams=streams, init_from=start, poolers=poolers, tie=own, frozen=False)
+    for place in tuning.adapters or ():
+        made = _with_adapters(made, name, place)
     return name, made
+
+
+def _with_adapters(spec: NetworkSpec, name: str, place: Path) -> NetworkSpec:
+    """The network with the adapters of another run behind its own.
+
+    Raises:
+        WorkbenchError: there is no such run, or its network has none.
+    """
+    networks = recipe_at(place).all_networks
+    theirs = networks.get(name) or next(iter(networks.values()))
+    if not theirs.adapt:
+        raise WorkbenchError(
+            f"--adapters {place}: its network has none; name a run that was trained with `model.adapt`"
+        )
+    numbers = list(range(len(spec.adapt), len(spec.adapt) + len(theirs.adapt)))
+    start = [*spec.init_from, InitFrom(str(place), adapters=numbers)]
+    return dataclasses.replace(spec, adapt=[*spec.adapt, *theirs.adapt], init_from=start)
 
 
 def _with_pictures(streams: dict[str, Any], pictures: int) -> dict[str, Any]:

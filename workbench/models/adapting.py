@@ -17,16 +17,21 @@ from workbench.recipe.spec import Spec
 DOT = ":"  # in the names of adapters, which are those of their modules, as a module's name has no dot in it
 
 
-def adapt(network: Network, specs: list[Spec], init_range: float, where: str) -> None:
+def adapt(network: Network, specs: list[Spec], init_range: float, where: str, whole: bool = False) -> None:
     """From now on train adapters, and nothing else of the network but its poolers, with which heads begin.
 
     They lie in `network.adapters`, for each spec those of its modules; the names of all other weights stay.
 
+    Args:
+        whole: train all that is adapted too.
+
     Raises:
         WorkbenchError: an unknown adapter or option, or a pattern that matches no module that it adapts.
     """
-    network.requires_grad_(False)
-    network.poolers.requires_grad_(True)
+    network.trained_whole = whole
+    if not whole:
+        network.requires_grad_(False)
+        network.poolers.requires_grad_(True)
     modules = dict(network.named_modules())
     for i, spec in enumerate(specs):
         place = f"{where}[{i}]"

@@ -64,8 +64,9 @@ class Network(nn.Module):
     """The stack that a recipe's `model` describes.
 
     A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient. Of one with
-    `adapters` (`workbench.models.adapting`) these and the poolers alone are trained. `memory` is how many rows of the
-    text before it is to remember where texts are read on; whoever reads them keeps them.
+    `adapters` (`workbench.models.adapting`) these and the poolers alone are trained, unless it is `trained_whole`.
+    `memory` is how many rows of the text before it is to remember where texts are read on; whoever reads them keeps
+    them.
 
     Args:
         spec: streams (an embedding each), layers, poolers.
@@ -88,6 +89,7 @@ class Network(nn.Module):
         self.end = End(self.sizes, len(self.layers))
         self.memory = spec.memory
         self.adapters = nn.ModuleList()
+        self.trained_whole = True
         self.checkpointing = False
         self.frozen = False
         initialise(self, spec.init_range)
@@ -104,7 +106,9 @@ class Network(nn.Module):
         """The names of the tensors that training leaves as they are."""
         if self.frozen:
             return set(self.state_dict())
-        names = {name for name, _ in self.named_parameters(remove_duplicate=False)} if len(self.adapters) else set()
+        if self.trained_whole:
+            return set()
+        names = {name for name, _ in self.named_parameters(remove_duplicate=False)}
         return {name for name in names if not name.startswith(("adapters.", "poolers."))}
 
     @property

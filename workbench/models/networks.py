@@ -31,7 +31,7 @@ def build_networks(recipe: Recipe, **given: Any) -> dict[str, Network]:
             _tie(networks, name, own, other, f"{where[name]}.tie.{own}")
     for name, spec in recipe.networks.items():
         if spec.adapt:
-            adapt(networks[name], spec.adapt, spec.init_range, f"{where[name]}.adapt")
+            adapt(networks[name], spec.adapt, spec.init_range, f"{where[name]}.adapt", spec.adapted == "trained")
         if spec.frozen:
             networks[name].freeze()
     followers = {}

@@ -62,6 +62,7 @@ class InitFrom:
     where it has several. With `stream` only that stream's embedding, layers and pooler are taken.
     `layers` says which of the source's layers go into ours, from the first on, counted from 0: a list, or `every 2`.
     `heads` says whether the objectives' heads are taken, or which; those of a whole network are.
+    `adapters` takes the source's adapters and nothing else of it: they become ours of these numbers in `adapt`.
     """
 
     weights: Location
@@ -70,6 +71,14 @@ class InitFrom:
     stream: Word | None = None
     layers: list[CountOrZero] | EveryNth | None = None
     heads: bool | list[Word] | None = None
+    adapters: Annotated[list[CountOrZero], MinLen(1)] | None = None
+
+    def __post_init__(self) -> None:
+        others = [name for name in ("stream", "layers", "heads") if getattr(self, name) is not None]
+        if self.adapters is not None and others:
+            raise WorkbenchError(
+                f"init_from {self.weights}: `adapters` takes nothing else; leave out {', '.join(others)}"
+            )
 
 
 @dataclass
@@ -97,8 +106,9 @@ class NetworkSpec:
     of embeddings: `{target.token: text.token}` makes the first one the second; `{text.token: generator.text.token}`
     takes that of another network. A `frozen` network is never trained, and is in evaluation mode also while others are.
     With `scaled_residuals` the last map of each of N residual branches starts with `init_range / sqrt(N)` (GPT-2).
-    One with `adapt` is not trained either, but the adapters are, and the heads that read it. `memory` is how many rows
-    of each stream it remembers of the text before, in tasks with `order: continuous`.
+    One with `adapt` is not trained either, but the adapters are, and the heads that read it; `adapted: trained` trains
+    the network beside them too. `memory` is how many rows of each stream it remembers of the text before, in tasks with
+    `order: continuous`.
     """
 
     streams: Annotated[dict[Word, PartSpec], MinLen(1)]
@@ -111,6 +121,7 @@ class NetworkSpec:
     memory: SizeOrZero = 0
     frozen: bool = False
     adapt: list[PartSpec] = field(default_factory=list)
+    adapted: Literal["frozen", "trained"] = "frozen"
 
     @staticmethod
     def spelt_out(value: Any) -> Any:

@@ -1,0 +1,67 @@
+"""Adapters of another run: whether they may be taken, and under which names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+from workbench.recipe.spec import NetworkSpec
+
+logger = logging.getLogger(__name__)
+ADAPTERS, BESIDE = "adapters.", ("embeddings.", "layers.")
+"""How the names of adapters begin, and those of what they stand beside."""
+
+
+def check_adapters(theirs: NetworkSpec, own: NetworkSpec, numbers: Sequence[int] | None, where: str) -> None:
+    """Weights that adapters were trained beside do not do what they did without them, nor do adapters as others.
+
+    Args:
+        numbers: which of ours get the source's; by default the first ones.
+
+    Raises:
+        WorkbenchError: the source has adapters that are none of ours, or not as many as there are numbers.
+    """
+    if numbers is not None and len({*numbers}) != len(theirs.adapt):
+        raise WorkbenchError(
+            f"{where}: adapters = {list(numbers)}; allowed: a number of ours for each of the {len(theirs.adapt)} that "
+            "that network has"
+        )
+    named = range(len(theirs.adapt)) if numbers is None else numbers
+    if [own.adapt[number] if number < len(own.adapt) else None for number in named] != theirs.adapt:
+        raise WorkbenchError(
+            f"{where}: that network has adapters, {theirs.adapt}, and this one "
+            f"{f'others, {own.adapt}' if own.adapt else 'none'}; state its own as `adapt` to go on with them, or merge "
+            "them into its weights (`workbench export RUN --as FAMILY --output FOLDER`, for LoRA) and start from these"
+        )
+
+
+def own_names(names: Iterable[str], numbers: Sequence[int]) -> dict[str, str]:
+    """Our names of a source's adapters -> its own: its first ones are ours of these numbers."""
+    found = {}
+    for name in names:
+        if name.startswith(ADAPTERS):
+            part, number, rest = name.split(".", 2)
+            found[f"{part}.{numbers[int(number)]}.{rest}"] = name
+    return found
+
+
+def tell_other_base(base: Mapping[str, Tensor], theirs: Mapping[str, Tensor], where: str) -> None:
+    """Warn where adapters stand beside other weights than those that they were trained beside.
+
+    Args:
+        base: our network's, once it has all that it starts from.
+    """
+    other = [
+        name
+        for name, tensor in theirs.items()
+        if name.startswith(BESIDE) and not (name in base and torch.equal(base[name].cpu(), tensor.cpu()))
+    ]
+    if other:
+        logger.warning(
+            "%s: its adapters were trained beside other weights than these: %d tensors differ (%s, ...)",
+            *(where, len(other), other[0]),
+        )
