@@ -1,6 +1,7 @@
 """Relation classification as an objective: which relation does a text state between two marked mentions?
 
-The class of the pooled output, as `workbench.objectives.classify`; beside its scores those that leave out the class of
+The class of the pooled output, as `workbench.objectives.classify`, or of the markers before head and tail
+(`kg.objectives._reading`), z = W dropout([h_head ; h_tail]) + b; beside its scores those that leave out the class of
 pairs without a relation (`kg.metrics.relations`).
 """
 
@@ -11,9 +12,17 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from kg.metrics.relations import macro_f1, relation_scores
+from kg.objectives._reading import MARKERS, Reading, marker_rows, read
 from workbench.errors import unknown
-from workbench.objectives.classify import Classify
+from workbench.keyed import Draws
+from workbench.models.network import Network
+from workbench.objectives.classify import Classify, ClassifyHead
 from workbench.options.bounds import Dropout, Name, Word
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head
+
+ROLES = ("head", "tail")
 
 
 class Relations(Classify):
@@ -21,6 +30,7 @@ class Relations(Classify):
 
     Args:
         classes, label, stream, dropout: as for `classify`.
+        read: the network's pooler, the first row itself, or the markers of head and tail.
         negative: the class of pairs without a relation (no_relation, NA, Other): with one, held-out passes also tell
             the micro precision, recall and F1 of the others (TACRED), and `relations_macro_f1` over these
             (SemEval-2010 task 8).
@@ -31,13 +41,30 @@ class Relations(Classify):
         classes: list[Name],
         label: Name = "relation",
         negative: Name | None = None,
+        read: Reading = "pooled",
         stream: Word = "text",
         dropout: Dropout = 0.1,
     ) -> None:
         super().__init__(classes, label, stream, dropout)
         if negative is not None and negative not in self.classes:
             raise unknown("relation", negative, self.classes, "negative")
-        self.negative = negative
+        self.negative, self.read = negative, read
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Writes `labels` [1] of every sequence, and where they are read its `markers` [2]."""
+        super().corrupt(sequences, draws)
+        if self.read == "markers":
+            for sequence in sequences:
+                sequence.targets[self.name][MARKERS] = marker_rows(sequence, ROLES, self.stream)
+        return {}
+
+    def head(self, network: Network) -> Head:
+        if self.read == "pooled":
+            return super().head(network)
+        parts = len(ROLES) if self.read == "markers" else 1
+        return RelationsHead(
+            parts * network.sizes[self.stream], len(self.classes), self.stream, self.dropout, self.read
+        )
 
     def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
         numbers = super().measure(made)
@@ -48,3 +75,14 @@ class Relations(Classify):
         scores = relation_scores(predicted, gold, self.negative)
         micro = {"precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
         return {**numbers, **micro, "relations_macro_f1": macro_f1(predicted, gold, self.negative)}
+
+
+class RelationsHead(ClassifyHead):
+    """A linear layer on the states of other rows."""
+
+    def __init__(self, in_features: int, classes: int, stream: str, dropout: float, reading: Reading) -> None:
+        super().__init__(in_features, classes, stream, dropout)
+        self.reading = reading
+
+    def read(self, seen: Seen) -> Tensor:
+        return read(self.reading, seen, self.stream)

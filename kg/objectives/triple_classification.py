@@ -22,7 +22,7 @@ from workbench.objectives.classify import Classify, ClassifyHead
 from workbench.options.bounds import Count, Dropout, Location, Word
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample
-from workbench.tasks.forward import read
+from workbench.tasks.forward import Seen
 from workbench.tasks.objective import Head
 from workbench.tasks.task import Task
 
@@ -105,7 +105,7 @@ class TextScores(ByTriple):
             for number, (h, r, t) in enumerate(triples.tolist())
         ]
         batch = collate(self.task.sequences(samples)).to(next(self.network.parameters()).device)
-        logits = self.head.logits(self.network, read(self.network, batch).states, batch)
+        logits = self.head.logits(Seen.of(self.network, batch, {}))
         return (logits[:, 1] - logits[:, 0]).float().cpu()
 
 

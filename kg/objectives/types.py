@@ -1,7 +1,8 @@
 """Entity typing as an objective: which types does the marked mention have?
 
 Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities", ACL 2019 (arXiv 1905.07129),
-section 4.2, as released. With p the pooled output of the text stream,
+section 4.2, as released. With p the pooled output of the text stream, or the state of the marker before the mention
+(K-Adapter, arXiv 2002.01808, section 4.1),
 
     z = W dropout(p)                                                        (no bias)
     L = mean over all (mention, type) cells of the binary cross-entropy of sigmoid(z) against the gold types
@@ -18,13 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kg.metrics.typing import predicted_types, typing_scores
+from kg.objectives._reading import MARKERS, Reading, marker_rows, read
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.options.bounds import Dropout, Size, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen, States
+from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 
@@ -33,21 +35,23 @@ class Types(Objective):
 
     Args:
         num_types: how many types the builder's inventory has.
-        pooled: read the network's pooler (the release); else the state of the first token itself.
+        read: the network's pooler (the release), the first row itself, or the marker before the mention.
         dropout: of what is read.
         stream: of which.
     """
 
     measured = ("logits", "gold")
 
-    def __init__(self, num_types: Size, pooled: bool = True, dropout: Dropout = 0.1, stream: Word = "text") -> None:
+    def __init__(
+        self, num_types: Size, read: Reading = "pooled", dropout: Dropout = 0.1, stream: Word = "text"
+    ) -> None:
         self.stream = stream
         self.num_types = num_types
-        self.pooled = pooled
+        self.read = read
         self.dropout = dropout
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
-        """Writes the target `labels` [1, types] float32 of every sequence; changes nothing.
+        """Writes the target `labels` [1, types] float32 of every sequence, and where it is read its marker.
 
         Raises:
             WorkbenchError: a sequence has no labels, or those of another inventory.
@@ -61,6 +65,8 @@ class Types(Objective):
                     f"{self.num_types}; use the builder `mention` with an inventory `types` of that length"
                 )
             sequence.targets[self.name] = {"labels": np.asarray(labels, np.float32)[None]}
+            if self.read == "markers":
+                sequence.targets[self.name][MARKERS] = marker_rows(sequence, ("mention",), self.stream)
         return {}
 
     def count(self, batch: Batch) -> float:
@@ -73,25 +79,24 @@ class Types(Objective):
         return typing_scores(predicted_types(made["logits"].numpy()), made["gold"].numpy()).numbers()
 
     def head(self, network: Network) -> Head:
-        return TypesHead(network.sizes[self.stream], self.num_types, self.pooled, self.dropout, self.stream)
+        return TypesHead(network.sizes[self.stream], self.num_types, self.read, self.dropout, self.stream)
 
 
 class TypesHead(Head):
     """One linear layer without bias."""
 
     def __init__(
-        self, hidden_size: int, num_types: int, pooled: bool = True, dropout: float = 0.1, stream: str = "text"
+        self, hidden_size: int, num_types: int, reading: Reading = "pooled", dropout: float = 0.1, stream: str = "text"
     ) -> None:
         super().__init__()
         self.stream = stream
         self.typing = nn.Linear(hidden_size, num_types, bias=False)
         self.dropout = nn.Dropout(dropout)
-        self.pooled = pooled
+        self.reading: Reading = reading
 
-    def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
+    def logits(self, seen: Seen) -> Tensor:
         """[sequences, types]."""
-        read = network.pool if self.pooled else network.summary_rows
-        logits: Tensor = self.typing(self.dropout(read(states, batch, self.stream)))
+        logits: Tensor = self.typing(self.dropout(read(self.reading, seen, self.stream)))
         return logits
 
     def forward(self, seen: Seen) -> LossOutput:
@@ -99,7 +104,7 @@ class TypesHead(Head):
 
         Made: `logits` and `gold` [sequences, types].
         """
-        logits = self.logits(seen.network, seen.states, seen.batch).float()
+        logits = self.logits(seen).float()
         labels = seen.targets["labels"]
         loss = F.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
         predicted, gold = logits > 0, labels > 0

@@ -19,13 +19,12 @@ from workbench.keyed import Draws
 from workbench.metrics.classes import class_scores
 from workbench.objectives._vocabulary import TokenLoss
 from workbench.options.bounds import Dropout, Name, Word
-from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 if TYPE_CHECKING:
-    from workbench.models.network import Network, States
+    from workbench.models.network import Network
 
 
 class Classify(Objective):
@@ -92,14 +91,18 @@ class ClassifyHead(Head):
         self.stream = stream
         self.loss = TokenLoss()
 
-    def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
+    def read(self, seen: Seen) -> Tensor:
+        """What the classifier is given [sequences, in_features]."""
+        return seen.network.pool(seen.states, seen.batch, self.stream)
+
+    def logits(self, seen: Seen) -> Tensor:
         """[sequences, classes]."""
-        logits: Tensor = self.classifier(self.dropout(network.pool(states, batch, self.stream)))
+        logits: Tensor = self.classifier(self.dropout(self.read(seen)))
         return logits
 
     def forward(self, seen: Seen) -> LossOutput:
         """Metric `accuracy`; made: `predicted` and `gold` [labelled sequences]."""
-        logits, labels = self.logits(seen.network, seen.states, seen.batch), seen.targets["labels"]
+        logits, labels = self.logits(seen), seen.targets["labels"]
         loss, metrics, _ = self.loss(logits, labels)
         made = {"predicted": logits.argmax(-1)[labels != -100], "gold": labels[labels != -100]}
         return LossOutput(loss, metrics, made)

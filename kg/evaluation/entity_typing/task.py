@@ -14,6 +14,7 @@ from kg.evaluation.entity_typing.inventory import read_inventory
 from kg.evaluation.entity_typing.predictions import examples, inventory_of, predict
 from kg.evaluation.entity_vectors import linked_at
 from kg.metrics.typing import Gold, Macro, Rule, TypingScores, predicted_types, typing_scores
+from kg.objectives._reading import Reading
 from kg.objectives.types import Types
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -56,7 +57,9 @@ class TypingTuning(Tuning):
     marker: Annotated[
         Name | None, typer.Option(help="Text around the mention; default: the first of 。 @ # * | / in the vocabulary.")
     ] = None
-    pooled: Annotated[bool, typer.Option(help="Read the pooler, or else [CLS] itself.")] = True
+    read: Annotated[
+        Reading, typer.Option(help="The pooler; the first row, [CLS], itself; or the marker before the mention.")
+    ] = "pooled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +98,8 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
         marker = tuning.marker or _known_marker(base, tuning.run)
         return Setup(
             text_sequence(base, "mention", tuning.max_length, marker=marker, types=inventory),
-            {"objective": "kg.types", "num_types": len(inventory), "pooled": tuning.pooled},
-            poolers=("text",) if tuning.pooled else (),
+            {"objective": "kg.types", "num_types": len(inventory), "read": tuning.read},
+            poolers=("text",) if tuning.read == "pooled" else (),
         )
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: TypingScoring) -> Result:

@@ -10,6 +10,7 @@ import torch
 import typer
 
 from kg.evaluation.relations.baselines import ROLES, by_mentions, by_vectors, labelled, mention_of
+from kg.objectives._reading import Reading
 from kg.objectives.relations import Relations
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, LabelTuning, class_objective
 from workbench.evaluation.inherited import text_sequence
@@ -37,6 +38,9 @@ class RelationTuning(LabelTuning):
 
     head: Annotated[Name, typer.Option(help="The token on both sides of the head.")] = "#"
     tail: Annotated[Name, typer.Option(help="The token on both sides of the tail.")] = "$"
+    read: Annotated[
+        Reading, typer.Option(help="The pooler; the first row, [CLS], itself; or the markers before head and tail.")
+    ] = "pooled"
     negative: Annotated[
         Name | None, typer.Option(help="The class of pairs without a relation: no_relation, NA, Other.")
     ] = None
@@ -69,8 +73,9 @@ class RelationClassification(Classification):
     def setup(self, tuning: LabelTuning, base: Recipe) -> Setup:
         assert isinstance(tuning, RelationTuning)
         sequence = text_sequence(base, "kg.marked_pair", tuning.max_length, head=tuning.head, tail=tuning.tail)
-        objective = {**class_objective(tuning), "objective": "kg.relations", "negative": tuning.negative}
-        return Setup(sequence, objective, poolers=("text",))
+        objective = {**class_objective(tuning), "objective": "kg.relations"}
+        objective |= {"negative": tuning.negative, "read": tuning.read}
+        return Setup(sequence, objective, poolers=("text",) if tuning.read == "pooled" else ())
 
     def counts(self, objective: Classify, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         """Beside the texts, how many of their mentions are linked."""

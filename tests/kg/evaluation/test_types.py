@@ -45,7 +45,8 @@ def test_equals_the_release(shared: Path) -> None:
     objective, made = prepared(labels.int().tolist())
     batch = collate(made)
     out = head(Seen.of(network, batch, batch.targets["types"], {}))
-    torch.testing.assert_close(head.logits(network, {}, batch), outputs["typing_logits"], atol=1e-5, rtol=0)
+    seen = Seen.of(network, batch, batch.targets["types"], {})
+    torch.testing.assert_close(head.logits(seen), outputs["typing_logits"], atol=1e-5, rtol=0)
     torch.testing.assert_close(out.loss / objective.count(batch), outputs["typing_loss"], atol=1e-5, rtol=0)
 
 
@@ -59,7 +60,7 @@ def test_counts_every_cell() -> None:
 def test_metrics_are_micro_parts() -> None:
     made = prepared([[1, 0, 1], [0, 1, 0]])[1]
     batch = collate(made)
-    head = TypesHead(3, 3, pooled=False).eval()
+    head = TypesHead(3, 3, "first").eval()
     head.load_state_dict({"typing.weight": torch.eye(3)})
     states = torch.zeros(batch.streams["text"].rows, 3)
     states[0] = torch.tensor([2.0, 1.0, -1.0])  # [CLS] of the first

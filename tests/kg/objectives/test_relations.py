@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from tests.contracts.cases import ObjectiveCase
 
-CASE = ObjectiveCase(
-    {"classes": ["0", "1", "2"], "negative": "0", "label": "label", "dropout": 0.0},
-    {"originals": "no row is changed"},
-    sequence={"builder": "sentence_pair"},
-)
+OPTIONS = {"classes": ["0", "1", "2"], "negative": "0", "label": "label", "dropout": 0.0}
+REASONS = {"originals": "no row is changed"}
+CASES = {
+    "": ObjectiveCase(OPTIONS, REASONS, sequence={"builder": "sentence_pair"}),
+    "first": ObjectiveCase({**OPTIONS, "read": "first"}, REASONS, sequence={"builder": "sentence_pair"}),
+    "markers": ObjectiveCase({**OPTIONS, "read": "markers"}, REASONS, sequence={"builder": "kg.marked_pair"}),
+}
