@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from numpy.lib.format import open_memmap
 
+from kg.graph.links import Links, blocks, ranges
+from kg.graph.spill import BLOCK, Spill
 from kg.graph.strings import StringWriter, digest64, save_strings
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import draft_folder
@@ -25,6 +30,8 @@ Texts = Mapping[str, Mapping[str, Any]] | Iterable[Mapping[str, Any]]
 class GraphBuilder:
     """Collects a graph in a temporary folder beside `path`; `finish` gives it its name.
 
+    Triples, ids and texts lie on disk; memory is some 100 bytes an entity in the end.
+
     A context manager: when its block fails, or ends without `finish`, nothing is left behind.
     """
 
@@ -33,13 +40,12 @@ class GraphBuilder:
             raise WorkbenchError(f"{path} exists already; remove it, or name another folder for the graph")
         self.path = path
         self.draft = draft_folder(path)
-        self.entities: dict[str, int] = {}
-        self.relations: dict[str, int] = {}
-        self.heads, self.rels, self.tails = array("i"), array("i"), array("i")
+        self.links = Links(self.draft)
         self.labels = StringWriter(self.draft, "labels")
         self.texts = StringWriter(self.draft, "texts")
         self.label_spans, self.text_spans = array("q"), array("q")  # row, start, end of each
-        self.described: set[int] = set()
+        self.described = bytearray()  # by row, as far as one is set
+        self.tail_labels = TailLabels(self.draft)
         self.named = array("Q")  # hashes of the labels
 
     def __enter__(self) -> Self:
@@ -61,13 +67,9 @@ class GraphBuilder:
         """
         if len(triple) != 3 or not all(isinstance(name, str) and name for name in triple):
             raise WorkbenchError(
-                f"triple {len(self.heads) + 1} is {triple!r}; a triple is three non-empty strings: head, relation, tail"
+                f"triple {len(self.links) + 1} is {triple!r}; a triple is three non-empty strings: head, relation, tail"
             )
-        head, relation, tail = triple
-        entities, relations = self.entities, self.relations
-        self.heads.append(entities.setdefault(head, len(entities)))
-        self.rels.append(relations.setdefault(relation, len(relations)))
-        self.tails.append(entities.setdefault(tail, len(entities)))
+        self.links.add(*triple)
 
     def add_texts(self, entity: str, row: Mapping[str, Any]) -> None:
         """Add what is written about an entity: label, aliases, description, types, those that `row` has.
@@ -79,50 +81,98 @@ class GraphBuilder:
         """
         if not isinstance(entity, str) or not entity:
             raise WorkbenchError(f"an entity's texts have the id {entity!r}; an id is a non-empty string")
-        number = self.entities.setdefault(entity, len(self.entities))
-        if number in self.described:
-            raise WorkbenchError(f"the entity {entity!r} is described twice; keep one row for each id")
-        self.described.add(number)
+        label = None
         if row.get("label") and row["label"] != entity:
-            self.label_spans.extend((number, *self.labels.write(_text(entity, row, "label"))))
-            self.named.append(digest64(row["label"]))
+            label = self._label(_text(entity, row, "label"))
         more: dict[str, Any] = {name: _texts(entity, row, name) for name in ("aliases", "types") if row.get(name)}
         if row.get("description"):
             more["description"] = _text(entity, row, "description")
-        if more:
-            self.text_spans.extend((number, *self.texts.write(json.dumps(more, ensure_ascii=False))))
+        text = self.texts.write(json.dumps(more, ensure_ascii=False)) if more else None
 
-    def describes(self, entity: str) -> bool:
-        """Whether texts of the entity were added."""
-        return self.entities.get(entity, -1) in self.described
+        def describe(number: int) -> None:
+            if _is_set(self.described, number):
+                raise WorkbenchError(f"the entity {entity!r} is described twice; keep one row for each id")
+            _set(self.described, number)
+            for spans, span in ((self.label_spans, label), (self.text_spans, text)):
+                if span is not None:
+                    spans.extend((number, *span))
+
+        self.links.ask(entity, describe)
+
+    def add_tail_label(self, entity: str, label: str) -> None:
+        """Add the label of an entity that counts unless `add_texts` describes it; the first one that is given."""
+        if label != entity:
+            self.links.ask(entity, lambda number: self.tail_labels.add(number, label))
 
     def finish(self, relation_labels: Mapping[str, str]) -> None:
         """Write the arrays and move the graph to its place."""
-        count = len(self.entities)
-        triples = _distinct(*(np.frombuffer(c, np.int32) for c in (self.heads, self.rels, self.tails)))
-        np.save(self.draft / "triples.npy", triples)
-        np.save(self.draft / "out_offsets.npy", _offsets(triples[0], count))
-        in_order, in_offsets = by_tail(triples[2], count)
-        np.save(self.draft / "in_order.npy", in_order)
+        self.links.flush()
+        for number, label in self.tail_labels:
+            if not _is_set(self.described, number):
+                self.label_spans.extend((number, *self._label(label)))
+        names, relations = self.links.entities.names(), self.links.relations
+        count, given = len(names), len(self.links)
+        triples = self._save_triples()
+        out_offsets, in_offsets = (_offsets(triples[column], count) for column in (0, 2))
+        np.save(self.draft / "out_offsets.npy", out_offsets)
         np.save(self.draft / "in_offsets.npy", in_offsets)
-        save_strings(self.draft, "entity_ids", self.entities, index=True)
-        save_strings(self.draft, "relation_ids", self.relations, index=True)
-        save_strings(self.draft, "relation_labels", (relation_labels.get(r) or "" for r in self.relations))
+        shape = triples.shape[1:]
+        in_order = open_memmap(self.draft / "in_order.npy", "w+", _place_type(*shape), shape)
+        _sort_by(triples[2], in_offsets, in_order)
+        save_strings(self.draft, "entity_ids", names, index=True)
+        save_strings(self.draft, "relation_ids", relations, index=True)
+        save_strings(self.draft, "relation_labels", (relation_labels.get(r) or "" for r in relations))
         self.labels.finish(_spans(self.label_spans, count))
         self.texts.finish(_spans(self.text_spans, count))
         meta = {
             "entities": count,
-            "relations": len(self.relations),
+            "relations": len(relations),
             "triples": triples.shape[1],
-            "duplicates": len(self.heads) - triples.shape[1],
+            "duplicates": given - triples.shape[1],
             "labels": len(self.label_spans) // 3,
             "shared_labels": _shared(np.frombuffer(self.named, np.uint64)),
-            "unnamed_relations": sum(not relation_labels.get(relation) for relation in self.relations),
-            "self_loops": int((triples[0] == triples[2]).sum()),
-            "isolated": count - len(np.unique(triples[[0, 2]])),
+            "unnamed_relations": sum(not relation_labels.get(relation) for relation in relations),
+            "self_loops": sum(int((h == t).sum()) for h, t in zip(blocks(triples[0]), blocks(triples[2]), strict=True)),
+            "isolated": int((np.diff(out_offsets) + np.diff(in_offsets) == 0).sum()),
         }
         seal(self.draft, META, meta)
         os.rename(self.draft, self.path)
+
+    def _label(self, label: str) -> tuple[int, int]:
+        self.named.append(digest64(label))
+        return self.labels.write(label)
+
+    def _save_triples(self) -> np.ndarray:
+        """Write `triples.npy`; returns it memory-mapped."""
+        kept = Spill(np.int32, 3, self.draft)
+        for part in self.links.parts():
+            kept.extend(part.rows)
+        rows = kept.rows()
+        triples = open_memmap(self.draft / "triples.npy", "w+", np.int32, (3, len(rows)))
+        for number, block in enumerate(blocks(rows)):
+            triples[:, number * BLOCK : number * BLOCK + len(block)] = block.T
+        return triples
+
+
+class TailLabels:
+    """Labels by the number of an entity, on disk; of each entity the first."""
+
+    def __init__(self, folder: Path) -> None:
+        self._blob = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # it lives as long as this
+        self._rows = array("q")  # row, start, end of each
+        self._has = bytearray()
+
+    def add(self, number: int, label: str) -> None:
+        if not _is_set(self._has, number):
+            _set(self._has, number)
+            start = self._blob.tell()
+            self._rows.extend((number, start, start + self._blob.write(label.encode())))
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        self._blob.seek(0)
+        for place in range(0, len(self._rows), 3):
+            number, start, end = self._rows[place : place + 3]
+            yield number, self._blob.read(end - start).decode()
 
 
 def texts_by_id(texts: Texts) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -142,20 +192,25 @@ def texts_by_id(texts: Texts) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def by_tail(tails: np.ndarray, entities: int) -> tuple[np.ndarray, np.ndarray]:
     """The order that sorts the triples by tail, and the offsets of each tail in it."""
-    kind = np.int32 if len(tails) < 2**31 else np.int64
-    return np.argsort(tails, kind="stable").astype(kind), _offsets(tails, entities)
+    offsets = _offsets(tails, entities)
+    order = np.empty(len(tails), _place_type(len(tails)))
+    _sort_by(tails, offsets, order)
+    return order, offsets
 
 
-def _distinct(heads: np.ndarray, relations: np.ndarray, tails: np.ndarray) -> np.ndarray:
-    """[3, triples], the first of each, sorted by head and otherwise in the order they came."""
-    columns = np.stack([heads, relations, tails])
-    order = np.lexsort(columns[::-1])
-    ranked = columns[:, order]
-    repeated = (ranked[:, 1:] == ranked[:, :-1]).all(axis=0)
-    keep = np.ones(len(heads), bool)
-    keep[order[1:][repeated]] = False  # lexsort is stable: the first of equals came first
-    columns = columns[:, keep]
-    return np.ascontiguousarray(columns[:, np.argsort(columns[0], kind="stable")])
+def _place_type(triples: int) -> type[np.generic]:
+    return np.int32 if triples < 2**31 else np.int64
+
+
+def _sort_by(values: np.ndarray, offsets: np.ndarray, order: np.ndarray) -> None:
+    """Fill in the order that sorts values, whose offsets in it are given, some of them at a time."""
+    for low, high in pairwise(ranges(np.diff(offsets)).tolist()):
+        places = [
+            number * BLOCK + np.flatnonzero((block >= low) & (block < high))
+            for number, block in enumerate(blocks(values))
+        ]
+        found = np.concatenate([np.empty(0, np.int64), *places])
+        order[offsets[low] : offsets[high]] = found[np.argsort(values[found], kind="stable")]
 
 
 def _shared(labels: np.ndarray) -> int:
@@ -164,8 +219,11 @@ def _shared(labels: np.ndarray) -> int:
     return int(counts[counts > 1].sum())
 
 
-def _offsets(sorted_or_not: np.ndarray, entities: int) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.bincount(sorted_or_not, minlength=entities))]).astype(np.int64)
+def _offsets(values: np.ndarray, entities: int) -> np.ndarray:
+    counts = np.zeros(entities, np.int64)
+    for block in blocks(values):
+        counts += np.bincount(block, minlength=entities)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def _spans(found: array[int], rows: int) -> np.ndarray:
@@ -187,3 +245,13 @@ def _texts(entity: str, row: Mapping[str, Any], name: str) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
         raise WorkbenchError(f"the {name} of entity {entity!r} are {value!r}; they must be a list of strings")
     return list(value)
+
+
+def _is_set(flags: bytearray, number: int) -> bool:
+    return number < len(flags) and flags[number] == 1
+
+
+def _set(flags: bytearray, number: int) -> None:
+    if number >= len(flags):
+        flags.extend(bytes(number + 1 - len(flags)))
+    flags[number] = 1

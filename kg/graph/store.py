@@ -73,7 +73,7 @@ class GraphStore:
     ) -> GraphStore:
         """Write a graph to the new folder `path`; nothing is left there when it fails. Duplicate triples count once.
 
-        Memory: the ids and 12 bytes a triple; texts are streamed.
+        Memory: some 100 bytes an entity; triples and texts are streamed (`kg.graph.links`).
 
         Args:
             triples: (head id, relation id, tail id), read once.
@@ -103,18 +103,14 @@ class GraphStore:
         """
         with GraphBuilder(Path(path)) as builder:
             relation_labels: dict[str, str] = {}
-            tail_labels: dict[str, str] = {}
             for record in records:
                 for fact in record["triples"]:
                     builder.add_triple((record["id"], fact["relation"], fact["tail"]))
                     if fact.get("relation_text"):
                         relation_labels[fact["relation"]] = fact["relation_text"]
                     if fact.get("tail_text"):
-                        tail_labels[fact["tail"]] = fact["tail_text"]
+                        builder.add_tail_label(fact["tail"], fact["tail_text"])
                 builder.add_texts(record["id"], record)
-            for entity, label in tail_labels.items():
-                if not builder.describes(entity):
-                    builder.add_texts(entity, {"label": label})
             builder.finish(relation_labels)
         return cls(path)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import tracemalloc
 
-import numpy as np
 import pytest
 
 from pipelines.commands.app import app
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop
-from pipelines.readers.triples.graph import Links, distinct
+from pipelines.readers.triples.graph import Links
 from pipelines.readers.triples.ntriples import unescape
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -111,7 +110,7 @@ def test_a_bad_row_stops_before_the_rest_is_read(tmp_path, monkeypatch):
     (tmp_path / "g.tsv").write_text("a\tr\tb\nbad\nc\tr\td\n")
     arguments = ["triples", str(tmp_path / "g.tsv"), "--format", "triples-tsv"]
     added = []
-    monkeypatch.setattr(Links, "add", lambda links, triple: added.append(triple))
+    monkeypatch.setattr(Links, "add", lambda links, *triple: added.append(triple))
     with pytest.raises(WorkbenchError, match=r"g\.tsv:2"):
         app([*arguments, "--workers", "1", "-o", str(tmp_path / "out")], standalone_mode=False)
     assert added == [("a", "r", "b")]
@@ -191,17 +190,6 @@ def test_bad_ntriples_line(tmp_path, read):
 
 def test_unescape():
     assert unescape(r"a\tb\\n\U0001F600\'") == "a\tb\\n😀'"
-
-
-def test_distinct_keeps_the_first_of_each():
-    rng = np.random.default_rng(0)
-    h, r, t = rng.integers(0, 4, (3, 200))
-    seen, expected = set(), []
-    for i, triple in enumerate(zip(h.tolist(), r.tolist(), t.tolist(), strict=True)):
-        if triple not in seen:
-            seen.add(triple)
-            expected.append(i)
-    assert distinct(h, r, t).tolist() == expected
 
 
 @pytest.mark.data

@@ -1,21 +1,23 @@
 """What the triple formats share: triples gathered by their head, with the texts of entities and relations.
 
-A knowledge graph is read once and held as three integer arrays (12 bytes a triple) and the names; a record is an
-entity of the graph with the triples that it is the head of. An entity that is only a tail has an empty list, and so has
-one that no triple names but the texts describe: it may be asked for (the entities that only the test triples have).
+A knowledge graph is read once and held on disk (`kg.graph.links`); a record is an entity of the graph with the triples
+that it is the head of. An entity that is only a tail has an empty list, and so has one that no triple names but the
+texts describe: it may be asked for (the entities that only the test triples have).
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from kg.graph.links import Links
+from kg.graph.spill import BLOCK
 from pipelines.readers.reader import Drop, MalformedError, RawReader, Record, parse_text
 from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
 from pipelines.sources.files import files, lines, record_key
@@ -29,31 +31,6 @@ Found = Triple | Drop | MalformedError
 Row = TypeVar("Row")
 DESCRIPTIONS = ("extract", "description", "gloss")
 """The fields of a row that describe an entity, the longest text first."""
-
-
-class Links:
-    """Triples as three columns of numbers; entities and relations are numbered in order of first appearance."""
-
-    def __init__(self) -> None:
-        self.entities: dict[str, int] = {}
-        self.relations: dict[str, int] = {}
-        self._columns = array("q"), array("q"), array("q")
-
-    def add(self, triple: Triple) -> None:
-        head, relation, tail = triple
-        h, r, t = self._columns
-        h.append(self.entities.setdefault(head, len(self.entities)))
-        r.append(self.relations.setdefault(relation, len(self.relations)))
-        t.append(self.entities.setdefault(tail, len(self.entities)))
-
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Heads, relations, tails: the first of each triple, in the order they came."""
-        h, r, t = (np.frombuffer(column, np.int64) for column in self._columns)
-        kept = distinct(h, r, t)
-        return h[kept], r[kept], t[kept]
 
 
 @dataclass(frozen=True)
@@ -103,19 +80,19 @@ class GraphReader(RawReader):
             elif isinstance(found, Drop):
                 dropped[found.reason] += found.count
             else:
-                links.add(found)
+                links.add(*found)
         if not links:
             raise WorkbenchError(f"no triple in {', '.join(map(str, paths))}{_told(dropped)}")
-        h, r, t = links.columns()
-        dropped["a repeated triple"] += len(links) - len(h)
-        order = np.argsort(h, kind="stable")
-        starts = np.searchsorted(h[order], np.arange(len(links.entities) + 1))
-        ids, relation_ids, texts = list(links.entities), list(links.relations), self.texts(paths)
-        for number, entity in enumerate(ids):
-            own = order[starts[number] : starts[number + 1]]
-            facts = [(relation_ids[r[i]], ids[t[i]]) for i in own]
-            yield self._record(entity, facts, texts, paths)
-        yield from self._of_no_triple(links.entities.keys() | links.relations.keys(), texts, paths)
+        links.flush()
+        dropped["a repeated triple"] += len(links)
+        texts, ids, relation_ids = self.texts(paths), links.entities.names(), list(links.relations)
+        for part in links.parts():
+            dropped["a repeated triple"] -= len(part.rows)
+            starts = np.searchsorted(part.rows[:, 0], np.arange(part.begin, part.end + 1)).tolist()
+            for entity, own in zip(range(part.begin, part.end), pairwise(starts), strict=True):
+                facts = [(relation_ids[r], ids[t]) for _, r, t in part.rows[slice(*own)].tolist()]
+                yield self._record(ids[entity], facts, texts, paths)
+        yield from self._of_no_triple(links, texts, paths)
         for reason, count in dropped.items():
             if count:
                 yield Record(Drop(reason, count), 1, f"{paths[0].name}:{reason}")
@@ -125,15 +102,18 @@ class GraphReader(RawReader):
             raise record.data
         return record.data if isinstance(record.data, Drop) else dict(record.data)
 
-    def _of_no_triple(self, seen: set[str], texts: Texts, paths: Sequence[Path]) -> Iterator[Record]:
+    def _of_no_triple(self, links: Links, texts: Texts, paths: Sequence[Path]) -> Iterator[Record]:
         """The other entities that have a label or a description; types alone may be those of another graph's."""
-        for entity in texts.entities:
-            if entity in seen:
-                continue
-            seen.add(entity)
-            if any(texts.entities[entity].get(name) for name in ("label", *DESCRIPTIONS)):
-                record = self._record(entity, (), texts, paths)
-                yield record if self.described else record._replace(data=Drop("described, but in no triple"))
+        described = iter(texts.entities)
+        while ids := list(islice(described, BLOCK)):
+            seen = len(links.entities)
+            for entity, number in zip(ids, links.entities.numbers(ids).tolist(), strict=True):
+                if number < seen or entity in links.relations:
+                    continue
+                seen = number + 1  # the ids are new in the order of their numbers
+                if any(texts.entities[entity].get(name) for name in ("label", *DESCRIPTIONS)):
+                    record = self._record(entity, (), texts, paths)
+                    yield record if self.described else record._replace(data=Drop("described, but in no triple"))
 
     def _record(self, entity: str, facts: Sequence[tuple[str, str]], texts: Texts, paths: Sequence[Path]) -> Record:
         row = texts.entities[entity]
@@ -187,12 +167,3 @@ def _parsed(line: bytes, where: str, parse: Callable[[str, str], Row]) -> Row | 
 def _told(dropped: Counter[str]) -> str:
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in dropped.items())
     return f" ({reasons})" if reasons else ""
-
-
-def distinct(h: np.ndarray, r: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """The places of the first occurrence of every triple, ascending."""
-    order = np.lexsort((t, r, h))
-    first = np.ones(len(h), np.bool_)
-    same = (np.diff(h[order]) == 0) & (np.diff(r[order]) == 0) & (np.diff(t[order]) == 0)
-    first[1:] = ~same
-    return np.sort(order[first])
