@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from kg.linking.gazetteer import UNSPACED
 
-_RUN = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]+")
+_RUN = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]*")
+
+
+NEVER = -math.inf
 
 
 class Lexicon:
@@ -25,28 +28,65 @@ class Lexicon:
     def __init__(self, words: Sequence[str], counts: np.ndarray) -> None:
         self.words, self.counts = words, counts
         whole = math.log(float(counts.sum()))
-        self._weights = {word: math.log(count) - whole for word, count in zip(words, counts.tolist(), strict=True)}
         self._unknown = -whole
-        self._longest = max(map(len, words))
+        # what a piece of text weighs: a word; the beginning of one, which as a single character stands for itself
+        self._weights = {word[:end]: NEVER for word in words for end in range(2, len(word))}
+        self._weights |= {word[0]: self._unknown for word in words}
+        logs = {count: math.log(count) - whole for count in set(counts.tolist())}  # shared: most words are rare
+        self._weights |= {word: logs[count] for word, count in zip(words, counts.tolist(), strict=True)}
 
-    def within(self, text: str) -> set[int]:
-        """The places between two characters of one word; of scripts with spaces none."""
-        return {place for run in _RUN.finditer(text) for place in self._within(run.group(), run.start())}
+    def within(self, text: str, places: Iterable[int]) -> set[int]:
+        """Those of the places that are between two characters of one word; in scripts with spaces none is.
 
-    def _within(self, run: str, offset: int) -> set[int]:
-        """Those in a run of characters of such scripts, counted from `offset`."""
-        best, begins = [0.0], [0]
-        for end in range(1, len(run) + 1):
-            score, begin = best[end - 1] + self._weights.get(run[end - 1], self._unknown), end - 1
-            for start in range(max(0, end - self._longest), end - 1):
-                weight = self._weights.get(run[start:end])
-                if weight is not None and best[start] + weight > score:
-                    score, begin = best[start] + weight, start
-            best.append(score)
-            begins.append(begin)
+        Only the stretches of such scripts are cut into words that have one of the places.
+        """
         inner: set[int] = set()
-        end = len(run)
-        while end:
-            inner.update(range(offset + begins[end] + 1, offset + end))
-            end = begins[end]
+        if text.isascii():
+            return inner
+        backwards, length, start, end = text[::-1], len(text), 0, 0
+        wanted: list[int] = []
+        for place in sorted(places):
+            if place >= end:
+                if wanted:
+                    inner.update(self._within(text[start:end], start, wanted))
+                    wanted = []
+                start, end = length - _end(backwards, length - place), _end(text, place)
+            if start < place < end:
+                wanted.append(place)
+        if wanted:
+            inner.update(self._within(text[start:end], start, wanted))
         return inner
+
+    def _within(self, run: str, offset: int, wanted: Sequence[int]) -> Iterator[int]:
+        """Those of the places in a run of characters of such scripts, which begins at `offset` in the text."""
+        weigh, unknown, end, last = self._weights.get, self._unknown, len(run), wanted[-1] - offset
+        best, begins, reached = [0.0, *[-math.inf] * end], [0] * (end + 1), 0
+        for begin in range(end):
+            if begin >= last and reached <= begin:  # a word ends here in any case
+                end = begin
+                break
+            score, stop = best[begin], begin + 1  # the score is complete when the loop comes to it
+            weight = weigh(run[begin])
+            alone = score + (unknown if weight is None else weight)
+            if alone >= best[stop]:
+                best[stop], begins[stop] = alone, begin
+            while weight is not None and stop < end:
+                stop += 1
+                weight = weigh(run[begin:stop])
+                if weight is not None and weight > NEVER:
+                    if stop > reached:
+                        reached = stop
+                    if score + weight > best[stop]:
+                        best[stop], begins[stop] = score + weight, begin
+        ends = set()
+        while end:
+            ends.add(end + offset)
+            end = begins[end]
+        return (place for place in wanted if place not in ends)
+
+
+def _end(text: str, place: int) -> int:
+    """Where the characters of scripts without spaces end that begin at a place."""
+    match = _RUN.match(text, place)
+    assert match is not None, "it matches nothing, too"
+    return match.end()

@@ -283,7 +283,7 @@ class Linker:
         found = self._gazetteer.find(folded)
         if self.lexicon is None or not found:
             return found
-        inner = self.lexicon.within(folded)
+        inner = self.lexicon.within(folded, [place for _, start, end in found for place in (start, end)])
         return [name for name in found if name[1] not in inner and name[2] not in inner] if inner else found
 
     def _inside(self, text: str, stretches: Iterable[Stretch], most: int) -> list[Link]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import random
+from collections.abc import Iterable
+from itertools import chain, combinations, pairwise
 
 import numpy as np
 import pytest
@@ -18,12 +22,40 @@ def lexicon() -> Lexicon:
     return Lexicon(list(COUNTS), np.array(list(COUNTS.values())))
 
 
+def within(lexicon: Lexicon, text: str) -> set[int]:
+    return lexicon.within(text, range(len(text) + 1))
+
+
 def test_the_likeliest_words_together(lexicon: Lexicon) -> None:
     # 研究|生命|起源 is likelier than 研究生|命|起源: 50 * 30 > 20 * 3
-    assert lexicon.within("研究生命起源") == {1, 3, 5}
-    assert lexicon.within("a 研究生") == {3, 4}
-    assert lexicon.within("上海水") == {1}, "上海|水 is likelier than a character that is no word and 海水"
-    assert lexicon.within("天地 study") == set(), "characters that are no words stand alone"
+    assert within(lexicon, "研究生命起源") == {1, 3, 5}
+    assert within(lexicon, "a 研究生") == {3, 4}
+    assert within(lexicon, "上海水") == {1}, "上海|水 is likelier than a character that is no word and 海水"
+    assert within(lexicon, "天地 study") == set(), "characters that are no words stand alone"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_path_of_the_greatest_sum(seed: int) -> None:
+    rng = random.Random(seed)
+    words = sorted({"".join(rng.choices("甲乙丙丁", k=rng.randint(1, 5))) for _ in range(30)})
+    counts = np.array([float(rng.randint(1, 1000)) for _ in words])
+    lexicon, whole = Lexicon(words, counts), counts.sum()
+    share = {word: count / whole for word, count in zip(words, counts, strict=True)}
+
+    def score(ends: Iterable[int], run: str) -> float:
+        return sum(math.log(share.get(run[i:j], 1 / whole)) for i, j in pairwise([0, *ends, len(run)]))
+
+    for _ in range(30):
+        run = "".join(rng.choices("甲乙丙丁戊", k=rng.randint(1, 9)))
+        found = {place - 2 for place in within(lexicon, f"a {run}，甲乙") if place < len(run) + 2}
+        ends = [place for place in range(1, len(run)) if place not in found]
+        cuts = chain.from_iterable(combinations(range(1, len(run)), n) for n in range(len(run)))
+        possible = [
+            cut for cut in cuts if all(j - i == 1 or run[i:j] in share for i, j in pairwise([0, *cut, len(run)]))
+        ]
+        assert score(ends, run) == pytest.approx(max(score(cut, run) for cut in possible))
+        place = rng.randint(0, len(run))
+        assert lexicon.within(run, [place]) == {place} & within(lexicon, run), "one place alone"
 
 
 def test_names_end_where_words_end(lexicon: Lexicon, tmp_path) -> None:
