@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from pipelines.commands.entity_vectors import entity_vectors
+from pipelines.commands.facts import facts
 from pipelines.commands.graphs import graph, vectors
 from pipelines.commands.image_text import image_text
 from pipelines.commands.link import link
@@ -35,6 +36,7 @@ for function in (
     entity_vectors,
     linker,
     link,
+    facts,
     regions,
     similar_words,
     token_counts,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import statistics
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from rich.table import Table
 from kg.graph.graphml import write_graphml
 from kg.graph.store import GraphStore
 from kg.vectors.options import ImportOptions, VectorOptions
+from pipelines.sources.triple_lines import read_triples
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Device, Name, Repeats
 from workbench.options.command import command
@@ -179,24 +179,6 @@ def graph(
         return
     for name in entity:
         console.print(_about(store, name, limit))
-
-
-def read_triples(path: Path) -> Iterator[tuple[str, str, str]]:
-    """The lines of a file as (head, relation, tail).
-
-    Raises:
-        WorkbenchError: there is no such file, or a line has not three columns.
-    """
-    if not path.is_file():
-        raise WorkbenchError(f"there is no file {path} with triples to rank or to filter by")
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            columns = line.rstrip("\n").split("\t")
-            if len(columns) != 3:
-                raise WorkbenchError(
-                    f"{path}, line {number}: {len(columns)} columns; a triple is head, relation and tail parted by tabs"
-                )
-            yield columns[0], columns[1], columns[2]
 
 
 def _ranks(found: list[dict[str, dict[str, float]]]) -> Table:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,14 +44,34 @@ def read_candidates(path: Path) -> dict[str, dict[str, str]]:
     Raises:
         WorkbenchError: no such file, or another content.
     """
+    listed = listed_candidates(path)
+    note("candidates", path, sha256_of(path))
+    return {relation: {str(c["id"]): str(c["label"]) for c in of} for relation, of in listed.items()}
+
+
+def listed_candidates(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Relation -> its candidates, each with `id` and `label`.
+
+    Raises:
+        WorkbenchError: no such file, or another content.
+    """
     try:
         tree = parse_json(path.read_text(encoding="utf-8"))
-        note("candidates", path, sha256_of(path))
-        return {relation: {str(c["id"]): str(c["label"]) for c in listed} for relation, listed in tree.items()}
     except OSError as error:
-        raise WorkbenchError(f"there are no candidates at {path}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise WorkbenchError(f'{path} is not JSON of the form {{relation: [{{"id": ..., "label": ...}}]}}') from error
+        raise WorkbenchError(
+            f"there are no candidates at {path}: {error.strerror}; `workbench prepare facts` writes them, --candidates "
+            "names others"
+        ) from error
+    except ValueError:
+        tree = None
+    lists = list(tree.values()) if isinstance(tree, dict) else [None]
+    if not all(isinstance(of, list) and all(_is_candidate(each) for each in of) for of in lists):
+        raise WorkbenchError(f'{path} is not JSON of the form {{relation: [{{"id": ..., "label": ...}}]}}')
+    return dict(tree)
+
+
+def _is_candidate(each: Any) -> bool:
+    return isinstance(each, dict) and {"id", "label"} <= each.keys() and isinstance(each.get("count", 0), int)
 
 
 def read_facts(
@@ -63,7 +84,7 @@ def read_facts(
 
     Args:
         known: graphs whose facts are true too: their objects don't compete, nor do those of any sentence of the
-            corpus, whatever the limit.
+            corpus and those that its `meta.known` lists, whatever the limit.
 
     Raises:
         WorkbenchError: a record that names no fact, one whose relation or object has no candidates, or graphs that know
@@ -93,7 +114,7 @@ def _true_objects(samples: Sequence[Sample], known: Sequence[GraphStore]) -> dic
     true: dict[tuple[str, str], set[str]] = defaultdict(set)
     for sample in samples:
         relation, subject, wanted = fact_of(sample)
-        true[subject, relation].add(wanted)
+        true[subject, relation].update({wanted, *map(str, sample["meta"].get("known", ()))})
     subjects = {subject for subject, _ in true}
     stated = [(subject, *edge) for graph in known for subject in subjects for edge in graph.neighbours(subject)]
     for subject, relation, tail in stated:

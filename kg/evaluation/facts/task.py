@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kg.evaluation.facts.baselines import most_frequent
+from kg.evaluation.facts.baselines import counts_in_graph, counts_in_training, most_frequent
+from kg.evaluation.facts.clozes import CANDIDATES
 from kg.evaluation.facts.pictures import draw_subject
 from kg.evaluation.facts.ranking import FactScores, Normalisation, rank_objects
 from kg.evaluation.facts.reading import Facts, fact_of, read_candidates, read_facts
@@ -33,24 +34,36 @@ from workbench.recipe.spec import Recipe
 class FactsScoring(Scoring):
     """Rank the object of each fact among all candidates, from a sentence with a slot where the object was.
 
-    RUN has an MLM objective. A record of CORPUS has `mask_spans` (the object's characters) and, in `meta`, `relation`,
-    `subject` and `object` (ids). Candidates that are true too don't compete: the object of another sentence of the same
-    subject and relation, and with --known every object that these graphs state.
+    RUN has an MLM objective. CORPUS is what `prepare facts` makes of a graph, or texts of one's own: a record has
+    `mask_spans` (the object's characters) and, in `meta`, `relation`, `subject` and `object` (ids). Candidates that are
+    true too don't compete: those that `meta.known` lists, the object of another sentence of the same subject and
+    relation, and with --known every object that these graphs state.
 
     Examples:
+
+      workbench evaluate facts runs/k-bert corpora/facts-test
 
       workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates candidates.json --known corpora/graph
 
       workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates candidates.json --control no-kg
     """
 
-    candidates: Annotated[Path, typer.Option(help="JSON: relation -> [{id, label}], what an object is ranked among.")]
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON: relation -> [{id, label}], what an object is ranked among; default: CORPUS/candidates.json."
+        ),
+    ] = None
     known: Annotated[
         list[Location] | None, typer.Option(help="A graph whose facts are true too (several times: several).")
     ] = None
     task: Annotated[Word | None, typer.Option(help="Whose builder and steps; default: the first that masks.")] = None
     normalisation: Annotated[Normalisation, typer.Option(help="Of a candidate of several tokens.")] = "sum"
     batch_size: Annotated[Count, typer.Option(help="Sentences at once.")] = 128
+
+    def chosen(self) -> dict[str, Any]:
+        """The candidates stand by their content among what was read."""
+        return {name: value for name, value in super().chosen().items() if name != "candidates"}
 
 
 class FactRanking(DownstreamTask[Tuning, FactsScoring]):
@@ -69,14 +82,17 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: FactsScoring) -> Result:
         known = [GraphStore.open(place) for place in scoring.known or ()]
-        facts = read_facts(corpus, read_candidates(scoring.candidates), known, scoring.limit)
+        place = scoring.candidates or Path(corpus.place) / CANDIDATES
+        candidates = read_candidates(place)
+        facts = read_facts(corpus, candidates, known, scoring.limit)
         scores = _ranked(run, facts, scoring)
         ranks = [rank for s in scores.values() for rank in s.ranks]
         competing = [n for f in facts.values() for n in f.rank_by([0.0] * len(f.ids))[1]]
         numbers = numbers_of(rank_scores(ranks, competing))
         if len(scores) > 1:
             numbers |= {f"accuracy of {relation}": s.scores.accuracy for relation, s in scores.items()}
-        frequent = most_frequent(run, facts)
+        frequent = {"most frequent objects": most_frequent(facts, counts_in_training(run))}
+        frequent["most frequent objects of the graph"] = most_frequent(facts, counts_in_graph(place))
         return Result(
             task=self.name,
             numbers=numbers,
@@ -87,7 +103,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
             },
             variant=f"a candidate's score is the {scoring.normalisation} of its tokens' log-probabilities; realistic "
             "ranks",
-            baselines=({"most frequent objects": frequent} if frequent else {}) | {"chance": chance(competing)},
+            baselines={name: told for name, told in frequent.items() if told} | {"chance": chance(competing)},
             examples=[e for relation, s in scores.items() for e in _examples(facts[relation], s)],
         )
 

@@ -1,0 +1,92 @@
+"""`prepare facts`: cloze sentences of the facts of a graph, for `evaluate facts`."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.graphs import Graph
+from pipelines.commands.options import Writing
+from pipelines.preparing.chunks import Job
+from pipelines.preparing.kg_extra import needs_kg
+from pipelines.sources.templates import read_templates
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import write_text
+from workbench.options.bounds import Count, Seed
+from workbench.options.command import command
+
+if TYPE_CHECKING:
+    from kg.graph.store import GraphStore
+
+
+@command
+def facts(
+    graph: Graph,
+    templates: Annotated[
+        Path, typer.Option(help="A sentence for each relation: lines of RELATION<tab>TEMPLATE, LAMA's.")
+    ],
+    options: Writing,
+    triples: Annotated[
+        Path | None, typer.Option(help="The facts to ask for, head, relation, tail; default: those of the graph.")
+    ] = None,
+    known: Annotated[list[Path], typer.Option(help="More triples that are true, in the same layout. Repeatable.")] = [],  # noqa: B006
+    candidates: Annotated[
+        Literal["objects", "types"],
+        typer.Option(help="What an object is ranked among: the relation's objects, or all entities of their types."),
+    ] = "objects",
+    most: Annotated[Count | None, typer.Option(help="Facts of a relation at most, drawn with --seed.")] = None,
+    seed: Seed = 0,
+) -> None:
+    """The facts of a graph as sentences with a slot where the object was, and the candidates for it.
+
+    A template such as "[X] was born in [Y] ." has one place for the subject and one for the object; entities are spelt
+    by their labels. The new corpus has the candidates in its file candidates.json, and in each record all objects that
+    are true of the subject, which do not compete: `workbench evaluate facts RUN CORPUS` needs nothing else.
+
+    Facts that a graph for training lacks come from --triples; then the parts that it was split from are --known.
+
+    Examples:
+
+      workbench prepare facts corpora/codex-m --templates templates.tsv --output corpora/facts --most 1000
+
+      workbench prepare facts corpora/codex-m --templates templates.tsv --triples codex-m/test.txt \
+        --known codex-m/valid.txt -o corpora/facts-test
+    """
+    with needs_kg():
+        from kg.evaluation.facts.clozes import CANDIDATES
+        from kg.graph.store import GraphStore
+        from pipelines.preparing.clozes import ClozeReader
+    sentences = _templates(templates, GraphStore.open(graph))
+    asked = None if triples is None else str(triples)
+    reader = ClozeReader(str(graph), sentences, asked, tuple(map(str, known)), candidates, most, seed)
+    if triples is not None and not reader.asked:
+        named = ", ".join(relation for relation, _ in sentences)
+        raise WorkbenchError(f"{triples} has no triple of a relation with a template ({named})")
+    listed = reader.listed
+    options.prepare(Job(reader, "text", options.output), [templates, *([triples] if triples else []), *known])
+    write_text(options.output / CANDIDATES, json.dumps(listed, ensure_ascii=False, indent=1) + "\n")
+
+
+def _templates(path: Path, store: GraphStore) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The sentences of each relation.
+
+    Raises:
+        WorkbenchError: a relation that the graph lacks, or a template without its two places.
+    """
+    with needs_kg():
+        from kg.evaluation.facts.clozes import check_template
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for relation, template in read_templates(path):
+        store.relation_row(relation)
+        check_template(template, f"{path}, relation {relation!r}")
+        found[relation][template] = None
+    return tuple((relation, tuple(of)) for relation, of in found.items())
+
+
+if __name__ == "__main__":
+    run(facts)

@@ -1,0 +1,123 @@
+"""Reading the triples of a graph as cloze sentences."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kg.evaluation.facts.clozes import Range, Triple, candidates_of, cloze
+from kg.graph.builder import META
+from kg.graph.store import GraphStore
+from pipelines.readers.reader import Drop, RawReader, Record
+from pipelines.sources.files import record_key
+from pipelines.sources.triple_lines import read_triples
+from workbench.sequences.sequence import Sample
+
+
+@dataclass(frozen=True)
+class ClozeReader(RawReader):
+    """A sentence for each triple and each template of its relation; left out is what cannot be asked for.
+
+    Args:
+        graph: a graph store, or a triples corpus.
+        templates: (relation, its sentences).
+        triples: a file of those that become sentences; None: those of the graph.
+        known: files of more triples that are true; `meta.known` has all objects that these and the graph state.
+        candidates: which entities an object is ranked among (`kg.evaluation.facts.clozes.candidates_of`).
+        most: facts of a relation at most, drawn with `seed`.
+    """
+
+    graph: str
+    templates: tuple[tuple[str, tuple[str, ...]], ...]
+    triples: str | None = None
+    known: tuple[str, ...] = ()
+    candidates: Range = "objects"
+    most: int | None = None
+    seed: int = 0
+
+    @property
+    def asked(self) -> list[Triple]:
+        """What `triples` has of the relations."""
+        return _material(self).asked
+
+    @property
+    def listed(self) -> dict[str, list[dict[str, Any]]]:
+        """The candidates by relation, as their file has them."""
+        return _material(self).listed
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        return [_material(self).store.path / META, *paths]
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        for relation, templates in self.templates:
+            for triple in self._triples(relation):
+                for number in range(len(templates)):
+                    yield Record((triple, number), sum(map(len, triple)), "-".join(triple))
+
+    def sample(self, record: Record) -> Sample | Drop:
+        triple, number = record.data
+        head, relation, tail = triple
+        material = _material(self)
+        store = material.store
+        if head not in store or tail not in store:
+            return Drop("entity that the graph lacks")
+        labels = store.name_of(head), store.name_of(tail)
+        if not all(labels):
+            return Drop("entity without a label")
+        if tail not in material.ranked[relation]:
+            return Drop("another candidate has the object's label")
+        sample = cloze(dict(self.templates)[relation][number], triple, labels)
+        objects = {other for name, other in store.neighbours(head) if name == relation}
+        sample["meta"]["known"] = sorted(objects | material.beside[head, relation])
+        return {"key": record_key(f"{'-'.join(triple)}-{number}"), **sample}
+
+    def _triples(self, relation: str) -> list[Triple]:
+        store = _material(self).store
+        if self.triples is not None:
+            found = [triple for triple in self.asked if triple[1] == relation]
+        else:
+            rows = store.triple_rows
+            rows = rows[rows[:, 1] == store.relation_row(relation)]
+            found = [(store.ids[h], relation, store.ids[t]) for h, _, t in rows.tolist()]
+        if self.most is None or len(found) <= self.most:
+            return found
+        drawn = np.random.default_rng([self.seed, store.relation_row(relation)])
+        return [found[i] for i in np.sort(drawn.choice(len(found), self.most, replace=False)).tolist()]
+
+
+class _Material:
+    """What the files of a reader hold, opened once in each process."""
+
+    def __init__(self, reader: ClozeReader) -> None:
+        self.reader = reader
+        self.store = GraphStore.open(reader.graph)
+        relations = {relation for relation, _ in reader.templates}
+        files = [[] if place is None else read_triples(Path(place)) for place in (reader.triples, *reader.known)]
+        self.asked, *known = [[each for each in triples if each[1] in relations] for triples in files]
+        self.others = [*self.asked, *(each for triples in known for each in triples)]
+
+    @cached_property
+    def listed(self) -> dict[str, list[dict[str, Any]]]:
+        relations = [relation for relation, _ in self.reader.templates]
+        return candidates_of(self.store, relations, self.reader.candidates, self.others)
+
+    @cached_property
+    def ranked(self) -> dict[str, frozenset[str]]:
+        return {relation: frozenset(each["id"] for each in of) for relation, of in self.listed.items()}
+
+    @cached_property
+    def beside(self) -> defaultdict[tuple[str, str], set[str]]:
+        """(head, relation) -> the objects that are not of the graph."""
+        found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for head, relation, tail in self.others:
+            found[head, relation].add(tail)
+        return found
+
+
+_material = lru_cache(maxsize=2)(_Material)

@@ -1,0 +1,64 @@
+"""Sentences for relations, from a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pipelines.sources.files import decode, lines, plain_suffix
+from workbench.errors import WorkbenchError
+from workbench.files.json_values import parse_json
+
+ALLOWED = (
+    'lines of RELATION<tab>TEMPLATE, JSON lines with "relation" and "template" (LAMA\'s), or JSON {relation: template}'
+)
+
+
+def read_templates(path: Path) -> list[tuple[str, str]]:
+    """(relation, template) as they stand in the file; a relation may have several.
+
+    Raises:
+        WorkbenchError: no such file, none in it, or a line that is something else.
+    """
+    listed = [(number, decode(raw, f"{path}:{number}")) for number, raw in lines(path)]
+    suffix = plain_suffix(path)
+    if suffix == ".json":
+        found = _mapped(path, "\n".join(text for _, text in listed))
+    else:
+        read = _row if suffix in (".jsonl", ".ndjson") else _columns
+        found = [read(text, f"{path}:{number}") for number, text in listed if text.strip()]
+    if not found:
+        raise WorkbenchError(f"{path} holds no template; allowed: {ALLOWED}")
+    return found
+
+
+def _mapped(path: Path, text: str) -> list[tuple[str, str]]:
+    try:
+        tree = parse_json(text)
+    except json.JSONDecodeError as error:
+        raise WorkbenchError(f"{path}: not JSON ({error.msg} at line {error.lineno})") from error
+    if not isinstance(tree, dict):
+        raise WorkbenchError(f"{path} is no mapping; allowed: {ALLOWED}")
+    pairs = [(relation, each) for relation, of in tree.items() for each in (of if isinstance(of, list) else [of])]
+    return [_checked(relation, template, str(path)) for relation, template in pairs]
+
+
+def _row(text: str, where: str) -> tuple[str, str]:
+    try:
+        row = parse_json(text)
+    except json.JSONDecodeError as error:
+        raise WorkbenchError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
+    row = row if isinstance(row, dict) else {}
+    return _checked(row.get("relation"), row.get("template"), where)
+
+
+def _columns(text: str, where: str) -> tuple[str, str]:
+    relation, _, template = text.partition("\t")
+    return _checked(relation.strip(), template.strip() or None, where)
+
+
+def _checked(relation: Any, template: Any, where: str) -> tuple[str, str]:
+    if not isinstance(relation, str) or not isinstance(template, str) or not relation:
+        raise WorkbenchError(f"{where}: no relation with its template; allowed: {ALLOWED}")
+    return relation, template
