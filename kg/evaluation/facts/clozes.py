@@ -39,7 +39,8 @@ def cloze(template: str, triple: Triple, labels: tuple[str, str]) -> Sample:
     Args:
         labels: how subject and object are spelt.
     """
-    text, places = template, {}
+    text = template
+    places: dict[str, tuple[int, int]] = {}
     first, second = sorted(zip((SUBJECT, OBJECT), labels, strict=True), key=lambda each: template.index(each[0]))
     for mark, label in (first, second):
         start = text.index(mark, max((end for _, end in places.values()), default=0))
