@@ -13,6 +13,7 @@ from workbench.report.opening import Chapter, opening
 from workbench.report.panels import Panel, panels
 from workbench.report.results import results
 from workbench.report.run import Run
+from workbench.report.seeds import by_seed, name_of
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -21,13 +22,14 @@ def render(runs: Sequence[Run], title: str = "", chapters: Sequence[Chapter] = (
     """The page about runs, as HTML; `chapters` stand before the results."""
     style = resources.files("workbench.report").joinpath("report.css").read_text(encoding="utf-8")
     title = title or ", ".join(run.name for run in runs)
-    body = opening(chapters) + (results(runs) or "") + "".join(_run(run, i) for i, run in enumerate(runs))
+    groups = by_seed(runs)
+    body = opening(chapters) + (results(runs) or "") + "".join(_group(group, i) for i, group in enumerate(groups))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style></head>"
-        f'<body><header><p class="kind">Pretraining report</p><h1>{escape(title)}</h1>{_contents(runs)}</header>'
+        f'<body><header><p class="kind">Pretraining report</p><h1>{escape(title)}</h1>{_contents(groups)}</header>'
         f"<main>{body}</main></body></html>\n"
     )
 
@@ -37,10 +39,10 @@ def write_report(runs: Sequence[Run], path: Path, title: str = "", chapters: Seq
     write_text(path, render(runs, title, chapters))
 
 
-def _contents(runs: Sequence[Run]) -> str:
-    if len(runs) < 2:
+def _contents(groups: Sequence[Sequence[Run]]) -> str:
+    if len(groups) < 2:
         return ""
-    links = "".join(f'<a href="#run-{i}">{escape(run.name)}</a>' for i, run in enumerate(runs))
+    links = "".join(f'<a href="#run-{i}">{escape(name_of(group))}</a>' for i, group in enumerate(groups))
     return f"<nav>{links}</nav>"
 
 
@@ -52,6 +54,13 @@ def _html(panel: Panel, run: Run) -> str:
     return made or ""
 
 
-def _run(run: Run, index: int) -> str:
-    shown = "".join(_html(panel, run) for panel in panels(run))
-    return f'<article id="run-{index}"><h2>{escape(run.name)}</h2>{shown}</article>'
+def _group(group: Sequence[Run], index: int) -> str:
+    """A run; of several that differ in their seed the first, and the others folded up behind it."""
+    first, *others = map(_run, group)
+    names = ", ".join(run.name for run in group[1:])
+    behind = f"<details><summary>Other seeds: {escape(names)}</summary>{''.join(others)}</details>" if others else ""
+    return f'<article id="run-{index}">{first}{behind}</article>'
+
+
+def _run(run: Run) -> str:
+    return f"<h2>{escape(run.name)}</h2>" + "".join(_html(panel, run) for panel in panels(run))

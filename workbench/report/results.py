@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, metric_name, number, section, table
 from workbench.report.run import HELD_OUT, Record, Run, loss_names
+from workbench.report.seeds import by_seed, mean_series, merged, name_of, spread
 
 MAX_COLUMNS = 8
 MAX_CLASSES = 40
+KINDS = ("control", "options", "variant")
+"""What tells results of a run on a test set apart."""
+Values = dict[str, tuple[Any, ...]]
+"""By number its value, or those of several seeds."""
 
 
 def results(runs: Sequence[Run]) -> str | None:
@@ -27,96 +34,137 @@ def test_set_of(result: Record) -> str:
     return str(place).rstrip("/").rsplit("/", 1)[-1]
 
 
+@dataclass(frozen=True)
+class _Line:
+    """One kind of result of runs that differ in their seed alone."""
+
+    group: list[Run]
+    results: list[Record]
+
+    @property
+    def numbers(self) -> Values:
+        return merged([result["numbers"] for result in self.results])
+
+
 def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
     wanted = (task, test_set)
     found = [(run, r) for run in runs for r in run.evaluations if (r["task"], test_set_of(r)) == wanted]
-    names = list(dict.fromkeys(name for _, result in found for name in result["numbers"]))
-    rows = [(_kind(run, result), _label(run, result), result["numbers"]) for run, result in found]
-    rows += [("baseline", _baseline(name), numbers) for name, numbers in _baselines(found).items()]
+    lines = [line for group in by_seed(runs) for line in _lines(group, [(run, r) for run, r in found if run in group])]
+    names = list(dict.fromkeys(name for line in lines for name in line.numbers))
+    rows = [(_kind(line), _label(line), line.numbers) for line in lines]
+    rows += [("baseline", _baseline(name), numbers) for name, numbers in _baselines(lines).items()]
     rows.sort(key=lambda row: ("result", "control", "baseline").index(row[0]))
     body = _table(names[:MAX_COLUMNS], rows)
     if names[MAX_COLUMNS:]:
         body += f"<details><summary>All {len(names)} numbers</summary>{_turned(names, rows)}</details>"
-    body += _classes(found)
+    body += _classes(lines)
     variants = sorted({str(result["variant"]) for _, result in found if result.get("variant")})
     note = f"Variant of the metric: {', '.join(variants)}." if variants else ""
     return section(f"{task}: {test_set}" if test_set else task, body + _sources(found), note)
 
 
+def _lines(group: list[Run], found: Sequence[tuple[Run, Record]]) -> list[_Line]:
+    """The results of a group by what was evaluated: those that each of its runs has once are one line."""
+    alike: dict[str, list[tuple[Run, Record]]] = {}
+    for run, result in found:
+        alike.setdefault(json.dumps([result.get(name) for name in KINDS], sort_keys=True), []).append((run, result))
+    lines = []
+    for of in alike.values():
+        if [run.folder for run, _ in of] == [run.folder for run in group]:
+            lines.append(_Line(group, [result for _, result in of]))
+        else:
+            lines += [_Line([run], [result]) for run, result in of]
+    return lines
+
+
 def _curves(runs: Sequence[Run]) -> str:
-    """The losses that several runs have, one line per run: held out where that was measured."""
-    shared = [name for name in loss_names(runs) if sum(bool(_loss(run, name).points) for run in runs) > 1]
+    """The losses that several runs have, one line per run or seeds' mean: held out where that was measured."""
+    groups = by_seed(runs)
+    shared = [name for name in loss_names(runs) if sum(bool(_loss(group, name).points) for group in groups) > 1]
     charts = [
-        line_chart([_loss(run, name) for run in runs], "step", name.removesuffix("/loss") + " loss") for name in shared
+        line_chart([_loss(group, name) for group in groups], "step", name.removesuffix("/loss") + " loss")
+        for name in shared
     ]
     return section("The runs' losses", f'<div class="charts">{"".join(charts)}</div>') if charts else ""
 
 
-def _loss(run: Run, name: str) -> Series:
-    held_out = run.series(HELD_OUT + name)
-    return Series(run.name, held_out or run.series(name), held_out=bool(held_out))
+def _loss(group: Sequence[Run], name: str) -> Series:
+    held_out = mean_series(group, HELD_OUT + name)
+    return Series(name_of(group), held_out or mean_series(group, name), held_out=bool(held_out))
 
 
-def _table(names: Sequence[str], rows: Sequence[tuple[str, str, dict[str, Any]]]) -> str:
+def _table(names: Sequence[str], rows: Sequence[tuple[str, str, Values]]) -> str:
     cells = [
-        (kind, [("name", label), *(("n", number(numbers[n]) if n in numbers else "") for n in names)])
+        (kind, [("name", label), *(("n", spread(numbers[n]) if n in numbers else "") for n in names)])
         for kind, label, numbers in rows
     ]
     return table(["", *names], cells)
 
 
-def _turned(names: Sequence[str], rows: Sequence[tuple[str, str, dict[str, Any]]]) -> str:
+def _turned(names: Sequence[str], rows: Sequence[tuple[str, str, Values]]) -> str:
     heads = "".join(f"<th>{label}</th>" for _, label, _ in rows)
     body = "".join(
         f'<tr><td class="name">{metric_name(name)}</td>'
-        + "".join(f'<td class="n">{number(numbers[name]) if name in numbers else ""}</td>' for _, _, numbers in rows)
+        + "".join(f'<td class="n">{spread(numbers[name]) if name in numbers else ""}</td>' for _, _, numbers in rows)
         + "</tr>"
         for name in names
     )
     return f'<div class="scroll"><table><thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _classes(found: Sequence[tuple[Run, Record]]) -> str:
+def _classes(lines: Sequence[_Line]) -> str:
     """F1 of each class by itself, a column per result; the most frequent classes."""
-    told = [(run, result) for run, result in found if result.get("classes")]
+    told = [line for line in lines if all(result.get("classes") for result in line.results)]
     if not told:
         return ""
-    gold = {name: of["gold"] for _, result in told for name, of in result["classes"].items()}
+    gold = {name: of["gold"] for line in told for name, of in line.results[0]["classes"].items()}
     most = sorted(gold, key=lambda name: -gold[name])[:MAX_CLASSES]
-    rows = [("gold", gold), *((_label(*each), {n: c["f1"] for n, c in each[1]["classes"].items()}) for each in told)]
+    rows: list[tuple[str, Values]] = [("gold", {name: (number,) for name, number in gold.items()})]
+    for line in told:
+        scores = [{name: of["f1"] for name, of in result["classes"].items()} for result in line.results]
+        rows.append((_label(line), merged(scores)))
     shown = _turned(most, [("", label, {name: of[name] for name in most if name in of}) for label, of in rows])
     few = f", the {MAX_CLASSES} most frequent of {len(gold)}" if len(gold) > MAX_CLASSES else ""
     return f"<details><summary>F1 by class{few}</summary>{shown}</details>"
 
 
-def _kind(run: Run, result: Record) -> str:
-    return "control" if run.control or result.get("control") else "result"
+def _kind(line: _Line) -> str:
+    return "control" if line.group[0].control or line.results[0].get("control") else "result"
 
 
-def _label(run: Run, result: Record) -> str:
-    """The run's name; a control says whether the model was trained or only evaluated under it."""
-    tags = []
+def _label(line: _Line) -> str:
+    """The run's name, or that of several seeds; a control says whether the model was trained or only evaluated under
+    it."""
+    run, result = line.group[0], line.results[0]
+    tags = [f"{len(line.group)} seeds"] if len(line.group) > 1 else []
     if run.control:
         tags.append(f"trained with {run.control}")
     if result.get("control"):
         tags.append(f"evaluated with {result['control']}")
     tags += [f"{name} {_identity(value)}" for name, value in (result.get("options") or {}).items()]
-    return escape(run.name) + "".join(f' <span class="tag">{escape(tag)}</span>' for tag in tags)
+    return escape(name_of(line.group)) + "".join(f' <span class="tag">{escape(tag)}</span>' for tag in tags)
 
 
-def _baselines(found: Sequence[tuple[Run, Record]]) -> dict[str, dict[str, Any]]:
+def _baselines(lines: Sequence[_Line]) -> dict[str, Values]:
     """Baselines by name; one that runs share is shown once, others with the name of their run."""
-    by_run: dict[str, dict[str, dict[str, Any]]] = {}
-    for run, result in found:
-        for name, numbers in (result.get("baselines") or {}).items():
-            numbers = numbers if isinstance(numbers, dict) else {next(iter(result["numbers"])): numbers}
-            by_run.setdefault(name, {})[run.name] = numbers
-    shown: dict[str, dict[str, Any]] = {}
+    by_run: dict[str, dict[str, Values]] = {}
+    for line in lines:
+        told = [result.get("baselines") or {} for result in line.results]
+        for name in told[0]:
+            numbers = merged([_named(of[name], line.results[0]) for of in told if name in of])
+            same = {metric: values[:1] if len(set(values)) == 1 else values for metric, values in numbers.items()}
+            by_run.setdefault(name, {})[name_of(line.group)] = same
+    shown: dict[str, Values] = {}
     for name, runs in by_run.items():
         first, *others = runs.values()
         shared = all(numbers == first for numbers in others)
         shown |= {name: first} if shared else {f"{name} ({run})": numbers for run, numbers in runs.items()}
     return shown
+
+
+def _named(numbers: Any, result: Record) -> dict[str, Any]:
+    """A baseline's numbers; one that is a number alone is of the result's first."""
+    return numbers if isinstance(numbers, dict) else {next(iter(result["numbers"])): numbers}
 
 
 def _baseline(name: str) -> str:

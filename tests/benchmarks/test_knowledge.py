@@ -1,0 +1,64 @@
+"""The comparison of knowledge-enhanced systems gives all of them the same size, data and budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.knowledge_inputs import Labelled, parts, spaced
+from benchmarks.knowledge_results import markdown, spread
+from benchmarks.knowledge_systems import SYSTEMS, common
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import Recipe
+
+DEFAULTS = {"dropout": 0.1, "token_types": 2, "norm": "layer"}
+NAMES = [name for name, system in SYSTEMS.items() if system.recipe]
+
+
+def recipe_of(name: str) -> Recipe:
+    recipe = SYSTEMS[name].recipe
+    assert recipe is not None
+    return load_recipe(recipe, [*common(name, 2, 50, Path("corpora")), *SYSTEMS[name].overrides])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_system_is_as_deep_and_as_long_trained_as_bert(name: str) -> None:
+    recipe, bert = recipe_of(name), recipe_of("bert")
+    network, own = recipe.networks["main"], bert.networks["main"]
+    assert sum(layer.get("repeat", 1) for layer in network.layers) == sum(layer["repeat"] for layer in own.layers) == 6
+    assert DEFAULTS | network.streams["text"] == DEFAULTS | own.streams["text"]
+    assert (network.init_from, network.poolers) == (own.init_from, own.poolers)
+    assert (recipe.train, recipe.seed, recipe.tokenizer) == (bert.train, bert.seed, bert.tokenizer)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_system_reads_the_windows_that_bert_reads(name: str) -> None:
+    recipe = recipe_of(name)
+    task = next(task for task in recipe.tasks.values() if list(task.corpora) == ["corpora/wiki-linked"])
+    assert task.sequence.builder == {"builder": "document", "max_length": 64}
+    assert {"objective": "mlm", "rate": 0.15} in task.objectives
+    assert ("control" in str(SYSTEMS[name].overrides)) == (recipe.control is not None)
+
+
+def written(path: Path, relations: list[str]) -> None:
+    path.write_text("".join(json.dumps({"id": i, "relation": name}) + "\n" for i, name in enumerate(relations)))
+
+
+def test_no_row_is_trained_on_and_tested_on(tmp_path: Path) -> None:
+    written(tmp_path / "all.jsonl", ["a", "b", "b", "c", *["a", "b"] * 20])
+    trained, tested = parts(tmp_path, Labelled("all.jsonl", "all.jsonl"))
+    assert {row["id"] for row in trained}.isdisjoint(row["id"] for row in tested)
+    assert {row["relation"] for row in tested} <= {row["relation"] for row in trained} == {"a", "b"}
+
+
+def test_rows_are_evenly_spaced() -> None:
+    rows = [{"id": i} for i in range(10)]
+    assert [row["id"] for row in spaced(rows, 4)] == [0, 2, 5, 7]
+    assert spaced(rows, 20) == rows
+
+
+def test_a_table() -> None:
+    told = markdown([["", "x"], ["bert", spread([0.5, 0.6, 0.7])], ["k-bert", spread([0.25])], ["wklm", spread([])]])
+    assert told == "|  | x |\n|---|---|\n| bert | 0.600 ± 0.100 |\n| k-bert | 0.250 |\n| wklm |  |"
