@@ -13,6 +13,7 @@ from pipelines.commands.linker import linker
 from pipelines.commands.phrases import phrases
 from pipelines.commands.regions import regions
 from pipelines.commands.similar_words import similar_words
+from pipelines.commands.supersenses import supersenses
 from pipelines.commands.text import text
 from pipelines.commands.token_counts import token_counts
 from pipelines.commands.tokenizer import tokenizer
@@ -41,5 +42,6 @@ for function in (
     similar_words,
     token_counts,
     phrases,
+    supersenses,
 ):
     app.command()(command(function))

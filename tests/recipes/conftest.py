@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 
 from kg.graph.store import GraphStore
+from kg.lexicons.supersenses import Supersenses, save_supersenses
 from kg.vectors.vectors import Vectors, save_vectors
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
@@ -32,7 +33,8 @@ TYPES = ["town", "place", "country"]
 
 @dataclass(frozen=True)
 class World:
-    """Where the data is: three corpora, the tokenizer, the graph, entity vectors, similar words, counts of tokens."""
+    """Where the data is: three corpora, the tokenizer, the graph, entity vectors, and what is known of words and
+    tokens."""
 
     text: Path
     images: Path
@@ -42,6 +44,7 @@ class World:
     vectors: Path
     similar: Path
     counts: Path
+    senses: Path
 
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
@@ -136,6 +139,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     towns = [tuple(tokenizer.encode(town).ids.tolist()) for town in TOWNS[:2]]
     save_token_counts(folder / "counts.json", np.arange(tokenizer.vocab_size), tokenizer.identity, {})
     save_similar_words(folder / "near.safetensors", towns, np.array([[1], [0]]), tokenizer.identity, {})
+    allowed = np.arange(tokenizer.vocab_size)[:, None] % 3 == np.arange(3)
+    save_supersenses(folder / "senses.json", Supersenses(["a", "b", "c"], allowed), tokenizer.identity, {})
     return World(
         _write(folder / "text", "text", texts),
         _write(folder / "images", "image-text", images),
@@ -145,6 +150,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         folder / "entities.safetensors",
         folder / "near.safetensors",
         folder / "counts.json",
+        folder / "senses.json",
     )
 
 

@@ -67,6 +67,7 @@ def shrunk(value: Any, world: Any) -> Any:
         ("path", world.vectors),
         ("similar", world.similar),
         ("counts", world.counts),
+        ("senses", world.senses),
     ):
         if key in small:
             small[key] = str(path)

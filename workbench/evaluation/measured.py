@@ -26,6 +26,7 @@ from workbench.processes.distributed import World
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import Objective
+from workbench.tasks.task import TaskObjective
 from workbench.tasks.windows import window_of
 
 Made = Mapping[str, Tensor]
@@ -38,14 +39,17 @@ def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor
     """What the objective measures of samples (`Objective.measured`), of all groups together, on the CPU.
 
     Each rank of `run.world` takes its share of the groups; all get what all made. Empty where nothing is labelled. Only
-    this objective's `corrupt` acts on the sequences, which writes its targets.
+    the `corrupt` of this objective acts on the sequences, which writes its targets, behind those of the objectives that
+    it comes `after`.
     """
     placed, world = run.objective, run.world
+    acting = _acting(run)
     parts: dict[int, dict[str, Tensor]] = {}
 
     def labelled(number: int, samples: list[Sample], _: tuple[int, ...]) -> list[Sequence]:
         sequences = run.task.sequences(samples, (number,))
-        placed.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, placed.name, number=(number,)))
+        for each in acting:
+            each.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, each.name, number=(number,)))
         return sequences
 
     for number, group in enumerate(groups):
@@ -61,6 +65,14 @@ def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor
     ordered = [found[number] for number in sorted(found)]
     whole = {name: torch.cat([part[name] for part in ordered]) for name in (ordered[0] if ordered else ())}
     return whole if any(map(len, whole.values())) else {}
+
+
+def _acting(run: Evaluated) -> list[TaskObjective]:
+    """The run's objective and those that it comes after, in the order in which they act."""
+    names = {run.objective.name}
+    for each in reversed(run.task.objectives):
+        names |= {*each.after} if each.name in names else set()
+    return [each for each in run.task.objectives if each.name in names]
 
 
 class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):

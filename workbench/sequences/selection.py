@@ -22,6 +22,14 @@ def selectable(fields: Fields) -> np.ndarray:
     return free
 
 
+def whole_words(fields: Fields) -> np.ndarray:
+    """Which rows of a stream of tokens are a whole word [rows] bool, and no part of one that is cut in several."""
+    words = fields["word_ids"]
+    cut = np.diff(words) == 0
+    whole: np.ndarray = (words >= 0) & ~(np.append(cut, False) | np.insert(cut, 0, False))
+    return whole
+
+
 class Selection:
     """The rows of one stream of a sequence that may still be selected, and the groups selected so far.
 

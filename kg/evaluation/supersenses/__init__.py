@@ -1,0 +1,1 @@
+"""The supersense of hidden words: whether it is one that the word may have, beside the commonest."""

@@ -1,0 +1,57 @@
+"""The supersenses of hidden words (SenseBERT, arXiv:1908.05646), as pretraining hides and predicts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kg.objectives.supersense import Supersense
+from workbench.evaluation.measured import Made, MeasuredTask
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.sequences.sequence import Sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupersenseScoring(Scoring):
+    """How often the supersense of a hidden word is one that it may have, beside always the commonest one.
+
+    RUN was pretrained with kg.supersense, CORPUS holds texts. Words are hidden as in pretraining. Of words with a
+    single supersense the share is that of right answers; of others a lexicon cannot tell which one is meant.
+
+    Example:
+
+      workbench evaluate supersenses runs/sensebert corpora/text-held-out
+    """
+
+
+class Supersenses(MeasuredTask[Tuning, SupersenseScoring]):
+    """Supersenses at the words that masked language modelling hides."""
+
+    scoring = SupersenseScoring
+    objective = Supersense
+    panels = ("kg.evaluation.supersenses.panel:meant",)
+
+    def needs(self, objective: Supersense) -> str:
+        return "texts with words that have a supersense"
+
+    def counts(self, objective: Supersense, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
+        single = int((made["allowed"].sum(1) == 1).sum())
+        return {"words": len(made["predicted"]), "of a single supersense": single}
+
+    def baselines(
+        self, run: Evaluated, objective: Supersense, made: Made, samples: Iterable[Sample]
+    ) -> dict[str, Made]:
+        """Always the supersense that most of these words may have."""
+        most = int(made["allowed"].sum(0).argmax())
+        always = torch.full_like(made["predicted"], most)
+        return {f"always {objective.senses.classes[most]}": {**made, "predicted": always}}
+
+    def example(self, objective: Supersense, sample: Sample, made: Made) -> dict[str, Any]:
+        names = objective.senses.classes
+        allowed = [[names[i] for i in row.nonzero().flatten().tolist()] for row in made["allowed"]]
+        predicted = [names[i] for i in made["predicted"].tolist()]
+        return {"text": sample["text"], "predicted": predicted, "allowed": allowed}

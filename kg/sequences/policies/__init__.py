@@ -1,0 +1,1 @@
+"""Policies of masking that know more of words than where they stand."""

@@ -1,0 +1,40 @@
+"""Words of a single supersense first (SenseBERT, arXiv:1908.05646, section 3.5): they teach contexts without doubt.
+
+Half of such words of a sequence are selected, as long as they fill less than 40 % of what may be selected; the rest are
+tokens at random.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kg.lexicons.supersenses import read_supersenses
+from workbench.options.bounds import Location, Share
+from workbench.sequences.protocols import Policy
+from workbench.sequences.selection import Selection, whole_words
+from workbench.sequences.sequence import Sequence
+from workbench.text.tokenizer import Tokenizer
+
+
+class SingleSense(Policy):
+    """Tokens by themselves, words with one supersense before the others.
+
+    Args:
+        tokenizer: given by the recipe.
+        senses: file of `workbench prepare supersenses`.
+        share: of the words with one supersense that are selected.
+        most: the share of the rate that these words may fill.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, senses: Location, share: Share = 0.5, most: Share = 0.4) -> None:
+        self.single = read_supersenses(senses, tokenizer).allowed.sum(1) == 1
+        self.share, self.most = share, most
+
+    def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
+        """Groups of one token row each, the words of one supersense first."""
+        selection = Selection(sequence, stream, rate, rng)
+        fields, rows = sequence.fields(stream), selection.candidates
+        rows = rows[self.single[fields["input_ids"][rows]] & whole_words(fields)[rows]]
+        wanted = min(round(self.share * len(rows)), int(self.most * selection.left))
+        selection.take(rng.permutation(rows)[:wanted, None])
+        return selection.take_tokens(rng)

@@ -1,0 +1,37 @@
+"""The embedding `kg.sense_token`: equation 8 of SenseBERT."""
+
+from __future__ import annotations
+
+import torch
+
+from kg.models.embeddings.sense_token import SenseToken
+from tests.contracts.cases import EmbeddingCase
+from tests.contracts.material import tokenizer
+from tests.kg.sense_files import sense_file, supersenses
+
+CASE = EmbeddingCase(
+    {"hidden_size": 8, "senses": sense_file(), "dropout": 0.0},
+    {"masked": "hidden tokens have an id of their own"},
+    content="input_ids",
+)
+
+
+def test_the_vectors_of_all_supersenses_are_added() -> None:
+    torch.manual_seed(0)
+    embedding = SenseToken(8, tokenizer().vocab_size, supersenses(), max_positions=None, token_types=0, dropout=0.0)
+    embedding.norm = torch.nn.Identity()
+    ids = torch.from_numpy(tokenizer().ordinary_ids[:9])
+    found = embedding({"input_ids": ids})
+    for row, token in zip(found, ids.tolist(), strict=True):
+        wanted = embedding.token.weight[token].clone()
+        for sense, allowed in enumerate(supersenses().allowed[token]):
+            if allowed:
+                wanted = wanted + embedding.senses.weight[sense]
+        torch.testing.assert_close(row, wanted)
+
+
+def test_which_supersenses_a_token_may_have_is_no_part_of_a_checkpoint() -> None:
+    embedding = SenseToken(8, tokenizer().vocab_size, supersenses())
+    assert "token.senses.weight" in embedding.state_dict()
+    assert not any("allowed" in name for name in embedding.state_dict())
+    assert embedding.by_token == ("token.weight",)
