@@ -18,6 +18,7 @@ from pipelines.commands.text import text
 from pipelines.commands.token_counts import token_counts
 from pipelines.commands.tokenizer import tokenizer
 from pipelines.commands.triples import triples
+from pipelines.commands.word_pairs import word_pairs
 from workbench.options.command import command
 
 app = typer.Typer(
@@ -43,5 +44,6 @@ for function in (
     token_counts,
     phrases,
     supersenses,
+    word_pairs,
 ):
     app.command()(command(function))

@@ -39,6 +39,10 @@ class OnError(StrEnum):
 ShardSize = Annotated[Count, typer.Option(help="Records per shard, at most.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the new corpus.", show_default=False)]
 Limit = Annotated[Count | None, typer.Option(help="Only the first records of the input.", show_default=False)]
+Splits = Annotated[
+    list[Assignment],
+    typer.Option(help="NAME=SHARE: held-out documents go to OUTPUT-NAME, for example held-out=0.05. Repeatable."),
+]
 Workers = Annotated[Processes, typer.Option(help="Processes; 0 = one per core.")]
 
 
@@ -74,10 +78,7 @@ class Reading(Writing):
     option: Annotated[
         list[Assignment], typer.Option(help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
     ] = field(default_factory=list)
-    split: Annotated[
-        list[Assignment],
-        typer.Option(help="NAME=SHARE: held-out documents go to OUTPUT-NAME, for example held-out=0.05. Repeatable."),
-    ] = field(default_factory=list)
+    split: Splits = field(default_factory=list)
     licence: Annotated[Title | None, typer.Option(help="Licence, noted with every record.", show_default=False)] = None
     url: Annotated[
         Title | None, typer.Option(help="Where the data is from, noted with every record.", show_default=False)

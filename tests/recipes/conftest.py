@@ -45,6 +45,8 @@ class World:
     similar: Path
     counts: Path
     senses: Path
+    pairs: Path
+    words: Path
 
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
@@ -141,6 +143,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     save_similar_words(folder / "near.safetensors", towns, np.array([[1], [0]]), tokenizer.identity, {})
     allowed = np.arange(tokenizer.vocab_size)[:, None] % 3 == np.arange(3)
     save_supersenses(folder / "senses.json", Supersenses(["a", "b", "c"], allowed), tokenizer.identity, {})
+    pairs = [{"text": a, "second": b, "meta": {}} for a, b in zip(TOWNS * 4, COUNTRIES * 4, strict=True)]
+    named_words = [word.lower() for word in TOWNS + COUNTRIES]
+    save_vectors(Vectors(named_words, torch.eye(12), [], torch.zeros(0, 12)), folder / "words.safetensors")
     return World(
         _write(folder / "text", "text", texts),
         _write(folder / "images", "image-text", images),
@@ -151,6 +156,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         folder / "near.safetensors",
         folder / "counts.json",
         folder / "senses.json",
+        _write(folder / "pairs", "text", pairs),
+        folder / "words.safetensors",
     )
 
 

@@ -68,6 +68,7 @@ def shrunk(value: Any, world: Any) -> Any:
         ("similar", world.similar),
         ("counts", world.counts),
         ("senses", world.senses),
+        ("vectors", world.words),
     ):
         if key in small:
             small[key] = str(path)
@@ -93,7 +94,8 @@ def small_recipe(name: str, world: Any) -> Recipe:
         builder = spec["sequence"]["builder"]["builder"]
         if builder not in CORPORA:
             pytest.fail(f"recipe {name}, task {task}: no small corpus is known for the builder {builder!r}")
-        spec["corpora"] = {str(getattr(world, CORPORA[builder])): 1.0}
+        whole = spec["sequence"]["builder"].get("split", True)
+        spec["corpora"] = {str(getattr(world, CORPORA[builder] if whole else "pairs")): 1.0}
     plain["tokenizer"] = str(world.tokenizer)
     plain["train"] |= {"global_batch_size": 8, "micro_batch_size": 8, "num_workers": 0, "lr_schedule": "linear"}
     return recipe_from_dict(plain, name)

@@ -1,0 +1,116 @@
+"""`prepare word-pairs`: pairs of related words from a graph of senses, and static vectors of the words."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.options import Splits, Writing
+from pipelines.commands.tokenizer import Texts
+from pipelines.preparing.chunks import Job
+from pipelines.preparing.corpus_reader import all_samples
+from pipelines.preparing.kg_extra import needs_kg
+from pipelines.preparing.splits import parse_splits, part_folder
+from pipelines.readers.reader import RawReader, Record
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Location, Name
+from workbench.options.command import command
+from workbench.sequences.sequence import Sample
+from workbench.text.word_vectors import WordVectorOptions
+
+log = logging.getLogger(__name__)
+VECTORS = "words.safetensors"
+"""The file of vectors in the folder of the corpus."""
+
+
+@dataclass(frozen=True)
+class WordPairs(RawReader):
+    """The pairs of a graph, each a record: a word as `text`, the other as `second`, the label `relation`."""
+
+    kind: ClassVar[str] = "text"
+    relations: tuple[str, ...]
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        from kg.graph.builder import META
+
+        return [path / META for path in paths]
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        from kg.graph.store import GraphStore
+        from kg.lexicons.word_pairs import word_pairs
+
+        for path in paths:
+            for number, pair in enumerate(word_pairs(GraphStore.open(path), self.relations)):
+                yield Record((number, pair), 100, f"{path.name}:{pair.entity}")
+
+    def sample(self, record: Record) -> Sample:
+        number, pair = record.data
+        return {
+            "key": f"{number:08}",
+            "text": pair.first,
+            "second": pair.second,
+            "labels": {"relation": pair.relation},
+            "meta": {"source": pair.entity},
+        }
+
+
+@command
+def word_pairs(
+    graph: Annotated[Path, typer.Argument(help="A triples corpus of WordNet, or its graph store.", show_default=False)],
+    texts: Annotated[
+        list[Location], typer.Option(help="A corpus to train word vectors on. Repeatable.", show_default=False)
+    ],
+    options: Writing,
+    training: WordVectorOptions,
+    relation: Annotated[
+        list[Name], typer.Option(help="A relation whose heads and tails are pairs, beside synonyms. Repeatable.")
+    ] = ["hypernym"],  # noqa: B006
+    split: Splits = [],  # noqa: B006
+) -> None:
+    """Write the pairs of words that a graph of senses relates, for kg.lexical_relation (LIBERT).
+
+    Names of one entity are synonyms; those of the head and of the tail of a triple are of its relation. Vectors of all
+    words (fastText) lie in OUTPUT/words.safetensors: by them the objective finds false pairs that are hard to tell.
+
+    Example:
+
+      workbench prepare word-pairs corpora/wordnet --texts corpora/wiki -o corpora/word-pairs --split held-out=0.02
+    """
+    with needs_kg():
+        from kg.graph.store import GraphStore
+        from kg.lexicons.word_vectors import save_word_vectors
+    store = GraphStore.open(graph)
+    for name in relation:
+        store.relation_row(name)
+    opened = [Corpus.open(place) for place in texts]
+    splits = parse_splits(split)
+    job = Job(WordPairs(tuple(relation)), "text", options.output, splits=splits)
+    options.prepare(job, [store.path])
+    words = sorted({word for part in job.parts for word in _words(part_folder(options.output, part))})
+    if not words:
+        raise WorkbenchError(f"the graph {store.path} relates no two words; prepare WordNet's folder `dict`")
+    provenance = {
+        **dataclasses.asdict(training),
+        "corpora": {str(corpus.place): corpus.identity for corpus in opened},
+        "gensim": version("gensim"),
+    }
+    save_word_vectors(options.output / VECTORS, words, Texts(opened), training, provenance)
+    log.info("%s: vectors of %s words", options.output / VECTORS, f"{len(words):,}")
+
+
+def _words(folder: Path) -> Iterator[str]:
+    for sample in all_samples(Corpus.open(folder)):
+        yield from (sample["text"].lower(), sample["second"].lower())
+
+
+if __name__ == "__main__":
+    run(word_pairs)

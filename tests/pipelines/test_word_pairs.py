@@ -1,0 +1,49 @@
+"""`prepare word-pairs`: a corpus of related words, and vectors of them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from kg.graph.store import GraphStore
+from kg.lexicons.word_vectors import WordVectors
+from pipelines.commands.app import app
+from workbench.corpora.corpus import Corpus
+
+ENTITIES = {
+    "d": {"label": "dog", "aliases": ["domestic dog"]},
+    "c": {"label": "canine"},
+    "b": {"label": "boat", "aliases": ["zzyx"]},
+}
+
+
+def test_pairs_and_their_vectors(tmp_path: Path, json_lines) -> None:
+    pytest.importorskip("gensim")
+    GraphStore.build([("d", "hypernym", "c")], tmp_path / "graph", entity_texts=ENTITIES)
+    texts = json_lines("texts.jsonl", [{"text": "the domestic dog is a canine on a boat . " * 3} for _ in range(10)])
+    runner = CliRunner()
+    assert runner.invoke(app, ["text", str(texts), "-o", str(tmp_path / "texts"), "--workers", "1"]).exit_code == 0
+    command = ["word-pairs", str(tmp_path / "graph"), "--texts", str(tmp_path / "texts"), "--dim", "8"]
+    done = runner.invoke(app, [*command, "-o", str(tmp_path / "pairs"), "--split", "test=0.4", "--workers", "1"])
+    assert done.exit_code == 0, done.output
+    found = []
+    for part in ("pairs", "pairs-test"):
+        corpus = Corpus.open(tmp_path / part)
+        records = [corpus.read(s, r) for s, info in enumerate(corpus.shards) for r in range(info.records)]
+        found += [(s["text"], s["second"], s["labels"]["relation"]) for s in records]
+    assert sorted(found) == [
+        ("boat", "zzyx", "synonym"),
+        ("dog", "canine", "hypernym"),
+        ("dog", "domestic dog", "synonym"),
+        ("domestic dog", "canine", "hypernym"),
+    ]
+    vectors = WordVectors(tmp_path / "pairs" / "words.safetensors")
+    unit = vectors.of(["dog", "Domestic Dog", "canine", "boat", "zzyx"])  # no text has the last one
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, rtol=1e-5)
+    again = runner.invoke(app, [*command, "-o", str(tmp_path / "again"), "--workers", "1"])
+    assert again.exit_code == 0
+    other = WordVectors(tmp_path / "again" / "words.safetensors")
+    np.testing.assert_array_equal(other.of(["dog", "zzyx"]), vectors.of(["dog", "zzyx"]))
