@@ -90,12 +90,21 @@ def initialise(
         tensors = grown(target, tensors, vocabularies, where)
         check_shapes(target, tensors, where)
         copy_weights(target, tensors)
+        _fill_in(target, tensors)
         copied |= dict.fromkeys(tensors, entry.weights)
         if entry.adapters is not None:
             beside[where] = source
     for where, source in beside.items():
         tell_other_base(root.networks[network].state_dict(), source.tensors, where)
     return sorted(copied)
+
+
+def _fill_in(target: nn.Module, copied: Collection[str]) -> None:
+    """Let modules that only some weights came for say what their others begin as (`fill_in`)."""
+    for path, module in target.named_modules():
+        own = {name.removeprefix(f"{path}.") for name in copied if name.startswith(f"{path}.")}
+        if own and hasattr(module, "fill_in"):
+            module.fill_in(own)
 
 
 class _Target(nn.Module):

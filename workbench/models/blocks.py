@@ -155,7 +155,7 @@ class MultiHeadAttention(nn.Module):
             known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)
         own = keys.rows
-        k, v, keys = self.seen(Keys(k, v, keys))
+        q, (k, v, keys) = self.faced(q, self.seen(Keys(k, v, keys)), query_rows, queries, names)
         out, weights = attend(
             *(q, k, v, queries, keys),
             dropout=self.dropout if self.training else 0.0,
@@ -167,6 +167,20 @@ class MultiHeadAttention(nn.Module):
         if weights is not None:
             context.attention.append((*names, weights[..., keys.rows - own :]))  # without what stands before
         return self.output(out.flatten(1))
+
+    def faced(
+        self,
+        q: Tensor,
+        keys: Keys,
+        query_rows: Tensor,
+        queries: Layout,
+        names: tuple[tuple[str, ...], tuple[str, ...]],
+    ) -> tuple[Tensor, Keys]:
+        """Queries and keys as they are multiplied: as they are. For attention whose queries go by what they face.
+
+        What is given back may be wider than the values; `scale` is then to be set.
+        """
+        return q, keys
 
     def _heads(self, query_rows: Tensor, key_rows: Tensor | None) -> list[Tensor]:
         shape = (-1, self.num_heads, self.head_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -79,7 +80,8 @@ class AttentionBlock(nn.Module):
     """Attention from one set of rows to another (or itself) with residual and norm.
 
     `normed`: whether there is a norm at all, which only pre-norm layers do without;
-    `key_norm`: in pre-norm layers, whether another stream's rows are normed before they are read.
+    `key_norm`: in pre-norm layers, whether another stream's rows are normed before they are read;
+    `kind`: the attention, made as `MultiHeadAttention` is.
     """
 
     def __init__(
@@ -89,9 +91,10 @@ class AttentionBlock(nn.Module):
         key_size: int | None = None,
         key_norm: bool = True,
         normed: bool = True,
+        kind: Callable[..., MultiHeadAttention] = MultiHeadAttention,
     ) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(
+        self.attention = kind(
             size,
             options.num_heads,
             key_size=key_size,

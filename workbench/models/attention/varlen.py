@@ -25,6 +25,8 @@ def varlen_lacks(request: Request) -> str | None:
         return "sequences in which not all is visible"
     if request.relation is not None:
         return "any relation"
+    if request.v.shape != request.k.shape:
+        return "values of another width than keys"
     return "weights to look at" if request.need_weights else None
 
 

@@ -33,8 +33,12 @@ class Joint(nn.Module):
             raise WorkbenchError(f"the streams of a joint layer have one hidden size; found {found}")
         block = Options(num_heads, **options)
         self.streams = self.reads = self.changes = tuple(streams)
-        self.attention = AttentionBlock(sizes[streams[0]], block)
+        self.attention = self.attending(sizes[streams[0]], block)
         self.feed_forward = FeedForwardBlock(sizes[streams[0]], block)
+
+    def attending(self, size: int, options: Options) -> AttentionBlock:
+        """The attention of the layer, made once."""
+        return AttentionBlock(size, options)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         present = tuple(name for name in self.streams if name in hidden)
