@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from pipelines.commands.entity_vectors import entity_vectors
+from pipelines.commands.entity_vocabulary import entity_vocabulary
 from pipelines.commands.facts import facts
 from pipelines.commands.graphs import graph, vectors
 from pipelines.commands.image_text import image_text
@@ -36,6 +37,7 @@ for function in (
     graph,
     vectors,
     entity_vectors,
+    entity_vocabulary,
     linker,
     link,
     facts,

@@ -163,7 +163,9 @@ def embedded_fields(content: str, count: int = 3) -> dict[str, Tensor]:
         types = {"token_type_ids": ids % 2, "language_ids": ids % 3}
         return {"input_ids": ids, "position_ids": torch.arange(rows) % 4, **types}
     if content == "entity_ids":
-        return {"entity_ids": torch.arange(rows) % (ENTITIES + 1), "token": torch.arange(rows)}
+        first = torch.arange(rows) % 3
+        places = {"position_ids": first, "last_position_ids": first + 1, "token_type_ids": torch.arange(rows) % 2}
+        return {"entity_ids": torch.arange(rows) % (ENTITIES + 1), "token": torch.arange(rows), **places}
     if content == "pixels":
         made = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=g)
     else:

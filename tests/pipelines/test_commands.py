@@ -39,7 +39,18 @@ def prepare(*arguments: object) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["text", "image-text", "triples", "tokenizer", "linker", "link", "regions", "similar-words", "token-counts"],
+    [
+        "text",
+        "image-text",
+        "triples",
+        "tokenizer",
+        "linker",
+        "link",
+        "regions",
+        "similar-words",
+        "token-counts",
+        "entity-vocabulary",
+    ],
 )
 def test_every_command_has_help_with_examples(command):
     result = CliRunner().invoke(app, [command, "--help"])

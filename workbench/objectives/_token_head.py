@@ -80,7 +80,7 @@ class TokenHead(Head):
         reads: the stream whose rows are scored, where it is another than that of the tokens (XLNet's queries).
     """
 
-    by_token = ("bias",)
+    by_token: tuple[str, ...] = ("bias",)
 
     def __init__(
         self,

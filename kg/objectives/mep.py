@@ -1,0 +1,59 @@
+"""Masked entity prediction (LUKE; Yamada et al., EMNLP 2020, arXiv 2010.01057, section 3.3).
+
+Some entity tokens become the mask. With h the state of one of them, B the table of the entities and t(h) =
+norm(gelu(W h + c)), of the table's width,
+
+    L = - sum over masked entities of log softmax(B t(h) + b)[entity]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kg.sequences.entity_vocabulary import MASK
+from workbench.keyed import Draws
+from workbench.models.network import Network
+from workbench.objectives._token_head import BERT, BertHeadOptions, TokenHead
+from workbench.options.bounds import SomeShare, Word
+from workbench.sequences.selection import Selection
+from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.objective import BatchTargets, Head, Objective
+
+
+class Mep(Objective):
+    """Predicts masked entities among all of the vocabulary.
+
+    Args:
+        rate: share of the entity tokens that are masked, all of them by the mask (the release).
+        stream: the stream of the entities (`kg.entity_tokens`).
+        head: {tied, bias, transform} of the head, where a release has another than BERT's.
+    """
+
+    def __init__(self, rate: SomeShare = 0.15, stream: Word = "entity", head: BertHeadOptions = BERT) -> None:
+        self.rate, self.stream, self.head_options = rate, stream, head
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Writes the targets `rows` and `labels` of every sequence that has the stream."""
+        for sequence in sequences:
+            if self.stream not in sequence.streams:
+                continue
+            rng, entities = draws.of(sequence.draw), sequence.streams[self.stream]
+            groups = Selection(sequence, self.stream, self.rate, rng).take_tokens(rng)
+            rows = np.sort(np.concatenate([*groups, np.zeros(0, np.int64)]))
+            sequence.targets[self.name] = {"rows": Rows(self.stream, rows), "labels": entities["entity_ids"][rows]}
+            entities["entity_ids"][rows] = MASK
+            entities["taken"][rows] = True
+        return {}
+
+    def head(self, network: Network) -> Head:
+        """
+        Raises:
+            WorkbenchError: the network has no such stream with a table of entities.
+        """
+        return MepHead(network, self.stream, self.head_options)
+
+
+class MepHead(TokenHead):
+    """BERT's prediction head over the table of the entities, whose rows are no tokens of the vocabulary."""
+
+    by_token = ()

@@ -1,0 +1,77 @@
+"""The entities that are tokens of their own, in one file: `prepare entity-vocabulary` counts them.
+
+The rows of a table of entity tokens are those of LUKE's releases (Yamada et al., arXiv:2010.01057): padding, which
+nothing here uses, unknown, the mask, and then the entities, the most frequent first. The file holds their ids
+(`kg.graph.strings`), which stay on disk, and how often each was linked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+
+from kg.graph.strings import StringTable, string_arrays
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import sha256_of
+from workbench.files.identities import note
+from workbench.runs.weights import save_tensors
+
+KIND = "entity vocabulary"
+SPECIAL = ("[PAD]", "[UNK]", "[MASK]")
+MASK = SPECIAL.index("[MASK]")
+IDS = ("blob", "spans", "hashes", "order")
+
+
+class EntityVocabulary:
+    """The row of each entity; `len` is the number of rows, the special ones included."""
+
+    def __init__(self, entities: StringTable) -> None:
+        self.entities = entities
+
+    def __len__(self) -> int:
+        return len(SPECIAL) + len(self.entities)
+
+    def row(self, entity: str) -> int | None:
+        """None for one that the vocabulary lacks."""
+        found = self.entities.find(entity)
+        return None if found < 0 else len(SPECIAL) + found
+
+    @classmethod
+    def open(cls, path: str | Path) -> EntityVocabulary:
+        """The vocabulary of a file; what was read is noted for the run.
+
+        Raises:
+            WorkbenchError: there is no such file, or it holds something else.
+        """
+        make = f"`workbench prepare entity-vocabulary CORPORA --output {path}`"
+        if not Path(path).is_file():
+            raise WorkbenchError(f"there is no file {path} with a vocabulary of entities; {make} makes it")
+        try:
+            with safe_open(path, framework="pt") as file:
+                told = file.metadata() or {}
+                arrays = {name: file.get_tensor(name).numpy() for name in IDS if name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise WorkbenchError(f"{path} is no vocabulary of entities ({error}); {make} makes one") from error
+        if told.get("kind") != KIND or len(arrays) < len(IDS):
+            raise WorkbenchError(f"{path} holds no vocabulary of entities; {make} makes one")
+        note(KIND, path, sha256_of(Path(path)))
+        blob, spans, hashes, order = (arrays[name] for name in IDS)
+        return cls(StringTable(blob.data, spans, hashes.view(np.uint64), order))
+
+
+def save_entity_vocabulary(path: Path, counts: Counter[str], size: int, provenance: Mapping[str, Any]) -> int:
+    """Write the `size` most frequent entities, of equal ones the first by id; returns how many there are."""
+    chosen = sorted(counts, key=lambda entity: (-counts[entity], entity))[:size]
+    arrays = string_arrays(chosen)
+    arrays["hashes"] = arrays["hashes"].view(np.int64)  # safetensors knows no unsigned ones
+    arrays["counts"] = np.array([counts[entity] for entity in chosen], np.int64)
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    save_tensors(path, tensors, {"format": "pt", "kind": KIND, "provenance": json.dumps(provenance)})
+    return len(chosen)

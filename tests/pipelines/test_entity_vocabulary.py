@@ -1,0 +1,46 @@
+"""`prepare entity-vocabulary`, from linked texts to a run that reads its entities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kg.sequences.entity_vocabulary import EntityVocabulary
+from pipelines.commands.entity_vocabulary import entities_in
+from tests.pipelines.test_commands import prepare
+from workbench.errors import WorkbenchError
+
+
+def test_links_are_found_whatever_texts_they_are_of() -> None:
+    link = [0, 3, "Q1", 0.5]
+    assert [*entities_in([link, [0, 3, "Q2", 0.4], [4, 5, "Q1"]])] == ["Q1", "Q1"]  # candidates: the first
+    assert [*entities_in([[link], [], [[0, 3, "Q3"]]])] == ["Q1", "Q3"]  # a list for each caption
+    assert sorted(entities_in({"en": [link], "fr": [[0, 3, "Q4"]]})) == ["Q1", "Q4"]
+
+
+@pytest.fixture
+def linked(tmp_path: Path, json_lines: Any) -> Path:
+    rows = [{"text": "oslo lies in norway", "spans": [[0, 4, "Q1", 1.0], [13, 19, "Q2", 1.0]]}] * 3
+    rows += [{"text": "oslo and lima", "spans": [[0, 4, "Q1", 1.0], [9, 13, "Q3", 1.0]]}]
+    prepare("text", json_lines("towns.jsonl", rows), "-o", tmp_path / "text", "--workers", 1)
+    return tmp_path
+
+
+def test_entities_are_counted_and_the_frequent_ones_kept(linked: Path) -> None:
+    file = linked / "entities.safetensors"
+    for options, kept in (((), ["Q1", "Q2", "Q3"]), (("--size", 1), ["Q1"]), (("--min-count", 3), ["Q1", "Q2"])):
+        prepare("entity-vocabulary", linked / "text", "-o", file, *options)
+        found = EntityVocabulary.open(file)
+        assert {name: found.row(name) for name in kept} == {name: 3 + i for i, name in enumerate(kept)}
+        assert len(found) == 3 + len(kept)
+
+
+def test_texts_without_links_and_other_endings_are_refused(linked: Path, json_lines: Any) -> None:
+    prepare("text", json_lines("plain.jsonl", [{"text": "the river"}]), "-o", linked / "plain", "--workers", 1)
+    with pytest.raises(WorkbenchError, match=r"no entity is linked 1 times in .*plain; .*prepare link"):
+        prepare("entity-vocabulary", linked / "plain", "-o", linked / "e.safetensors")
+    with pytest.raises(WorkbenchError, match=r"is a \.safetensors file; .*e\.json"):
+        prepare("entity-vocabulary", linked / "text", "-o", linked / "e.json")
+    assert not [*linked.glob("e.*")]
