@@ -1,7 +1,8 @@
-"""What an objective on marked mentions reads of a text: its pooled output, its first row, or the markers themselves.
+"""What an objective on marked mentions reads: a text's pooled output, its first row, the markers or the entities there.
 
 The markers are read by Soares et al., "Matching the Blanks", ACL 2019 (arXiv 1906.03158, section 3.3), and K-Adapter
 (arXiv 2002.01808, section 4): of each mention the state of the marker that stands before it, one behind the other.
+LUKE (arXiv 2010.01057, section 4) reads those of the entity tokens that stand for the mentions (`kg.entity_tokens`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,48 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
+from workbench.errors import WorkbenchError
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.forward import Seen
 
-Reading = Literal["pooled", "first", "markers"]
-MARKERS = "markers"
+Reading = Literal["pooled", "first", "markers", "entities"]
+ROWS = "read_rows"
+
+
+def as_option(reading: Reading) -> dict[str, str]:
+    """What an objective of fine-tuning is told."""
+    return {"read": reading, "stream": "entity" if reading == "entities" else "text"}
+
+
+def by_mention(reading: Reading) -> bool:
+    """Whether each mention has a row of its own that is read (`rows_to_read`)."""
+    return reading in ("markers", "entities")
+
+
+def rows_to_read(reading: Reading, sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows:
+    """The rows of a stream that stand for marked stretches [names].
+
+    Raises:
+        WorkbenchError: no entity token stands for one.
+    """
+    return (marker_rows if reading == "markers" else entity_rows)(sequence, names, stream)
+
+
+def entity_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows:
+    """The entity tokens of these stretches.
+
+    Raises:
+        WorkbenchError: the step that makes them is missing, or a stretch was cut away.
+    """
+    marked = {mark.name: mark.start for mark in sequence.marks if mark.stream == stream}
+    for name in names:
+        if name not in marked:
+            raise WorkbenchError(
+                f"sequence {sequence.key!r} has no {name!r} in the stream {stream!r} (marked there: "
+                f"{', '.join(marked) or 'nothing'}): add the step kg.entity_tokens with marks: true; where max_length "
+                "cuts mentions away, raise it"
+            )
+    return Rows(stream, np.array([marked[name] for name in names], np.int64))
 
 
 def marker_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows:
@@ -30,12 +68,12 @@ def marker_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows
 
 
 def read(reading: Reading, seen: Seen, stream: str) -> Tensor:
-    """[sequences, width of the states, times the number of markers where these are read].
+    """[sequences, width of the states, times the number of mentions where these are read].
 
-    For the markers the targets have `markers`: those of each sequence, one sequence after the other.
+    For mentions the targets have `read_rows`: those of each sequence, one sequence after the other.
     """
     if reading == "pooled":
         return seen.network.pool(seen.states, seen.batch, stream)
     if reading == "first":
         return seen.network.summary_rows(seen.states, seen.batch, stream)
-    return seen.states[stream][seen.targets[MARKERS]].reshape(seen.batch.size, -1)
+    return seen.states[stream][seen.targets[ROWS]].reshape(seen.batch.size, -1)

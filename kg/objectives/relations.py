@@ -1,6 +1,6 @@
 """Relation classification as an objective: which relation does a text state between two marked mentions?
 
-The class of the pooled output, as `workbench.objectives.classify`, or of the markers before head and tail
+The class of the pooled output, as `workbench.objectives.classify`, or of the rows that stand for head and tail
 (`kg.objectives._reading`), z = W dropout([h_head ; h_tail]) + b; beside its scores those that leave out the class of
 pairs without a relation (`kg.metrics.relations`).
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from kg.metrics.relations import macro_f1, relation_scores
-from kg.objectives._reading import MARKERS, Reading, marker_rows, read
+from kg.objectives._reading import ROWS, Reading, by_mention, read, rows_to_read
 from workbench.errors import unknown
 from workbench.keyed import Draws
 from workbench.models.network import Network
@@ -30,7 +30,8 @@ class Relations(Classify):
 
     Args:
         classes, label, stream, dropout: as for `classify`.
-        read: the network's pooler, the first row itself, or the markers of head and tail.
+        read: the network's pooler, the first row itself, the markers of head and tail, or their entity tokens
+            (`stream: entity`).
         negative: the class of pairs without a relation (no_relation, NA, Other): with one, held-out passes also tell
             the micro precision, recall and F1 of the others (TACRED), and `relations_macro_f1` over these
             (SemEval-2010 task 8).
@@ -51,17 +52,17 @@ class Relations(Classify):
         self.negative, self.read = negative, read
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
-        """Writes `labels` [1] of every sequence, and where they are read its `markers` [2]."""
+        """Writes `labels` [1] of every sequence, and the rows of head and tail where they are read."""
         super().corrupt(sequences, draws)
-        if self.read == "markers":
+        if by_mention(self.read):
             for sequence in sequences:
-                sequence.targets[self.name][MARKERS] = marker_rows(sequence, ROLES, self.stream)
+                sequence.targets[self.name][ROWS] = rows_to_read(self.read, sequence, ROLES, self.stream)
         return {}
 
     def head(self, network: Network) -> Head:
         if self.read == "pooled":
             return super().head(network)
-        parts = len(ROLES) if self.read == "markers" else 1
+        parts = len(ROLES) if by_mention(self.read) else 1
         return RelationsHead(
             parts * network.sizes[self.stream], len(self.classes), self.stream, self.dropout, self.read
         )

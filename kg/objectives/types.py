@@ -2,7 +2,7 @@
 
 Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities", ACL 2019 (arXiv 1905.07129),
 section 4.2, as released. With p the pooled output of the text stream, or the state of the marker before the mention
-(K-Adapter, arXiv 2002.01808, section 4.1),
+(K-Adapter, arXiv 2002.01808, section 4.1), or of the entity token there (LUKE, arXiv 2010.01057, section 4.1),
 
     z = W dropout(p)                                                        (no bias)
     L = mean over all (mention, type) cells of the binary cross-entropy of sigmoid(z) against the gold types
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kg.metrics.typing import predicted_types, typing_scores
-from kg.objectives._reading import MARKERS, Reading, marker_rows, read
+from kg.objectives._reading import ROWS, Reading, by_mention, read, rows_to_read
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
@@ -35,7 +35,8 @@ class Types(Objective):
 
     Args:
         num_types: how many types the builder's inventory has.
-        read: the network's pooler (the release), the first row itself, or the marker before the mention.
+        read: the network's pooler (the release), the first row itself, the marker before the mention, or its
+            entity token (`stream: entity`).
         dropout: of what is read.
         stream: of which.
     """
@@ -51,7 +52,7 @@ class Types(Objective):
         self.dropout = dropout
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
-        """Writes the target `labels` [1, types] float32 of every sequence, and where it is read its marker.
+        """Writes the target `labels` [1, types] float32 of every sequence, and the row of the mention where it is read.
 
         Raises:
             WorkbenchError: a sequence has no labels, or those of another inventory.
@@ -65,8 +66,8 @@ class Types(Objective):
                     f"{self.num_types}; use the builder `mention` with an inventory `types` of that length"
                 )
             sequence.targets[self.name] = {"labels": np.asarray(labels, np.float32)[None]}
-            if self.read == "markers":
-                sequence.targets[self.name][MARKERS] = marker_rows(sequence, ("mention",), self.stream)
+            if by_mention(self.read):
+                sequence.targets[self.name][ROWS] = rows_to_read(self.read, sequence, ("mention",), self.stream)
         return {}
 
     def count(self, batch: Batch) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.parts.building import find, options_of
 from workbench.recipe.spec import Recipe, SequenceSpec, Spec
 
 LENGTH = 128
@@ -20,14 +21,27 @@ def text_length(recipe: Recipe, wanted: int, stream: str = "text") -> int:
     return min([wanted, *(text["max_positions"] for text in streams if text.get("max_positions"))])
 
 
+def of_marks(step: Spec) -> Spec:
+    """A step as a task has it that reads the rows of marked stretches: one that can make them makes these."""
+    return {**step, "marks": True} if "marks" in options_of(find("step", str(step["step"]))).names else step
+
+
 def text_sequence(
-    recipe: Recipe, builder: str, max_length: int | None, default: int = LENGTH, **options: Any
+    recipe: Recipe,
+    builder: str,
+    max_length: int | None,
+    default: int = LENGTH,
+    marks: bool = False,
+    **options: Any,
 ) -> SequenceSpec:
     """Texts in sequences of a builder, with what brings knowledge into those of the recipe.
 
     Args:
         max_length: tokens of a text, or else the default, or as many as the networks have positions.
+        marks: whether rows that stand for marked stretches are wanted (`of_marks`).
         options: of the builder.
     """
     length = max_length or text_length(recipe, default)
-    return SequenceSpec({"builder": builder, "max_length": length, **options}, steps=knowledge_steps(recipe))
+    steps = knowledge_steps(recipe)
+    steps = [of_marks(step) for step in steps] if marks else steps
+    return SequenceSpec({"builder": builder, "max_length": length, **options}, steps=steps)

@@ -14,7 +14,7 @@ from kg.evaluation.entity_typing.inventory import read_inventory
 from kg.evaluation.entity_typing.predictions import examples, inventory_of, predict
 from kg.evaluation.entity_vectors import linked_at
 from kg.metrics.typing import Gold, Macro, Rule, TypingScores, predicted_types, typing_scores
-from kg.objectives._reading import Reading
+from kg.objectives._reading import Reading, as_option
 from kg.objectives.types import Types
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -43,6 +43,8 @@ class TypingTuning(Tuning):
       workbench finetune entity-typing runs/ernie corpora/ufet --types open-entity --output runs/ernie-typing
 
       workbench finetune entity-typing runs/ernie corpora/ufet --control random-entities -o runs/ernie-typing-random
+
+      workbench finetune entity-typing runs/luke corpora/ufet --read entities
     """
 
     epochs: Epochs = 10.0
@@ -58,7 +60,8 @@ class TypingTuning(Tuning):
         Name | None, typer.Option(help="Text around the mention; default: the first of 。 @ # * | / in the vocabulary.")
     ] = None
     read: Annotated[
-        Reading, typer.Option(help="The pooler; the first row, [CLS], itself; or the marker before the mention.")
+        Reading,
+        typer.Option(help="The pooler; the first row, [CLS], itself; the marker before the mention; its entity token."),
     ] = "pooled"
 
 
@@ -97,8 +100,10 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
         inventory = read_inventory(tuning.types, Corpus.open(tuning.corpus))
         marker = tuning.marker or _known_marker(base, tuning.run)
         return Setup(
-            text_sequence(base, "mention", tuning.max_length, marker=marker, types=inventory),
-            {"objective": "kg.types", "num_types": len(inventory), "read": tuning.read},
+            text_sequence(
+                *(base, "mention", tuning.max_length), marks=tuning.read == "entities", marker=marker, types=inventory
+            ),
+            {"objective": "kg.types", "num_types": len(inventory), **as_option(tuning.read)},
             poolers=("text",) if tuning.read == "pooled" else (),
         )
 

@@ -10,7 +10,7 @@ import torch
 import typer
 
 from kg.evaluation.relations.baselines import ROLES, by_mentions, by_vectors, labelled, mention_of
-from kg.objectives._reading import Reading
+from kg.objectives._reading import Reading, as_option
 from kg.objectives.relations import Relations
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, LabelTuning, class_objective
 from workbench.evaluation.inherited import text_sequence
@@ -31,15 +31,20 @@ class RelationTuning(LabelTuning):
     and SemEval-2010 task 8, and of the sets published with ERNIE-THU. The steps that bring in knowledge are those of
     pretraining.
 
-    Example:
+    Examples:
 
       workbench finetune relations runs/ernie-thu corpora/fewrel-train --epochs 10 --seeds 3
+
+      workbench finetune relations runs/luke corpora/fewrel-train --read entities
     """
 
     head: Annotated[Name, typer.Option(help="The token on both sides of the head.")] = "#"
     tail: Annotated[Name, typer.Option(help="The token on both sides of the tail.")] = "$"
     read: Annotated[
-        Reading, typer.Option(help="The pooler; the first row, [CLS], itself; or the markers before head and tail.")
+        Reading,
+        typer.Option(
+            help="The pooler; the first row, [CLS], itself; the markers before head and tail; their entities."
+        ),
     ] = "pooled"
     negative: Annotated[
         Name | None, typer.Option(help="The class of pairs without a relation: no_relation, NA, Other.")
@@ -72,9 +77,10 @@ class RelationClassification(Classification):
 
     def setup(self, tuning: LabelTuning, base: Recipe) -> Setup:
         assert isinstance(tuning, RelationTuning)
-        sequence = text_sequence(base, "kg.marked_pair", tuning.max_length, head=tuning.head, tail=tuning.tail)
+        options = {"marks": tuning.read == "entities", "head": tuning.head, "tail": tuning.tail}
+        sequence = text_sequence(base, "kg.marked_pair", tuning.max_length, **options)
         objective = {**class_objective(tuning), "objective": "kg.relations"}
-        objective |= {"negative": tuning.negative, "read": tuning.read}
+        objective |= {"negative": tuning.negative, **as_option(tuning.read)}
         return Setup(sequence, objective, poolers=("text",) if tuning.read == "pooled" else ())
 
     def counts(self, objective: Classify, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
