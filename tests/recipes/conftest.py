@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from PIL import Image
 
 from kg.graph.store import GraphStore
 from kg.lexicons.supersenses import Supersenses, save_supersenses
+from kg.sequences.entity_vocabulary import save_entity_vocabulary
 from kg.vectors.vectors import Vectors, save_vectors
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
@@ -47,6 +49,7 @@ class World:
     senses: Path
     pairs: Path
     words: Path
+    entities: Path
 
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
@@ -140,6 +143,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     tokenizer.save(folder / "tokenizer.json")
     towns = [tuple(tokenizer.encode(town).ids.tolist()) for town in TOWNS[:2]]
     save_token_counts(folder / "counts.json", np.arange(tokenizer.vocab_size), tokenizer.identity, {})
+    save_entity_vocabulary(folder / "entity-vocabulary.safetensors", Counter([*labels]), len(labels), {})
     save_similar_words(folder / "near.safetensors", towns, np.array([[1], [0]]), tokenizer.identity, {})
     allowed = np.arange(tokenizer.vocab_size)[:, None] % 3 == np.arange(3)
     save_supersenses(folder / "senses.json", Supersenses(["a", "b", "c"], allowed), tokenizer.identity, {})
@@ -158,6 +162,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         folder / "senses.json",
         _write(folder / "pairs", "text", pairs),
         folder / "words.safetensors",
+        folder / "entity-vocabulary.safetensors",
     )
 
 

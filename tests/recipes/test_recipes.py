@@ -69,6 +69,7 @@ def shrunk(value: Any, world: Any) -> Any:
         ("counts", world.counts),
         ("senses", world.senses),
         ("vectors", world.words),
+        ("vocabulary", world.entities),
     ):
         if key in small:
             small[key] = str(path)

@@ -42,9 +42,7 @@ class RelationTuning(LabelTuning):
     tail: Annotated[Name, typer.Option(help="The token on both sides of the tail.")] = "$"
     read: Annotated[
         Reading,
-        typer.Option(
-            help="The pooler; the first row, [CLS], itself; the markers before head and tail; their entities."
-        ),
+        typer.Option(help="The pooler; the first row, [CLS], itself; the markers of head and tail; their entities."),
     ] = "pooled"
     negative: Annotated[
         Name | None, typer.Option(help="The class of pairs without a relation: no_relation, NA, Other.")
