@@ -75,8 +75,10 @@ class RelationClassification(Classification):
 
     def setup(self, tuning: LabelTuning, base: Recipe) -> Setup:
         assert isinstance(tuning, RelationTuning)
-        options = {"marks": tuning.read == "entities", "head": tuning.head, "tail": tuning.tail}
-        sequence = text_sequence(base, "kg.marked_pair", tuning.max_length, **options)
+        marks = tuning.read == "entities"
+        sequence = text_sequence(
+            *(base, "kg.marked_pair", tuning.max_length), marks=marks, head=tuning.head, tail=tuning.tail
+        )
         objective = {**class_objective(tuning), "objective": "kg.relations"}
         objective |= {"negative": tuning.negative, **as_option(tuning.read)}
         return Setup(sequence, objective, poolers=("text",) if tuning.read == "pooled" else ())
