@@ -20,7 +20,7 @@ from workbench.evaluation.passes import all_records
 
 Row = dict[str, Any]
 Call = Callable[..., None]
-TRAINED, TESTED = 960, 800
+TRAINED, TESTED = 640, 500
 GENERAL = {"person", "group", "organization", "location", "entity", "time", "object", "event", "place"}
 
 

@@ -13,8 +13,9 @@ the same without knowledge (of kepler and wklm that is bert: the same texts, and
 them MiniLM without this pretraining, the most frequent class, what the marked mentions alone tell, and a probe on the
 entity vectors. OUTPUT/report.html is the page of all runs.
 
-The rate of fine-tuning was chosen on minilm alone, among 1e-4, 2e-4 and 4e-4, by relations of FewRel's training file
-that are neither trained on nor tested on here.
+Mentions are read at their markers. That, and both rates, were chosen on minilm and bert alone, by relations of FewRel's
+training file that are neither trained on nor tested on here: 0.80 of 480 are right by the markers, 0.67 by the pooler;
+with rates of 1e-4, 2e-4 and 4e-4 0.51, 0.60 and 0.67 (by the pooler); after pretraining at 1e-4 0.76, at 3e-4 0.68.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(SYSTEMS), default=[], help="systems; default: all")
     parser.add_argument("--tasks", nargs="*", choices=list(TASKS), default=list(TASKS), help="sets; default: all")
     parser.add_argument("--seeds", type=int, default=3, help="so many, from 0 on")
-    parser.add_argument("--steps", type=int, default=100, help="of pretraining")
+    parser.add_argument("--steps", type=int, default=80, help="of pretraining")
     parser.add_argument("--epochs", type=float, default=1, help="of fine-tuning")
     options = parser.parse_args()
     os.environ.setdefault("WORKBENCH_LOG", "WARNING")

