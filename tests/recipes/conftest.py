@@ -91,11 +91,13 @@ def _image_texts(count: int) -> list[dict[str, Any]]:
     for i in range(count):
         corners = np.sort(rng.random((5, 2, 2)).astype(np.float32), axis=1)
         answer = "two" if i % 2 else "one"
+        caption, town = f"the bridge number {i} of {TOWNS[i % 6]}", TOWNS[i % 6]
         question = {"question_id": i, "question": f"how many in {TOWNS[i % 6]}?", "answers": [answer]}
         samples.append(
             {
                 "image": _picture(i),
-                "captions": [f"the bridge number {i} of {TOWNS[i % 6]}"],
+                "captions": [caption],
+                "caption_spans": [[[len(caption) - len(town), len(caption), f"T{i % 6}", 0.9]]],
                 "questions": [question],
                 "regions": {
                     "features": rng.normal(size=(5, FEATURES)).astype(np.float16),

@@ -118,6 +118,7 @@ def _task(task: TaskSpec) -> str:
 
 def _paper(paper: Paper | None) -> Iterator[str]:
     if paper is None:
+        yield "- paper: none, it is the workbench's own"
         return
     yield f"- paper: [{paper.title}]({paper.url})" if paper.url else f"- paper: {paper.title}"
     if paper.not_stated:
