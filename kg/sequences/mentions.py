@@ -1,8 +1,11 @@
-"""Which mentions may carry knowledge."""
+"""Which mentions may carry knowledge, and what people said of them."""
 
 from __future__ import annotations
 
 from workbench.sequences.sequence import Sequence, Span
+
+RIGHT = "right"
+"""The label of a linked span (`Span.labels`) that says whether its entity is the one that is meant: 1 or 0."""
 
 
 def hidden(span: Span, sequence: Sequence) -> bool:

@@ -37,14 +37,23 @@ def link(
     inside: Annotated[
         Name | None, typer.Option(help="Only inside the stretches of this field (tags, marks, mention, ...).")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the links that are there; add those beside them.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the links that are there; add what overlaps none.")
+    ] = False,
+    beside: Annotated[
+        bool, typer.Option("--beside", help="Keep the links that are there, of another graph; add all of this one.")
+    ] = False,
+    supervise: Annotated[
+        bool,
+        typer.Option("--supervise", help="The links that are there are right: mark them among those of this linker."),
+    ] = False,
 ) -> None:
     """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
 
     Each record notes the linker's name and version, each span its score: how likely a person would link these words to
-    this entity. Spans of another linker are replaced, unless --keep is given. Options on how a linker is made (--case,
-    --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --words, --context) are for --graph;
-    a saved linker has its own.
+    this entity. Spans that are there are replaced, unless --keep, --beside or --supervise is given. Options on how a
+    linker is made (--case, --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --words,
+    --context) are for --graph; a saved linker has its own.
 
     Examples:
 
@@ -53,6 +62,10 @@ def link(
       workbench prepare link corpora/coco --linker linkers/wikidata --min-score 0.5 -o corpora/coco-linked
 
       workbench prepare link corpora/ner --linker linkers/wikidata --inside tags -o corpora/ner-linked
+
+      workbench prepare link corpora/wiki --linker linkers/wikidata --candidates 30 --supervise -o corpora/wiki-linked
+
+      workbench prepare link corpora/wiki-linked --linker linkers/wordnet --candidates 30 --beside -o corpora/both
     """
     opened = open_corpus(str(corpus))
     linkable = [str(field.spans_of) for field in links_among(fields_of(opened.kind))]
@@ -73,11 +86,22 @@ def link(
             f"--inside {inside}: {corpus} has no stretches of a text in a field of this name; those that it has: "
             f"{', '.join(allowed) or 'none'}"
         )
-    stage = LinkEntities.of(chosen, min_score, candidates=candidates, keep=keep, inside=inside)
+    if supervise and not links_among(opened.manifest.fields):
+        raise WorkbenchError(f"--supervise: {corpus} has no links that could be right; allowed: a corpus with `spans`")
+    given = _given(keep=keep, beside=beside, supervise=supervise)
+    stage = LinkEntities.of(chosen, min_score, candidates=candidates, given=given, inside=inside)
     about = {**opened.manifest.about, "linker": stage.about}
     job = Job(CorpusReader(), opened.kind, options.output, (stage,), about=about)
     options.prepare(job, [corpus])
     Terminal(stderr=True).print(coverage(Corpus.open(options.output), stage).table())
+
+
+def _given(**asked: bool) -> str:
+    """What becomes of the links that are there, of the flags that say so."""
+    said = [name for name, value in asked.items() if value]
+    if len(said) > 1:
+        raise WorkbenchError(f"--{' and --'.join(said)} contradict each other; give one of them")
+    return said[0] if said else "replace"
 
 
 def _load(folder: Path) -> Linker:

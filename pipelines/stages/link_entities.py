@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from kg.linking.linker import Link, Linker
+from kg.sequences.mentions import RIGHT
 from workbench.corpora.schema import FIELDS, Field, links_among
 from workbench.corpora.values import Stretches
 from workbench.options.bounds import Count, Name, Share
 from workbench.sequences.sequence import Sample
+
+Given = Literal["replace", "keep", "beside", "supervise"]
 
 
 @dataclass(frozen=True)
 class LinkEntities:
     """Writes `spans` of the text, `caption_spans` of the captions and so on, and into `meta.linker` who put them there.
 
-    Spans that were there before are replaced, or with `keep` stay, and of the linker's come those that overlap none.
+    `given` says what becomes of spans that were there before: `replace` them; `keep` them, with those of the linker's
+    that overlap none; keep them `beside` all of the linker's (of another graph); or have them `supervise` the linker's:
+    those of the same characters are told whether the entity is the right one (`kg.sequences.mentions.RIGHT`).
+
     With `candidates`, a mention has that many entities at most, as spans of the same characters, the best first. With
     `inside`, a field of stretches (`tags`, `marks`, `mention`), names are found there alone, and in its text alone.
     `name` and `version` are the linker's.
@@ -27,7 +33,7 @@ class LinkEntities:
     version: Name
     min_score: Share = 0.0
     candidates: Count = 1
-    keep: bool = False
+    given: Given = "replace"
     inside: Name | None = None
     linker: Linker = field(kw_only=True, compare=False, repr=False)
 
@@ -39,7 +45,7 @@ class LinkEntities:
     @property
     def about(self) -> dict[str, Any]:
         """What is noted with the records and the corpus."""
-        chosen = {"candidates": self.candidates, "keep": self.keep, "inside": self.inside}
+        chosen = {"candidates": self.candidates, "given": self.given, "inside": self.inside}
         return {"name": self.name, "version": self.version, "min_score": self.min_score, **chosen}
 
     def __call__(self, sample: Sample) -> Sample:
@@ -67,13 +73,26 @@ class LinkEntities:
     def _spans(
         self, text: str, given: Sequence[list[Any]] | None, inside: Sequence[list[Any]] | None
     ) -> list[list[Any]]:
-        kept = list(given or ()) if self.keep else []
-        found = [
-            [start, end, entity, round(score, 4)]
-            for start, end, entity, score in self.found(text, inside, self.min_score, self.candidates)
-            if not any(start < span[1] and span[0] < end for span in kept)
-        ]
+        before = list(given or ())
+        links = self.found(text, inside, self.min_score, self.candidates)
+        found: list[list[Any]] = [[start, end, entity, round(score, 4)] for start, end, entity, score in links]
+        if self.given == "supervise":
+            return _told(found, before)
+        if self.given == "keep":
+            found = [link for link in found if not any(link[0] < span[1] and span[0] < link[1] for span in before)]
+        kept = [] if self.given == "replace" else before
         return sorted([*kept, *found], key=lambda span: span[:2]) if kept else found
+
+
+def _told(found: list[list[Any]], right: Sequence[list[Any]]) -> list[list[Any]]:
+    """The spans, those of the characters of a right one with the label whether their entity is it."""
+    meant: dict[tuple[int, int], set[str]] = {}
+    for start, end, entity, *_ in right:
+        meant.setdefault((start, end), set()).add(entity)
+    return [
+        [*span, {RIGHT: int(span[2] in meant[place])}] if (place := (span[0], span[1])) in meant else span
+        for span in found
+    ]
 
 
 def stretch_fields(names: Iterable[str]) -> list[str]:

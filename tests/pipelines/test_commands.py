@@ -222,7 +222,7 @@ def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, grap
     linked, empty = stored(tmp_path / "l")
     assert linked["spans"] == [[0, 3, "gold", 1.0], [4, 10, "gold", 1.0], [15, 18, "e1", 0.25]]
     assert empty["spans"] == []
-    assert linked["meta"]["linker"]["keep"] is True
+    assert linked["meta"]["linker"]["given"] == "keep"
     told = dict(line.strip("│ ").split(" │ ") for line in said.splitlines() if line.count("│") == 3)
     told = {name.strip(): value.strip() for name, value in told.items()}
     assert told["records"] == "2"
@@ -231,6 +231,37 @@ def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, grap
     assert told["linked"] == "3 (100.0 %)"
     assert told["NIL"] == "0 (0.0 %)"
     assert told["mean score"] == "0.750"
+
+
+def test_links_that_are_there_tell_which_candidate_is_right_and_another_graph_stands_beside(
+    tmp_path, json_lines, stored
+):
+    (tmp_path / "names.tsv").write_text("Ann\te1\t3\nAnn\te2\t1\nRoe\te3\t1\nBob\te4\t1\n")
+    (tmp_path / "others.tsv").write_text("Ann met\tw1\t1\nRoe\tw2\t1\n")
+    for name in ("names", "others"):
+        prepare("linker", "-o", tmp_path / f"{name}-linker", "--names", tmp_path / f"{name}.tsv")
+    rows = [{"text": "Ann met Roe, Bob", "spans": [[0, 3, "e2", 1.0], [8, 11, "e9", 1.0]]}, {"text": "Roe"}]
+    prepare("text", json_lines("d.jsonl", rows), "-o", tmp_path / "c", "--workers", 1)
+    linker = ["--linker", tmp_path / "names-linker", "--candidates", 2, "--workers", 1]
+    prepare("link", tmp_path / "c", *linker, "--supervise", "-o", tmp_path / "l")
+    told, other = stored(tmp_path / "l")
+    assert [[*span[:3], *span[4:]] for span in told["spans"]] == [
+        [0, 3, "e1", {"right": 0}],
+        [0, 3, "e2", {"right": 1}],
+        [8, 11, "e3", {"right": 0}],
+        [13, 16, "e4"],
+    ]
+    assert [span[:3] + span[4:] for span in other["spans"]] == [[0, 3, "e3"]]
+    second = ["--linker", tmp_path / "others-linker", "--beside", "--workers", 1]
+    prepare("link", tmp_path / "l", *second, "-o", tmp_path / "both")
+    both, _ = stored(tmp_path / "both")
+    assert [span[2] for span in both["spans"]] == ["e1", "e2", "w1", "e3", "w2", "e4"]
+    assert both["spans"][1] == told["spans"][1]
+    with pytest.raises(WorkbenchError, match="--keep and --beside contradict"):
+        prepare("link", tmp_path / "l", *second, "--keep", "-o", tmp_path / "x")
+    prepare("text", json_lines("e.jsonl", [{"text": "Roe"}]), "-o", tmp_path / "plain", "--workers", 1)
+    with pytest.raises(WorkbenchError, match=r"--supervise: .* has no links that could be right"):
+        prepare("link", tmp_path / "plain", *linker, "--supervise", "-o", tmp_path / "x")
 
 
 def test_candidates_anchors_and_priors_by_command(tmp_path, json_lines, stored):

@@ -76,6 +76,16 @@ def marked(found: Any) -> str | None:
 
 
 _NAMED = stretch("[start, end, name]", str)
+_LINK = "[start, end, entity id, score]"
+_PLAIN_LINK = stretch(_LINK, str, (int, float))
+
+
+def link(found: Any) -> str | None:
+    """The check of a linked mention: labels may stand behind the score, by name a whole number."""
+    if not (isinstance(found, list | tuple) and len(found) == 5 and isinstance(found[4], dict)):
+        return _PLAIN_LINK(found)
+    wrong = [label for label in found[4].values() if type(label) is not int]
+    return f"the labels of {found!r} are not whole numbers by name" if wrong else _PLAIN_LINK(found[:4])
 
 
 def strings(values: Iterable[Any]) -> str | None:
@@ -163,9 +173,9 @@ ARRAYS = Value("arrays by name", dict)
 QUESTIONS = Value("list of objects", list, questions)
 TRIPLES = Value("list of objects", list, triples)
 LINKS = Stretches(
-    "[start, end, entity id, score]",
+    _LINK,
     list,
-    stretch("[start, end, entity id, score]", str, (int, float)),
+    link,
     ordered=True,
     entities=True,
 )

@@ -59,7 +59,7 @@ def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor
             targets = forward.batch.targets.get(placed.name, {})
             if targets:
                 with torch.inference_mode():
-                    made = run.head(Seen.of(run.network, forward.batch, targets, forward.states)).made
+                    made = run.head(Seen.of_read(forward.read, targets)).made
                 parts[number] = {name: made[name].cpu() for name in placed.objective.measured}
     found = {number: part for each in world.gather(parts) for number, part in each.items()}
     ordered = [found[number] for number in sorted(found)]

@@ -22,7 +22,7 @@ class Context:
         progress: of the run: 0 at its start, 1 at its end and in evaluation.
         attention: of every attention call, where it is kept: query streams, key streams, weights.
         hidden: the streams before the first layer and after each, where they are kept.
-        taps: the streams where a layer `tap` stands, by its name.
+        taps: the streams where a layer `tap` stands, by its name, and what other layers leave to heads.
     """
 
     def __init__(

@@ -14,7 +14,10 @@ A stream of a sequence is a dict of parallel arrays, one row per token. Fields o
     doc, rank, until, branch, anchor  int64  the visibility integers; a missing one is 0 everywhere
 
 The `entity` stream has `entity_ids` (row of the entity table, 0 = none) and `token` (`Rows` of the text stream: the
-row it hangs on). The `image` stream has one of `features`, `patches` or `pixels`, and `boxes`, `masked`.
+row it hangs on). A stream of mentions has `token` and `last` (the rows of the text at which each begins and ends), one
+of candidates `entity_ids`, `mention` (the row of the mention), `prior`, and `right` (int64: 1 for the entity that is
+meant, 0 for another, -1 where nobody said; worker only). The `image` stream has one of `features`, `patches` or
+`pixels`, and `boxes`, `masked`.
 
 A field is an array with an entry a row, or `Rows`, which name rows of a stream and follow them wherever they go: when
 rows are taken, inserted or dropped (`workbench.sequences.rows`), and when sequences become a batch.
@@ -34,7 +37,7 @@ from workbench.keyed import Draw
 Sample = dict[str, Any]
 Fields = dict[str, Any]  # numpy arrays and Rows
 
-WORKER_FIELDS = frozenset({"word_ids", "special", "char_start", "char_end", "taken"})
+WORKER_FIELDS = frozenset({"word_ids", "special", "char_start", "char_end", "taken", "right"})
 
 
 class Slot(NamedTuple):
@@ -178,10 +181,10 @@ def _hangs(value: Any, streams: set[str]) -> bool:
 
 def row_count(fields: Fields) -> int:
     """Rows of a stream. `pixels` is per image; its `boxes` tell how many rows the backbone will give."""
-    for name in ("input_ids", "entity_ids", "boxes", "features", "patches"):
+    for name in ("input_ids", "entity_ids", "token", "boxes", "features", "patches"):
         if name in fields:
             return len(fields[name])
-    raise ValueError(f"a stream needs input_ids, entity_ids, boxes, features or patches; found {sorted(fields)}")
+    raise ValueError(f"a stream needs input_ids, entity_ids, token, boxes, features or patches; found {sorted(fields)}")
 
 
 def text_fields(

@@ -36,7 +36,7 @@ class Read:
 
     Attributes:
         states: the last layer's, [rows, hidden_size] by stream.
-        taps: by name, the streams where a layer `tap` stands.
+        taps: by name, the streams where a layer `tap` stands, and what other layers leave to heads (`Context.taps`).
         hidden: the streams before the first layer and after each; empty unless a head of the micro-batch says
             `reads_hidden`.
         attention: of every attention call (query streams, key streams, weights); empty unless one says
@@ -182,10 +182,19 @@ class Seen:
         Args:
             states: what the network has made of the batch; by default it is run when a head asks.
         """
+        return cls._alone(network, batch, targets, None if states is None else Read(network, batch, states))
+
+    @classmethod
+    def of_read(cls, read: Read, targets: Targets) -> Seen:
+        """A micro-batch that its network has read, for heads that are called outside a run."""
+        return cls._alone(read.network, read.batch, targets, read)
+
+    @classmethod
+    def _alone(cls, network: Network, batch: Batch, targets: Targets, read: Read | None) -> Seen:
         place = Sight("main", "main")
         forward = Forward({place.network: network}, {place.view: batch})
-        if states is not None:
-            forward.keep_read(place, Read(network, batch, states))
+        if read is not None:
+            forward.keep_read(place, read)
         return cls(forward, place, targets)
 
     @property

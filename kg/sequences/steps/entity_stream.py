@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from kg.sequences.mentions import hidden
+from kg.sequences.table_rows import TableRows
 from workbench.keyed import Draws
 from workbench.options.bounds import CountOrZero, Location, Name, Share, Word
 from workbench.sequences.protocols import Step
@@ -51,20 +51,12 @@ class EntityStream(Step):
         stream: Word = "entity",
         control: Name | None = None,
     ) -> None:
-        self.table = table
-        self.rows = _rows(table)
+        self.rows = TableRows(table)
         self.cls_row = cls_row
         self.min_score = min_score
         self.tokens, self.stream = tokens, stream
         self.linked = control != "no-kg"
         self.dropped: Counter[str] = Counter()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "rows"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.rows = _rows(self.table)
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The same sequences, each with an entity stream (possibly of no rows); nothing here is drawn."""
@@ -106,12 +98,3 @@ def _document_starts(doc: np.ndarray | None, length: int) -> list[int]:
     if doc is None:
         return [0] if length else []
     return np.flatnonzero(np.diff(doc, prepend=doc[:1] - 1)).tolist()
-
-
-def _rows(table: str | Mapping[str, int]) -> Mapping[str, int]:
-    """The row of each entity; another process opens the file again instead of getting its ids sent."""
-    if not isinstance(table, str):
-        return table
-    from kg.vectors.vectors import load_vectors
-
-    return load_vectors(table).rows

@@ -1,0 +1,75 @@
+"""Entity disambiguation by a model that links: which candidate does a given mention mean?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from kg.objectives.entity_linking import NIL, EntityLinking
+from workbench.evaluation.measured import Made, MeasuredTask
+from workbench.evaluation.opening import Evaluated, find_fitting
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.interop.opening import load
+from workbench.options.bounds import Word
+from workbench.sequences.sequence import Sample
+from workbench.tasks.objective import Objective
+from workbench.tasks.task import Task, TaskObjective
+
+PRIOR = "the linker of the corpus"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisambiguationScoring(Scoring):
+    """Rank the candidates of mentions that are given, beside the scores of the linker that found them.
+
+    RUN has an objective kg.entity_linking. CORPUS says which candidate is the right one: `prepare link CORPUS
+    --supervise --candidates N` writes it where links are known. Mentions without the right one among their candidates
+    are counted (NIL), and no part of the accuracy.
+
+    Example:
+
+      workbench evaluate disambiguation runs/knowbert corpora/wiki-candidates-held-out --stream wiki
+    """
+
+    stream: Annotated[
+        Word | None, typer.Option(help="Of the candidates, where a run links to several graphs; default: the first.")
+    ] = None
+
+
+class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
+    """One candidate for each mention."""
+
+    scoring = DisambiguationScoring
+    objective: type[Objective] = EntityLinking
+    panels = ("kg.evaluation.disambiguation.panel:linked",)
+
+    def open(self, scoring: DisambiguationScoring) -> Evaluated:
+        def fits(task: Task, placed: TaskObjective) -> bool:
+            linking = placed.objective
+            return isinstance(linking, EntityLinking) and scoring.stream in (None, linking.stream)
+
+        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        what = "the objective kg.entity_linking" + (f" of the stream {scoring.stream!r}" if scoring.stream else "")
+        wanted = "evaluate a run that was pretrained with it"
+        where: Any = {"network": scoring.network, "control": scoring.control}
+        return find_fitting(loaded, scoring.run, fits, what, wanted, **where)
+
+    def needs(self, objective: EntityLinking) -> str:
+        return "mentions whose entity is known (`prepare link --supervise` marks it among the candidates)"
+
+    def counts(self, objective: EntityLinking, made: Made) -> dict[str, int]:
+        nil = int((made["labels"] == NIL).sum())
+        return {"mentions": len(made["labels"]), "of them NIL": nil, "candidates": len(made["scores"])}
+
+    def variant(self, objective: EntityLinking, scoring: DisambiguationScoring) -> str:
+        return f"given mentions with their entity among the candidates {objective.stream}"
+
+    def baselines(self, run: Evaluated, objective: EntityLinking, made: Made) -> dict[str, Made]:
+        return {PRIOR: {**made, "scores": made["priors"]}}
+
+    def example(self, objective: EntityLinking, sample: Sample, made: Made) -> dict[str, Any]:
+        parts = made["scores"].split(made["candidates"].tolist())
+        right = [int(part.argmax()) == gold for part, gold in zip(parts, made["labels"].tolist(), strict=True)]
+        return {"text": sample["text"][:500], "right": sum(right), "mentions": len(right)}

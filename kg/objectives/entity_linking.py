@@ -1,0 +1,158 @@
+"""Entity linking: which candidate does a mention mean, or none of them?
+
+Peters et al., "Knowledge Enhanced Contextual Word Representations", EMNLP 2019 (KnowBERT, arXiv:1909.04164), section
+3.2: supervision for the linker inside the layer `kg.kar`. With psi_mk its score of candidate k for mention m, and g the
+right one, the sum over mentions of
+
+    likelihood:  - log softmax_k(psi_m)_g                                                                          (4)
+    margin:      max(0, margin - psi_mg) + sum over the others k of max(0, margin + psi_mk)                        (5)
+
+As in the release, the first is divided by the number of mentions, the second by that of candidates. A mention of which
+none of the candidates is the right one (NIL) counts for the margin alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.metrics.ranks import rank_scores, realistic_rank
+from workbench.models.network import Network
+from workbench.options.bounds import NotNegative, Word
+from workbench.sequences.batch import Batch
+from workbench.sequences.rows import drop
+from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+
+Loss = Literal["likelihood", "margin"]
+NIL = -1
+"""The label of a mention of which none of the candidates is the right one."""
+
+
+class EntityLinking(Objective):
+    """Teaches the linker of a layer `kg.kar`, and takes the candidates of masked mentions away.
+
+    A mention with a token that an objective before this one has masked keeps its place and loses its candidates, which
+    would tell what is to be predicted (the release's `full_mask`); it is not labelled. So this objective stands behind
+    mlm also where nobody said what the mentions mean.
+
+    Args:
+        stream: the stream of the candidates (the step `kg.candidates`).
+        mentions: the stream of the mentions.
+        tokens: the stream that they are in.
+        loss: (4) or (5).
+        margin: of (5).
+    """
+
+    reads_spans = True
+    measured = ("scores", "priors", "candidates", "labels")
+
+    def __init__(
+        self,
+        stream: Word = "candidates",
+        mentions: Word = "mentions",
+        tokens: Word = "text",
+        loss: Loss = "likelihood",
+        margin: NotNegative = 0.2,
+    ) -> None:
+        self.stream, self.mentions, self.tokens = stream, mentions, tokens
+        self.loss, self.margin = loss, margin
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Writes the targets of the mentions of which the corpus says what they mean: `rows`, all their candidates;
+        `candidates` [mentions], how many each has; `labels` [mentions], the right one's place among them, or `NIL`."""
+        for sequence in sequences:
+            self._hide(sequence)
+            candidates = sequence.fields(self.stream)
+            rows = np.flatnonzero(candidates["right"] >= 0)
+            mention, right = candidates["mention"].index[rows], candidates["right"][rows]
+            _, first, counts = np.unique(mention, return_index=True, return_counts=True)
+            places = [right[start : start + count] for start, count in zip(first, counts, strict=True)]
+            labels = [int(place.argmax()) if place.any() else NIL for place in places]
+            sequence.targets[self.name] = {
+                "rows": Rows(self.stream, rows),
+                "candidates": counts.astype(np.int64),
+                "labels": np.array(labels, np.int64),
+            }
+        return {}
+
+    def _hide(self, sequence: Sequence) -> None:
+        """Drop the candidates of mentions with a token that is taken."""
+        taken = np.append(0, np.cumsum(sequence.fields(self.tokens)["taken"]))
+        places = sequence.fields(self.mentions)
+        first, last = (np.asarray(places[name]) for name in ("token", "last"))
+        masked = taken[np.maximum(first, last) + 1] > taken[first]
+        drop(sequence, masked[sequence.fields(self.stream)["mention"].index], self.stream)
+
+    def count(self, batch: Batch) -> float:
+        """Mentions with a right candidate; with the margin, candidates."""
+        targets = batch.targets.get(self.name)
+        if targets is None:
+            return 0.0
+        return float((targets["labels"] != NIL).sum() if self.loss == "likelihood" else targets["candidates"].sum())
+
+    def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
+        """`accuracy` of the best candidate and `mrr`, among the mentions with a right one; equal scores share ranks."""
+        parts = made["scores"].split(made["candidates"].tolist())
+        found = [(part, gold) for part, gold in zip(parts, made["labels"].tolist(), strict=True) if gold != NIL]
+        if not found:
+            return {}
+        ranked = [realistic_rank(part.numpy(), gold) for part, gold in found]
+        scores = rank_scores(*zip(*ranked, strict=True))
+        return {"accuracy": scores.accuracy, "mrr": scores.mrr}
+
+    def head(self, network: Network) -> Head:
+        """Reads the linker's scores; it has no weights of its own.
+
+        Raises:
+            WorkbenchError: no layer of the network links the stream.
+        """
+        linked = [layer.candidates for layer in network.layers if isinstance(getattr(layer, "candidates", None), str)]
+        if self.stream not in linked:
+            raise WorkbenchError(
+                f"it needs a layer kg.kar with candidates: {self.stream} in the model; found layers for "
+                f"{', '.join(map(str, linked)) or 'none'}"
+            )
+        return EntityLinkingHead(self.stream, self.loss, self.margin)
+
+
+class EntityLinkingHead(Head):
+    """The loss of the scores of candidates, grouped by mention."""
+
+    def __init__(self, stream: str, loss: Loss = "likelihood", margin: float = 0.2) -> None:
+        super().__init__()
+        self.stream, self.loss, self.margin = stream, loss, margin
+
+    def forward(self, seen: Seen) -> LossOutput:
+        """Metrics, among mentions with a right candidate: `accuracy`, and that of the corpus's own scores
+        (`prior_accuracy`)."""
+        targets = seen.targets
+        rows, counts, labels = targets["rows"], targets["candidates"], targets["labels"]
+        scores = seen.read().taps[self.stream]["scores"][rows]
+        priors = seen.batch.streams[self.stream].fields["prior"][rows]
+        given, prior = (_by_mention(values, counts) for values in (scores, priors))
+        right = {"accuracy": given, "prior_accuracy": prior}
+        known = labels != NIL
+        metrics = {name: ((best.argmax(1) == labels).sum(), known.sum()) for name, best in right.items()}
+        made = {"scores": scores.detach(), "priors": priors, "candidates": counts, "labels": labels}
+        if self.loss == "likelihood":
+            return LossOutput(F.cross_entropy(given, labels, ignore_index=NIL, reduction="sum"), metrics, made)
+        gold = torch.arange(given.shape[1], device=labels.device) == labels.unsqueeze(1)
+        return LossOutput((self.margin - torch.where(gold, given, -given)).clamp_min(0).sum(), metrics, made)
+
+
+def _by_mention(values: Tensor, counts: Tensor) -> Tensor:
+    """Values of candidates as [mentions, most candidates], -inf where there is none; at least one column."""
+    parts = values.split(counts.tolist())
+    if not parts:
+        return values.reshape(0, 1)
+    return pad_sequence(list(parts), batch_first=True, padding_value=-torch.inf)
