@@ -34,8 +34,6 @@ from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 Loss = Literal["likelihood", "margin"]
-NIL = -1
-"""The label of a mention of which none of the candidates is the right one."""
 
 
 class EntityLinking(Objective):
@@ -54,7 +52,7 @@ class EntityLinking(Objective):
     """
 
     reads_spans = True
-    measured = ("scores", "priors", "candidates", "labels")
+    measured = ("scores", "priors", "labels", "candidates")
 
     def __init__(
         self,
@@ -69,20 +67,14 @@ class EntityLinking(Objective):
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes the targets of the mentions of which the corpus says what they mean: `rows`, all their candidates;
-        `candidates` [mentions], how many each has; `labels` [mentions], the right one's place among them, or `NIL`."""
+        `labels` [rows], 1 for the right one; `candidates` [mentions], how many each has."""
         for sequence in sequences:
             self._hide(sequence)
-            candidates = sequence.fields(self.stream)
-            rows = np.flatnonzero(candidates["right"] >= 0)
-            mention, right = candidates["mention"].index[rows], candidates["right"][rows]
-            _, first, counts = np.unique(mention, return_index=True, return_counts=True)
-            places = [right[start : start + count] for start, count in zip(first, counts, strict=True)]
-            labels = [int(place.argmax()) if place.any() else NIL for place in places]
-            sequence.targets[self.name] = {
-                "rows": Rows(self.stream, rows),
-                "candidates": counts.astype(np.int64),
-                "labels": np.array(labels, np.int64),
-            }
+            fields = sequence.fields(self.stream)
+            rows = np.flatnonzero(fields["right"] >= 0)
+            counts = np.unique(fields["mention"].index[rows], return_counts=True)[1].astype(np.int64)
+            labels = fields["right"][rows]
+            sequence.targets[self.name] = {"rows": Rows(self.stream, rows), "labels": labels, "candidates": counts}
         return {}
 
     def _hide(self, sequence: Sequence) -> None:
@@ -95,20 +87,20 @@ class EntityLinking(Objective):
 
     def count(self, batch: Batch) -> float:
         """Mentions with a right candidate; with the margin, candidates."""
-        targets = batch.targets.get(self.name)
-        if targets is None:
+        labels = batch.targets.get(self.name, {}).get("labels")
+        if labels is None:
             return 0.0
-        return float((targets["labels"] != NIL).sum() if self.loss == "likelihood" else targets["candidates"].sum())
+        return float(labels.sum() if self.loss == "likelihood" else len(labels))
 
     def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
         """`accuracy` of the best candidate and `mrr`, among the mentions with a right one; equal scores share ranks."""
-        parts = made["scores"].split(made["candidates"].tolist())
-        found = [(part, gold) for part, gold in zip(parts, made["labels"].tolist(), strict=True) if gold != NIL]
-        if not found:
+        counts = made["candidates"].tolist()
+        parts = zip(made["scores"].split(counts), made["labels"].split(counts), strict=True)
+        ranked = [realistic_rank(scores.numpy(), int(right.argmax())) for scores, right in parts if right.any()]
+        if not ranked:
             return {}
-        ranked = [realistic_rank(part.numpy(), gold) for part, gold in found]
-        scores = rank_scores(*zip(*ranked, strict=True))
-        return {"accuracy": scores.accuracy, "mrr": scores.mrr}
+        found = rank_scores(*zip(*ranked, strict=True))
+        return {"accuracy": found.accuracy, "mrr": found.mrr}
 
     def head(self, network: Network) -> Head:
         """Reads the linker's scores; it has no weights of its own.
@@ -136,23 +128,29 @@ class EntityLinkingHead(Head):
         """Metrics, among mentions with a right candidate: `accuracy`, and that of the corpus's own scores
         (`prior_accuracy`)."""
         targets = seen.targets
-        rows, counts, labels = targets["rows"], targets["candidates"], targets["labels"]
+        rows, labels, counts = targets["rows"], targets["labels"], targets["candidates"]
         scores = seen.read().taps[self.stream]["scores"][rows]
         priors = seen.batch.streams[self.stream].fields["prior"][rows]
-        given, prior = (_by_mention(values, counts) for values in (scores, priors))
-        right = {"accuracy": given, "prior_accuracy": prior}
-        known = labels != NIL
-        metrics = {name: ((best.argmax(1) == labels).sum(), known.sum()) for name, best in right.items()}
-        made = {"scores": scores.detach(), "priors": priors, "candidates": counts, "labels": labels}
+        made = {"scores": scores.detach(), "priors": priors, "labels": labels, "candidates": counts}
+        right = by_mention(labels, counts, 0)
+        known = right.any(1)
+        gold, given = right.argmax(1), by_mention(scores, counts)
+        chosen = {"accuracy": given, "prior_accuracy": by_mention(priors, counts)}
+        metrics = {name: ((found.argmax(1) == gold)[known].sum(), known.sum()) for name, found in chosen.items()}
         if self.loss == "likelihood":
-            return LossOutput(F.cross_entropy(given, labels, ignore_index=NIL, reduction="sum"), metrics, made)
-        gold = torch.arange(given.shape[1], device=labels.device) == labels.unsqueeze(1)
-        return LossOutput((self.margin - torch.where(gold, given, -given)).clamp_min(0).sum(), metrics, made)
+            loss = F.cross_entropy(given[known], gold[known], reduction="sum")
+        else:
+            loss = (self.margin - torch.where(labels > 0, scores, -scores)).clamp_min(0).sum()
+        return LossOutput(loss, metrics, made)
 
 
-def _by_mention(values: Tensor, counts: Tensor) -> Tensor:
-    """Values of candidates as [mentions, most candidates], -inf where there is none; at least one column."""
+def by_mention(values: Tensor, counts: Tensor, fill: float = -torch.inf) -> Tensor:
+    """Values of candidates, one mention's after the other's, as [mentions, most candidates]; at least one column.
+
+    Args:
+        counts: [mentions], candidates of each.
+    """
     parts = values.split(counts.tolist())
     if not parts:
         return values.reshape(0, 1)
-    return pad_sequence(list(parts), batch_first=True, padding_value=-torch.inf)
+    return pad_sequence(list(parts), batch_first=True, padding_value=fill)

@@ -53,8 +53,8 @@ class World:
 
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
-    """Documents of three sentences; the first has a linked town, a fact's object to mask, and a typed mention; they
-    are turns of a dialogue too."""
+    """Documents of three sentences; the first has a linked town with another that it may mean, a fact's object to mask,
+    and a typed mention; they are turns of a dialogue too."""
     rng = random.Random(0)
     samples = []
     for _ in range(count):
@@ -65,7 +65,10 @@ def _linked_texts(count: int) -> list[dict[str, Any]]:
         samples.append(
             {
                 "text": text,
-                "spans": [[0, len(town), f"T{i}", 0.9]],
+                "spans": [
+                    [0, len(town), f"T{i}", 0.9, {"right": 1}],
+                    [0, len(town), f"T{(i + 1) % len(TOWNS)}", 0.1, {"right": 0}],
+                ],
                 "mask_spans": [[begin, begin + len(country), f"C{i}", 1.0]],
                 "mention": [0, len(town)],
                 "types": ["place", "town"] if i % 2 else ["place"],

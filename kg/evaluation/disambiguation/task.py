@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import torch
 import typer
 
-from kg.objectives.entity_linking import NIL, EntityLinking
+from kg.objectives.entity_linking import EntityLinking, by_mention
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated, find_fitting
 from workbench.evaluation.options import Scoring, Tuning
@@ -18,6 +19,7 @@ from workbench.tasks.objective import Objective
 from workbench.tasks.task import Task, TaskObjective
 
 PRIOR = "the linker of the corpus"
+SHOWN = 500  # characters of an example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +62,9 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
         return "mentions whose entity is known (`prepare link --supervise` marks it among the candidates)"
 
     def counts(self, objective: EntityLinking, made: Made) -> dict[str, int]:
-        nil = int((made["labels"] == NIL).sum())
-        return {"mentions": len(made["labels"]), "of them NIL": nil, "candidates": len(made["scores"])}
+        known = int(made["labels"].sum())
+        mentions = len(made["candidates"])
+        return {"mentions": mentions, "of them NIL": mentions - known, "candidates": len(made["scores"])}
 
     def variant(self, objective: EntityLinking, scoring: DisambiguationScoring) -> str:
         return f"given mentions with their entity among the candidates {objective.stream}"
@@ -70,6 +73,6 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
         return {PRIOR: {**made, "scores": made["priors"]}}
 
     def example(self, objective: EntityLinking, sample: Sample, made: Made) -> dict[str, Any]:
-        parts = made["scores"].split(made["candidates"].tolist())
-        right = [int(part.argmax()) == gold for part, gold in zip(parts, made["labels"].tolist(), strict=True)]
-        return {"text": sample["text"][:500], "right": sum(right), "mentions": len(right)}
+        scores, labels = (by_mention(made[name].float(), made["candidates"]) for name in ("scores", "labels"))
+        right = labels[torch.arange(len(labels)), scores.argmax(1)] == 1
+        return {"text": sample["text"][:SHOWN], "right": int(right.sum()), "mentions": len(right)}

@@ -19,14 +19,13 @@ without mentions, the attention of (8) gives zero.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Unpack
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kg.models.layers._mention_linker import MentionLinker
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
 from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
@@ -47,6 +46,7 @@ class Kar(nn.Module):
         num_heads: attention heads, of the mentions and of the word pieces, in the candidates' width.
         threshold: candidates with a lesser score are no part of a mention; None: all are.
         scorer_size: width of the linker's MLP.
+        inverted: make W_2 the inverse of W_1 again after every update; for runs that train the `linker` alone.
         options: those of every layer; `relation` and `window` are of the attention among the mentions.
     """
 
@@ -59,26 +59,19 @@ class Kar(nn.Module):
         num_heads: Heads,
         threshold: Figure | None = None,
         scorer_size: Size = 100,
+        inverted: bool = False,
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
         self.stream, self.candidates, self.mentions = stream, candidates, mentions
         self.reads, self.changes = (stream, candidates), (stream,)
-        self.threshold = threshold
+        self.threshold, self.inverted = threshold, inverted
         width, size = sizes[stream], sizes[candidates]
         block = Options(num_heads, **options)
-        across = replace(block, relation=None, window=None)
-        self.project = nn.Linear(width, size, bias=block.bias)
-        self.pool = nn.Linear(size, 1, bias=False)
-        self.mention_norm = block.norm_of(size)
-        self.mention_attention = AttentionBlock(size, block)
-        self.mention_feed_forward = FeedForwardBlock(size, block)
-        self.candidate_norm = block.norm_of(size)
-        self.scorer_inner = nn.Linear(2, scorer_size, bias=block.bias)
-        self.scorer_outer = nn.Linear(scorer_size, 1, bias=block.bias)
+        self.linker = MentionLinker(width, size, block, scorer_size)
         self.null = nn.Parameter(torch.zeros(size))
         self.enhanced = block.sublayer(size)
-        self.attention = AttentionBlock(size, across, key_size=size)
+        self.attention = AttentionBlock(size, replace(block, relation=None, window=None), key_size=size)
         self.feed_forward = FeedForwardBlock(size, block)
         self.project_back = nn.Linear(size, width, bias=block.bias)
         self.residual = block.sublayer(width)
@@ -94,46 +87,38 @@ class Kar(nn.Module):
     @torch.no_grad()
     def invert(self) -> None:
         """Make the way back to the word pieces the inverse of the way to the entities, as near as there is one."""
-        inverse = torch.linalg.pinv(self.project.weight)
+        there = self.linker.project
+        inverse = torch.linalg.pinv(there.weight.float())
         self.project_back.weight.copy_(inverse)
-        if self.project.bias is not None:
-            self.project_back.bias.copy_(-inverse @ self.project.bias)
+        if there.bias is not None:
+            self.project_back.bias.copy_(-inverse @ there.bias.float())
+
+    def after_step(self, update: object) -> None:
+        """Hears of an update of the weights."""
+        if self.inverted:
+            self.invert()
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         """Text rows [tokens, text size], candidates [candidates, size] -> the text's, which have read the mentions."""
         if self.stream not in hidden or self.mentions not in context.batch.streams:
             return hidden
         text = hidden[self.stream]
-        pieces = self.project(self.residual.enter(text))
-        mentions = self._mentions(pieces, context)
+        pieces = self.linker.project(self.residual.enter(text))
+        mentions = self.linker.mentions(pieces, context, self.mentions)
         known = self.enhanced.leave(mentions, self._linked(mentions, hidden.get(self.candidates), context))
         pieces = self.attention(pieces, context, (self.stream,), known, (self.mentions,))
         result = self.project_back(self.feed_forward(pieces))
         return {**hidden, self.stream: self.residual.leave(text, result)}
 
-    def _mentions(self, pieces: Tensor, context: Context) -> Tensor:
-        """The states of the mentions [mentions, size], before they know their entities."""
-        fields = context.fields(self.mentions)
-        pooled = span_pooling(pieces, self.pool(pieces).squeeze(-1), fields["token"], fields["last"])
-        mentions = self.mention_attention(self.mention_norm(pooled), context, (self.mentions,))
-        return self.mention_feed_forward(mentions)
-
     def _linked(self, mentions: Tensor, candidates: Tensor | None, context: Context) -> Tensor:
         """The weighted entity of each mention [mentions, size]; the linker's scores are left to heads."""
         if candidates is None:
             return self.null.to(mentions.dtype).expand_as(mentions)
-        vectors = self.candidate_norm(candidates.to(mentions.dtype))
+        vectors = self.linker.candidate_norm(candidates.to(mentions.dtype))
         fields = context.fields(self.candidates)
-        scores = self._scores(mentions, vectors, fields)
+        scores = self.linker.scores(mentions, vectors, fields)
         context.taps[self.candidates] = {"scores": scores}
         return self._entities(scores, vectors, fields["mention"], len(mentions))
-
-    def _scores(self, mentions: Tensor, vectors: Tensor, fields: dict[str, Tensor]) -> Tensor:
-        """The linker's score of each candidate [candidates], float32."""
-        products = (mentions[fields["mention"]] * vectors).sum(-1) / math.sqrt(vectors.shape[-1])
-        given = torch.stack([fields["prior"].to(products.dtype), products], -1)
-        scores: Tensor = self.scorer_outer(F.relu(self.scorer_inner(given))).squeeze(-1)
-        return scores.float()
 
     def _entities(self, scores: Tensor, vectors: Tensor, mention: Tensor, count: int) -> Tensor:
         """The weighted entity of each mention [mentions, size]."""
@@ -146,26 +131,3 @@ class Kar(nn.Module):
         shares = (weights / torch.where(linked, total, 1.0)[mention]).to(vectors.dtype)
         mixed = vectors.new_zeros(count, vectors.shape[-1]).index_add(0, mention, shares.unsqueeze(-1) * vectors)
         return torch.where(linked.unsqueeze(-1), mixed, self.null.to(vectors.dtype))
-
-
-def span_pooling(rows: Tensor, scores: Tensor, first: Tensor, last: Tensor) -> Tensor:
-    """The mean of the rows of each span, by the softmax of their scores (Lee et al., arXiv:1707.07045, section 3.1).
-
-    Args:
-        rows: [rows, size].
-        scores: [rows].
-        first, last: [spans], the rows at which each begins and ends; it is its first alone where the last one is gone.
-
-    Returns:
-        [spans, size]
-    """
-    lengths = (last - first).clamp_min(0) + 1
-    span = torch.repeat_interleave(torch.arange(len(first), device=first.device), lengths)
-    begins = lengths.cumsum(0) - lengths
-    row = first[span] + torch.arange(len(span), device=first.device) - begins[span]
-    found = scores[row].float()
-    highest = found.detach().new_full((len(first),), -torch.inf).scatter_reduce(0, span, found.detach(), "amax")
-    weights = (found - highest[span]).exp()
-    total = weights.new_zeros(len(first)).index_add(0, span, weights)
-    shares = (weights / total[span]).to(rows.dtype)
-    return rows.new_zeros(len(first), rows.shape[-1]).index_add(0, span, shares.unsqueeze(-1) * rows[row])

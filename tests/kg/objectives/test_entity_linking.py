@@ -67,14 +67,14 @@ def test_mentions_that_are_known_are_labelled() -> None:
     targets = made.targets["it"]
     assert targets["rows"].index.tolist() == [0, 1, 2, 4, 5]
     assert targets["candidates"].tolist() == [3, 1, 1]
-    assert targets["labels"].tolist() == [1, -1, 0]
+    assert targets["labels"].tolist() == [0, 1, 0, 0, 1]
 
 
 def test_masked_mentions_keep_their_place_and_lose_their_candidates() -> None:
     made, batch = corrupted(EntityLinking(), taken=(4, 8))
     assert made.streams["mentions"]["token"].index.tolist() == [1, 3, 6, 8]
     assert made.streams["candidates"]["mention"].index.tolist() == [0, 0, 0, 2]
-    assert made.targets["it"]["labels"].tolist() == [1, -1]
+    assert made.targets["it"]["labels"].tolist() == [0, 1, 0, 0]
     assert batch.streams["candidates"].rows == 4
 
 
@@ -107,7 +107,7 @@ def test_what_is_measured_leaves_nil_out() -> None:
     made = run(part, read, batch).made
     priors = {**made, "scores": made["priors"]}
     assert part.measure(priors) == {"accuracy": pytest.approx(0.5), "mrr": pytest.approx(0.75)}
-    assert part.measure({**made, "labels": torch.full((3,), -1)}) == {}
+    assert part.measure({**made, "labels": torch.zeros(5)}) == {}
 
 
 @pytest.mark.parametrize("loss", ["likelihood", "margin"])
@@ -129,7 +129,7 @@ def test_it_teaches_the_linker_alone_and_not_the_layers_behind() -> None:
     _, batch = corrupted(part)
     run(part, read, batch).loss.backward()
     reached = {name for name, p in read.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
-    assert {"layers.0.project.weight", "layers.0.pool.weight", "layers.0.scorer_inner.weight"} <= reached
+    assert {f"layers.0.linker.{name}.weight" for name in ("project", "pool", "scorer_inner")} <= reached
     assert not any(name.startswith(("layers.1", "layers.0.project_back", "layers.0.attention")) for name in reached)
 
 

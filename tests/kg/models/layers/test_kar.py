@@ -16,6 +16,7 @@ from workbench.models.context import Context
 from workbench.models.initialisation import initialise
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
+from workbench.tasks.root import Update
 
 OPTIONS = {"stream": "text", "candidates": "entity", "mentions": "mention", "num_heads": 2}
 CASES = {"": LayerCase(OPTIONS), "threshold": LayerCase({**OPTIONS, "threshold": 0.0})}
@@ -76,21 +77,21 @@ def fed(block: nn.Module, rows: Tensor) -> Tensor:
 def loop(layer: Kar, text: Tensor, vectors: Tensor, mentions: Mentions) -> tuple[Tensor, list[Tensor]]:
     """Equations 1 to 9 for one document: its new states, and the scores of each mention's candidates."""
     size = vectors.shape[1]
-    pieces = text @ layer.project.weight.T + layer.project.bias  # 1
+    pieces = text @ layer.linker.project.weight.T + layer.linker.project.bias  # 1
     pooled = []
     for first, last in mentions:
         inside = pieces[first : last + 1]
-        pooled.append(torch.softmax(inside @ layer.pool.weight[0], 0) @ inside)
-    spans = layer.mention_norm(torch.stack(pooled)) if pooled else pieces[:0]
-    spans = fed(layer.mention_feed_forward, attended(layer.mention_attention, spans, None, 2))  # 2
+        pooled.append(torch.softmax(inside @ layer.linker.pool.weight[0], 0) @ inside)
+    spans = layer.linker.norm(torch.stack(pooled)) if pooled else pieces[:0]
+    spans = fed(layer.linker.feed_forward, attended(layer.linker.attention, spans, None, 2))  # 2
     known, scores, start = [], [], 0
     for span, priors in zip(spans, mentions.values(), strict=True):
-        found = layer.candidate_norm(vectors[start : start + len(priors)])
+        found = layer.linker.candidate_norm(vectors[start : start + len(priors)])
         start += len(priors)
         psi = []
         for vector, prior in zip(found, priors, strict=True):
             given = torch.stack([torch.tensor(prior), span @ vector / math.sqrt(size)])
-            psi.append(layer.scorer_outer(torch.relu(layer.scorer_inner(given)))[0])  # 3
+            psi.append(layer.linker.scorer_outer(torch.relu(layer.linker.scorer_inner(given)))[0])  # 3
         above = [i for i, score in enumerate(psi) if layer.threshold is None or score >= layer.threshold]
         total = sum(math.exp(psi[i]) for i in above)
         entity = sum(math.exp(psi[i]) / total * found[i] for i in above) if above else layer.null  # 6
@@ -158,12 +159,21 @@ def test_documents_in_one_sequence_are_read_alone() -> None:
 def test_the_way_back_begins_as_the_inverse_of_the_way_there() -> None:
     layer = kar()
     initialise(layer, 0.02)
-    there, back = layer.project.weight, layer.project_back.weight
+    there, back = layer.linker.project.weight, layer.project_back.weight
     torch.testing.assert_close(there @ back, torch.eye(8), atol=1e-5, rtol=0)
-    layer.project.bias.fill_(0.5)
+    layer.linker.project.bias.fill_(0.5)
     layer.invert()
     entity = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(layer.project(layer.project_back(entity)), entity, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(layer.linker.project(layer.project_back(entity)), entity, atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("inverted", [True, False])
+def test_the_way_back_follows_the_linker_where_it_is_trained_alone(inverted: bool) -> None:
+    layer = kar(inverted=inverted)
+    layer.after_step(Update(1, 0.5, {}))
+    found = layer.linker.project.weight @ layer.project_back.weight
+    assert torch.allclose(found, torch.eye(8), atol=1e-4) == inverted
 
 
 def test_gradients_are_finite_where_no_candidate_counts() -> None:

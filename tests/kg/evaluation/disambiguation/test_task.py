@@ -1,0 +1,76 @@
+"""Disambiguation by the linker inside a model, beside that of the corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kg.evaluation.disambiguation.task import PRIOR, Disambiguation, DisambiguationScoring
+from tests.contracts.cases import EvaluationCase, World
+from tests.kg.evaluation.conftest import TOWNS, WORDINGS, country_of, fact, make_world, recipe_tree, write
+from workbench.errors import WorkbenchError
+from workbench.evaluation.evaluating import evaluate
+from workbench.recipe.trees import recipe_from_dict
+from workbench.training.pretrain import pretrain
+
+
+def told(town: int, wording: str) -> dict[str, Any]:
+    """A text whose country is spelt so that each of two countries may be meant, the wrong one a little likelier; the
+    town beside it tells which. Of one mention in twelve none is."""
+    record = fact(town, wording)
+    country = country_of(town)
+    spans = []
+    for start, end, entity, _ in record["spans"]:
+        if entity.startswith("t"):
+            spans.append([start, end, entity, 1.0])
+        else:
+            others = sorted([(0.4, country, int(town % 12 != 0)), (0.6, (country + 1) % 4, 0)], key=lambda o: -o[0])
+            spans += [[start, end, f"c{number}", score, {"right": right}] for score, number, right in others]
+    return {**record, "spans": spans, "mask_spans": []}
+
+
+def tree(folder: Path, steps: int = 150) -> dict[str, Any]:
+    recipe = recipe_tree(folder, "none")
+    vectors = str(folder / "entities.safetensors")
+    plain = {"num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
+    recipe["model"]["streams"]["towns"] = {"embedding": "kg.entity_table", "path": vectors}
+    kar = {"layer": "kg.kar", "stream": "text", "candidates": "towns", "mentions": "places", **plain}
+    recipe["model"]["layers"] = [{"layer": "self", "stream": "text", **plain}, kar]
+    step = {"step": "kg.candidates", "table": vectors, "stream": "towns", "mentions": "places"}
+    linking = {"objective": "kg.entity_linking", "stream": "towns", "mentions": "places"}
+    recipe["tasks"]["facts"] |= {"corpora": [str(folder / "told")], "objectives": [linking]}
+    recipe["tasks"]["facts"]["sequence"]["steps"] = [step]
+    recipe["train"]["max_steps"] = steps
+    return recipe
+
+
+def make_told(folder: Path) -> None:
+    make_world(folder)
+    write(folder / "told", [told(t, w) for t in range(len(TOWNS)) for w in WORDINGS[:2]])
+    write(folder / "told-test", [told(t, WORDINGS[2]) for t in range(len(TOWNS))])
+
+
+def contract_world(folder: Path) -> World:
+    make_told(folder)
+    run = pretrain(recipe_from_dict(tree(folder)), folder / "run", until=2)
+    without = pretrain(recipe_from_dict(recipe_tree(folder, "none")), folder / "plain", until=1)
+    return World(run, str(folder / "told-test"), without, {})
+
+
+CASE = EvaluationCase(world=contract_world)
+
+
+def test_the_text_around_tells_what_a_name_means(tmp_path: Path) -> None:
+    make_told(tmp_path)
+    run = pretrain(recipe_from_dict(tree(tmp_path)), tmp_path / "run")
+    task = Disambiguation()
+    result = evaluate(task, DisambiguationScoring(run=run, corpus=str(tmp_path / "told-test"), stream="towns"))
+    assert result.counts == {"mentions": 24, "of them NIL": 2, "candidates": 48}
+    assert result.baselines[PRIOR] == {"accuracy": 0.0, "mrr": 0.5}
+    assert result.numbers["accuracy"] > 0.8
+    with pytest.raises(WorkbenchError, match=r"no task with the objective kg.entity_linking of the stream 'wiki'"):
+        task.open(DisambiguationScoring(run=run, corpus=str(tmp_path / "told-test"), stream="wiki"))
+    with pytest.raises(WorkbenchError, match=r"corpus 'facts' has no mentions whose entity is known .* --supervise"):
+        evaluate(task, DisambiguationScoring(run=run, corpus=str(tmp_path / "facts")))
