@@ -34,6 +34,7 @@ from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 
 Loss = Literal["likelihood", "margin"]
+Metrics = dict[str, tuple[Tensor | float, Tensor | float]]
 
 
 class EntityLinking(Objective):
@@ -136,7 +137,9 @@ class EntityLinkingHead(Head):
         known = right.any(1)
         gold, given = right.argmax(1), by_mention(scores, counts)
         chosen = {"accuracy": given, "prior_accuracy": by_mention(priors, counts)}
-        metrics = {name: ((found.argmax(1) == gold)[known].sum(), known.sum()) for name, found in chosen.items()}
+        metrics: Metrics = {
+            name: ((found.argmax(1) == gold)[known].sum(), known.sum()) for name, found in chosen.items()
+        }
         if self.loss == "likelihood":
             loss = F.cross_entropy(given[known], gold[known], reduction="sum")
         else:

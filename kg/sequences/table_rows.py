@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 
-class TableRows:
+class TableRows(Mapping[str, int]):
     """The row of each entity: of a file of vectors (`kg.vectors.vectors`), or as given.
 
     Another process opens the file again instead of getting its ids sent.
@@ -15,9 +15,14 @@ class TableRows:
         self.table = table
         self._rows = _read(table) if isinstance(table, str) else table
 
-    def get(self, entity: str) -> int | None:
-        """The row of an entity; None where it has no vector."""
-        return self._rows.get(entity)
+    def __getitem__(self, entity: str) -> int:
+        return self._rows[entity]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def __reduce__(self) -> tuple[type[TableRows], tuple[str | Mapping[str, int]]]:
         return TableRows, (self.table,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -61,7 +62,7 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
     def needs(self, objective: EntityLinking) -> str:
         return "mentions whose entity is known (`prepare link --supervise` marks it among the candidates)"
 
-    def counts(self, objective: EntityLinking, made: Made) -> dict[str, int]:
+    def counts(self, objective: EntityLinking, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         known = int(made["labels"].sum())
         mentions = len(made["candidates"])
         return {"mentions": mentions, "of them NIL": mentions - known, "candidates": len(made["scores"])}
@@ -69,7 +70,9 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
     def variant(self, objective: EntityLinking, scoring: DisambiguationScoring) -> str:
         return f"given mentions with their entity among the candidates {objective.stream}"
 
-    def baselines(self, run: Evaluated, objective: EntityLinking, made: Made) -> dict[str, Made]:
+    def baselines(
+        self, run: Evaluated, objective: EntityLinking, made: Made, samples: Iterable[Sample]
+    ) -> dict[str, Made]:
         return {PRIOR: {**made, "scores": made["priors"]}}
 
     def example(self, objective: EntityLinking, sample: Sample, made: Made) -> dict[str, Any]:

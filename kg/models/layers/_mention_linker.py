@@ -39,7 +39,8 @@ class MentionLinker(nn.Module):
         """The states of the mentions [mentions, size], before they know their entities."""
         fields = context.fields(stream)
         pooled = span_pooling(pieces, self.pool(pieces).squeeze(-1), fields["token"], fields["last"])
-        return self.feed_forward(self.attention(self.norm(pooled), context, (stream,)))  # type: ignore[no-any-return]
+        mentions: Tensor = self.feed_forward(self.attention(self.norm(pooled), context, (stream,)))
+        return mentions
 
     def scores(self, mentions: Tensor, vectors: Tensor, fields: dict[str, Tensor]) -> Tensor:
         """The score of each candidate [candidates], float32.
