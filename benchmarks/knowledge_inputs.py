@@ -33,7 +33,7 @@ class Labelled:
 
 
 SETS = {
-    "fewrel": Labelled("fewrel/wiki_train.jsonl", "fewrel/wiki_dev.jsonl"),
+    "fewrel": Labelled("fewrel/wiki_train.jsonl", "fewrel/wiki_train.jsonl"),
     "ufet": Labelled("ufet/train.jsonl", "ufet/dev.jsonl"),
     "semeval": Labelled("semeval2010_task8/train.jsonl", "semeval2010_task8/train.jsonl"),
 }
@@ -60,8 +60,9 @@ def prepare(data: Path, corpora: Path, call: Call) -> None:
     link = ("--linker", linker, "--keep", "--workers", "1")
     made("wiki-linked", "link", gold, *link)
     made("entities.safetensors", "vectors", graph, "--epochs", "30")
+    known = set(GraphStore.open(graph).ids)
     for name, chosen in SETS.items():
-        for part, rows in zip(("train", "test"), parts(data, chosen), strict=True):
+        for part, rows in zip(("train", "test"), parts(data, chosen, known), strict=True):
             path = _written(raw / f"{name}-{part}.jsonl", rows)
             plain = made(f"raw/{name}-{part}", "text", path, "--workers", "1")
             made(f"{name}-{part}", "link", plain, *link)
@@ -81,20 +82,28 @@ def write_names(data: Path, described: str, output: Path) -> Path:
     return _written(output, rows)
 
 
-def parts(data: Path, labelled: Labelled) -> tuple[list[Row], list[Row]]:
+def parts(data: Path, labelled: Labelled, known: set[str]) -> tuple[list[Row], list[Row]]:
     """The rows to train on and those to test on, evenly spaced; none in both, no class to test that is not trained.
 
-    Of typed mentions those that have one of the nine general types.
+    Of typed mentions those that have one of the nine general types; of relations between entities whose ids are told
+    (FewRel) those of which the graph knows one, as knowledge has nothing to say of the others.
     """
-    trained, tested = list(_lines(data / labelled.trained)), list(_lines(data / labelled.tested))
+    trained, tested = (
+        [row for row in _lines(data / path) if _is_told_of(row, known)] for path in (labelled.trained, labelled.tested)
+    )
     if labelled.trained == labelled.tested:
         trained, tested = trained[::2], tested[1::2]
-    trained, tested = (
-        [row for row in rows if "y_str" not in row or GENERAL & set(row["y_str"])] for rows in (trained, tested)
-    )
     trained = spaced(trained, TRAINED)
     known = {row.get("relation") for row in trained}
     return trained, spaced([row for row in tested if row.get("relation") in known], TESTED)
+
+
+def _is_told_of(row: Row, known: set[str]) -> bool:
+    """Whether a general type, or an entity of the graph."""
+    if "y_str" in row:
+        return bool(GENERAL & set(row["y_str"]))
+    ids = {row[role]["id"] for role in ("head", "tail") if "id" in (row.get(role) or {})}
+    return not ids or bool(ids & known)
 
 
 def spaced(rows: list[Row], number: int) -> list[Row]:
