@@ -48,9 +48,18 @@ def written(path: Path, relations: list[str]) -> None:
 
 def test_no_row_is_trained_on_and_tested_on(tmp_path: Path) -> None:
     written(tmp_path / "all.jsonl", ["a", "b", "b", "c", *["a", "b"] * 20])
-    trained, tested = parts(tmp_path, Labelled("all.jsonl", "all.jsonl"))
+    trained, tested = parts(tmp_path, Labelled("all.jsonl", "all.jsonl"), set())
     assert {row["id"] for row in trained}.isdisjoint(row["id"] for row in tested)
     assert {row["relation"] for row in tested} <= {row["relation"] for row in trained} == {"a", "b"}
+
+
+def test_relations_of_entities_are_those_of_the_graph(tmp_path: Path) -> None:
+    pairs = [("Q1", "Q9"), ("Q8", "Q9"), ("Q9", "Q1"), ("Q8", "Q8"), ("Q1", "Q1"), ("Q1", "Q8")]
+    rows = [{"id": i, "relation": "a", "head": {"id": h}, "tail": {"id": t}} for i, (h, t) in enumerate(pairs)]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    trained, tested = parts(tmp_path, Labelled("all.jsonl", "all.jsonl"), {"Q1"})
+    assert [row["id"] for row in trained] == [0, 4]
+    assert [row["id"] for row in tested] == [2, 5]
 
 
 def test_rows_are_evenly_spaced() -> None:
