@@ -1,6 +1,6 @@
 """What knowledge costs: the training step of K-BERT and of ERNIE-THU beside plain BERT's, and making sentence trees.
 
-    python -m benchmarks.knowledge_steps --data data --output steps [--only k-bert ernie-thu trees]
+    python -m benchmarks.knowledge_steps --data data --output steps [--only k-bert trees]
 
 `data` is a folder with the raw corpora gutenberg and codex. The texts are paragraphs of books in which every
 `--every`th word is a mention of a random entity of CoDEx-S that has triples, so that with the default a tenth of the
@@ -9,12 +9,13 @@ tokens are aligned. Both systems are their recipes at one size (4 layers x 256, 
 
 - `k-bert`: BERT reads the very same tokens, branches included, and everybody sees everybody;
 - `ernie-thu`: BERT reads the same text without the entities, and has no entities to predict;
-- `trees`: `kg.sentence_tree` on sequences that are made, beside `benchmarks.tree_peer`, a sentence after the other with
-  its visible matrix. Both look branches up that are encoded already.
+- `trees`, `trees-rows`: `kg.sentence_tree` on sequences that are made, beside `benchmarks.tree_peer`, a sentence after
+  the other with its visible matrix, filled pair by pair and row by row. Both have branches that are encoded already.
 
 Measured is the step on batches that are made: forward, backward, clipping, AdamW, in float32 on a CPU, bfloat16 on a
-GPU. Rounds over all micro-batches alternate in one process, the first is not told; what is told are medians and the
-ratio of the two. Beside other work OMP_WAIT_POLICY=PASSIVE keeps waiting threads from spinning.
+GPU. Rounds over all micro-batches alternate in one process, the first is not told; what is told are medians (on a CPU
+of processor time, which other work disturbs less) and the ratio of the two. Beside other work OMP_WAIT_POLICY=PASSIVE
+keeps waiting threads from spinning.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import torch
 
 from benchmarks.real_data import call
 from benchmarks.text_steps import BATCHES, Step, micro_batches, ours
-from benchmarks.tree_peer import Known, Tree, sentence_tree
+from benchmarks.tree_peer import Filling, Known, Tree, by_pairs, by_rows, sentence_tree
 from kg.sequences.steps.sentence_tree import SentenceTree
 from workbench.files.drafts import write_text
 from workbench.keyed import Draws
@@ -168,7 +169,7 @@ def _read(micros: list[tuple[str, MicroBatch]]) -> dict[str, Any]:
     return {"tokens": tokens, "share": (branches + aligned) / tokens}
 
 
-def trees(options: argparse.Namespace) -> tuple[list[Work], dict[str, Any]]:
+def trees(options: argparse.Namespace, filling: Filling) -> tuple[list[Work], dict[str, Any]]:
     """A round of making trees of some sequences, by the step and by the peer."""
     recipe = recipe_of("k-bert", options)
     tokenizer = Tokenizer.load(recipe.tokenizer or "")
@@ -184,13 +185,13 @@ def trees(options: argparse.Namespace) -> tuple[list[Work], dict[str, Any]]:
         known.append(Known(text["input_ids"].tolist(), [m for m in mentions if m[2]]))
     draws = Draws("benchmark", number=(0, 0, 0))
     length = spec["max_length"]
-    trees = [sentence_tree(each, length) for each in known]
+    trees = [sentence_tree(each, length, filling) for each in known]
 
     def build() -> list[Sequence]:
         return step(sequences, draws)
 
     def build_peers() -> list[Tree]:
-        return [sentence_tree(each, length) for each in known]
+        return [sentence_tree(each, length, filling) for each in known]
 
     for sequence, tree in zip(build(), trees, strict=True):
         text = sequence.streams["text"]
@@ -216,20 +217,22 @@ def _bare(recipe: Recipe) -> Any:
 WORKS: dict[str, Callable[[argparse.Namespace], tuple[list[Work], dict[str, Any]]]] = {
     "k-bert": lambda options: steps_of("k-bert", options),
     "ernie-thu": lambda options: steps_of("ernie-thu", options),
-    "trees": trees,
+    "trees": lambda options: trees(options, by_pairs),
+    "trees-rows": lambda options: trees(options, by_rows),
 }
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Medians of both sides' seconds a round, and ours / theirs."""
     works, read = WORKS[name](options)
+    clock = time.perf_counter if options.device == "cuda" else time.process_time
     seconds = []
     for _ in range(options.rounds + 1):
         times = []
         for work in works:
-            start = time.perf_counter()
+            start = clock()
             work()
-            times.append(time.perf_counter() - start)
+            times.append(clock() - start)
         seconds.append(times)
     ours, theirs = (statistics.median(times) for times in zip(*seconds[1:], strict=True))
     return {"name": name, **read, "ours": ours, "theirs": theirs, "ratio": ours / theirs}

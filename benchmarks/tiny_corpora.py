@@ -19,7 +19,7 @@ Made = tuple[str, ...]
 """Where among the corpora something is put, and the arguments of `workbench prepare` that make it."""
 
 MULTILINGUAL, DESCRIBED = "multi30k", "described"
-FOLDERS = {"xlm": MULTILINGUAL, "kepler": DESCRIBED, "kg-bert": DESCRIBED}
+FOLDERS = {"xlm": MULTILINGUAL, "kepler": DESCRIBED, "kg-bert": DESCRIBED, "wklm": DESCRIBED}
 """Systems that read other corpora than the rest of their kind, and where these lie among them."""
 
 
@@ -60,22 +60,23 @@ def _multilingual(data: Path, folder: str, corpora: Path) -> Iterator[Made]:
 
 def knowledge(data: Path, corpora: Path) -> Iterator[Made]:
     """Wikipedia's own links to entities of CoDEx-M, and links by their names beside them; and CoDEx-S, whose entities
-    are all described."""
-    yield from _graph_with_texts(data, "codex-m", "", corpora)
-    graph = str(corpora / "graph")
-    for end in ("", "-held-out"):
-        yield f"wiki-linked{end}", "link", str(corpora / f"text{end}"), "--graph", graph, "--keep"
-    yield "entities.safetensors", "vectors", graph, "--dim", "32", "--epochs", "10"
-    yield from _graph_with_texts(data, "codex-s", f"{DESCRIBED}/", corpora)
+    are all described, with the descriptions as texts."""
+    articles = (str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2")
+    yield from _linked(data / "codex/codex-m", articles, corpora, "")
+    yield "entities.safetensors", "vectors", str(corpora / "graph"), "--dim", "32", "--epochs", "10"
+    texts = (str(data / "codex/entity_text_codex-s.jsonl"), "--option", "text_field=extract", "--on-error", "skip")
+    yield from _linked(data / "codex/codex-s", (*texts, "--split", "held-out=0.1"), corpora, f"{DESCRIBED}/")
 
 
-def _graph_with_texts(data: Path, codex: str, folder: str, corpora: Path) -> Iterator[Made]:
-    """A graph, its valid triples held out, texts, and a tokenizer of both."""
+def _linked(triples: Path, texts: tuple[str, ...], corpora: Path, folder: str) -> Iterator[Made]:
+    """A graph, its valid triples held out, texts, a tokenizer of both, and the texts with their links."""
+    graph, text = (str(corpora / folder / name) for name in ("graph", "text"))
     for part, end in (("train", ""), ("valid", "-held-out")):
-        yield f"{folder}graph{end}", "triples", str(data / "codex" / codex), "--option", f"part={part}"
-    yield f"{folder}text", "text", str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2"
-    both = (str(corpora / folder / name) for name in ("text", "graph"))
-    yield f"{folder}tokenizer.json", "tokenizer", *both, "--vocab-size", "4000"
+        yield f"{folder}graph{end}", "triples", str(triples), "--option", f"part={part}"
+    yield f"{folder}text", "text", *texts
+    yield f"{folder}tokenizer.json", "tokenizer", text, graph, "--vocab-size", "4000"
+    for end in ("", "-held-out"):
+        yield f"{folder}wiki-linked{end}", "link", f"{text}{end}", "--graph", graph, "--keep"
 
 
 MAKERS: dict[Kind, Callable[[Path, Path], Iterator[Made]]] = {"text": text, "knowledge": knowledge}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -43,26 +42,28 @@ def plant(
     Without `visible_matrix` everybody sees everybody.
     """
     text = sequence.streams[stream]
-    trunk_anchor = np.zeros(len(text["input_ids"]), np.int64)
-    branches: list[tuple[int, ...]] = []
-    at: list[tuple[int, int, int, int]] = []  # of each branch: tokens, those before, the trunk row before it, mention
-    total = 0
-    for m, mention in enumerate((m for m in mentions if any(m.branches)), start=1):
-        trunk_anchor[mention.start : mention.end] = m
-        for ids in mention.branches:
-            at.append((len(ids), total, mention.end - 1, m))
-            total += len(ids)
-        branches += mention.branches
+    length = len(text["input_ids"])
+    trunk_anchor = np.zeros(length, np.int64)
+    tokens: list[int] = []
+    at: list[int] = []  # of each branch: its size, the tokens of those before it, the trunk row before it, its mention
+    m = 0
+    for mention in mentions:
+        if any(mention.branches):
+            m += 1
+            trunk_anchor[mention.start : mention.end] = m
+            for ids in mention.branches:
+                at += (len(ids), len(tokens), mention.end - 1, m)
+                tokens += ids
     sizes, before, ends, numbers = np.array(at, np.int64).reshape(-1, 4).T
-    last = ends.repeat(sizes)
-    step = np.arange(1, total + 1) - before.repeat(sizes)  # from the mention's last token
-    tokens = np.fromiter(chain.from_iterable(branches), np.int64, total)
-    values = {"input_ids": tokens, "position_ids": text["position_ids"][last] + step}
+    branch = np.arange(len(sizes)).repeat(sizes)
+    last = ends[branch]
+    step = np.arange(1, len(tokens) + 1) - before[branch]  # from the mention's last token
+    values = {"input_ids": np.array(tokens, np.int64), "position_ids": text["position_ids"][last] + step}
     if visible_matrix:
-        text |= {"branch": np.zeros(len(trunk_anchor), np.int64), "anchor": trunk_anchor}
-        values |= {"branch": np.arange(1, len(sizes) + 1).repeat(sizes), "anchor": numbers.repeat(sizes)}
+        text |= {"branch": np.zeros(length, np.int64), "anchor": trunk_anchor}
+        values |= {"branch": branch + 1, "anchor": numbers[branch]}
     where = insert(sequence, last + 1, stream, like=last, **values)
-    injected = np.zeros(sequence.length(stream), np.bool_)
+    injected = np.zeros(length + len(tokens), np.bool_)
     injected[where] = True
     return injected
 
