@@ -51,8 +51,8 @@ def plain(repeat: int) -> list[str]:
 
 def test_ernie_thu(shared: Path, data: Path) -> None:
     golden = shared / "golden/ernie_thu/pretraining"
-    sizes = [*SMALL, "model.streams.text.vocab_size=120", "model.streams.text.max_positions=24", "model.streams.entity.hidden_size=20"]
-    sizes += [*plain(2), *fused(1), *fused(2), *fused(3)]
+    streams = ("text.vocab_size=120", "text.max_positions=24", "entity.hidden_size=20")
+    sizes = [*SMALL, *(f"model.streams.{size}" for size in streams), *plain(2), *fused(1), *fused(2), *fused(3)]
     run("pretrain", "ernie-thu", f"model.init_from={golden}", *sizes, *STEPS, "-o", "runs/ernie")
     run("encode", "runs/ernie", data / "wiki-linked", "-o", "vectors.safetensors")
     run("finetune", "entity-typing", "runs/ernie", data / "wiki-linked", "--epochs", "1", "--marker", ".", "-o", "t")
