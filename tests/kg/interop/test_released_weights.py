@@ -25,7 +25,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that the recipes read: linked texts, the graph, vectors, a tokenizer."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "corpora"
-    texts(folder / "wiki-linked", spans=[[0, 3, "a", 1.0]], labels={"kind": "news"}, mention=[0, 3], types=["place"])
+    texts(folder / "wiki-linked", spans=[[0, 3, "a", 1.0]], mention=[0, 3], types=["place"])
     tokenizer(folder / "tokenizer.json")
     names = [{"id": "a", "label": "old"}, {"id": "b", "label": "river"}]
     GraphStore.build([("a", "r", "b")], folder / "graph", entity_texts=names, relation_labels={"r": "runs"})
@@ -66,10 +66,10 @@ def test_ernie_thu(shared: Path, data: Path) -> None:
 
 def test_k_bert(shared: Path, data: Path) -> None:
     golden = shared / "golden/kbert/encoder"
-    sizes = [*SMALL, "model.streams.text.vocab_size=72", *plain(3)]
+    sizes = [*SMALL, f"tokenizer={golden}", *plain(3)]
     run("pretrain", "k-bert", f"model.init_from={golden}", *sizes, *STEPS, "-o", "runs/k-bert")
     run("encode", "runs/k-bert", data / "wiki-linked", "-o", "vectors.safetensors")
-    run("finetune", "classify", "runs/k-bert", data / "wiki-linked", "--label", "kind", "--epochs", "1", "-o", "c")
+    run("finetune", "entity-typing", "runs/k-bert", data / "wiki-linked", "--epochs", "1", "--marker", "京", "-o", "t")
     run("export", "runs/k-bert", "--output", "back", "--as", "kg.k_bert")
     weights, written = (load_file(f) for f in (golden / "weights.safetensors", Path("back/model.safetensors")))
     equal(written, weights, {"embedding.segment_embedding.weight": slice(1, None)})
