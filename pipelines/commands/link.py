@@ -47,6 +47,9 @@ def link(
         bool,
         typer.Option("--supervise", help="The links that are there are right: mark them among those of this linker."),
     ] = False,
+    signs: Annotated[
+        bool, typer.Option("--signs", help="Spaces are none: they part the signs of Chinese, as in tagging sets.")
+    ] = False,
 ) -> None:
     """Find the entities of a graph in texts and captions, and store them as character spans in a new corpus.
 
@@ -66,6 +69,8 @@ def link(
       workbench prepare link corpora/wiki --linker linkers/wikidata --candidates 30 --supervise -o corpora/wiki-linked
 
       workbench prepare link corpora/wiki-linked --linker linkers/wordnet --candidates 30 --beside -o corpora/both
+
+      workbench prepare link corpora/medical-ner --graph corpora/medical --signs --words words.txt -o corpora/ner-linked
     """
     opened = open_corpus(str(corpus))
     linkable = [str(field.spans_of) for field in links_among(fields_of(opened.kind))]
@@ -89,7 +94,7 @@ def link(
     if supervise and not links_among(opened.manifest.fields):
         raise WorkbenchError(f"--supervise: {corpus} has no links that could be right; allowed: a corpus with `spans`")
     given = _given(keep=keep, beside=beside, supervise=supervise)
-    stage = LinkEntities.of(chosen, min_score, candidates=candidates, given=given, inside=inside)
+    stage = LinkEntities.of(chosen, min_score, candidates=candidates, given=given, inside=inside, signs=signs)
     about = {**opened.manifest.about, "linker": stage.about}
     job = Job(CorpusReader(), opened.kind, options.output, (stage,), about=about)
     options.prepare(job, [corpus])

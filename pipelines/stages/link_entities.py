@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -26,7 +27,8 @@ class LinkEntities:
 
     With `candidates`, a mention has that many entities at most, as spans of the same characters, the best first. With
     `inside`, a field of stretches (`tags`, `marks`, `mention`), names are found there alone, and in its text alone.
-    `name` and `version` are the linker's.
+    With `signs`, spaces are none, as in tagging sets that part the signs of Chinese by spaces. `name` and `version` are
+    the linker's.
     """
 
     name: Name
@@ -35,6 +37,7 @@ class LinkEntities:
     candidates: Count = 1
     given: Given = "replace"
     inside: Name | None = None
+    signs: bool = False
     linker: Linker = field(kw_only=True, compare=False, repr=False)
 
     @classmethod
@@ -45,7 +48,7 @@ class LinkEntities:
     @property
     def about(self) -> dict[str, Any]:
         """What is noted with the records and the corpus."""
-        chosen = {"candidates": self.candidates, "given": self.given, "inside": self.inside}
+        chosen = {"candidates": self.candidates, "given": self.given, "inside": self.inside, "signs": self.signs}
         return {"name": self.name, "version": self.version, "min_score": self.min_score, **chosen}
 
     def __call__(self, sample: Sample) -> Sample:
@@ -68,7 +71,13 @@ class LinkEntities:
     def found(self, text: str, inside: Sequence[list[Any]] | None, min_score: float, candidates: int) -> list[Link]:
         """The links of the linker in one text, within the stretches that are given."""
         places = None if inside is None else [(stretch[0], stretch[1]) for stretch in inside]
-        return self.linker.link(text, min_score, candidates, places)
+        if not self.signs:
+            return self.linker.link(text, min_score, candidates, places)
+        at = [i for i, sign in enumerate(text) if not sign.isspace()]
+        if places is not None:
+            places = [(bisect_left(at, start), bisect_left(at, end)) for start, end in places]
+        links = self.linker.link("".join(text[i] for i in at), min_score, candidates, places)
+        return [(at[start], at[end - 1] + 1, entity, score) for start, end, entity, score in links]
 
     def _spans(
         self, text: str, given: Sequence[list[Any]] | None, inside: Sequence[list[Any]] | None

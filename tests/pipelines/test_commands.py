@@ -102,6 +102,26 @@ def test_all_texts_are_linked(tmp_path, json_lines, graph, stored):
     assert coverage(Corpus.open(tmp_path / "l"), stage).all.mentions == 5
 
 
+def test_names_are_found_between_signs_that_spaces_part(tmp_path, json_lines, stored):
+    """A tagging set of Chinese; names that a word of the list goes over the end of are none."""
+    texts = {"a": {"label": "头痛"}, "b": {"label": "CT检查"}, "c": {"label": "研究"}}
+    GraphStore.build([("a", "r", "b"), ("b", "r", "c")], tmp_path / "graph", entity_texts=texts)
+    (tmp_path / "words.txt").write_text("研究生 5\n头痛 5\n")
+    row = {"text": "头 痛 做 C T 检 查 研 究 生", "tags": "B-x I-x O B-y I-y I-y I-y O O O"}
+    prepare("text", json_lines("d.jsonl", [row]), "-o", tmp_path / "c", "--workers", 1)
+    link = ("link", tmp_path / "c", "--graph", tmp_path / "graph", "--words", tmp_path / "words.txt", "--workers", 1)
+    prepare(*link, "-o", tmp_path / "plain")
+    assert stored(tmp_path / "plain")[0]["spans"] == []
+    prepare(*link, "--signs", "-o", tmp_path / "signs")
+    (sample,) = stored(tmp_path / "signs")
+    assert [(sample["text"][s:e], entity) for s, e, entity, _ in sample["spans"]] == [
+        ("头 痛", "a"),
+        ("C T 检 查", "b"),
+    ]
+    prepare(*link, "--signs", "--inside", "tags", "-o", tmp_path / "inside")
+    assert stored(tmp_path / "inside")[0]["spans"] == []  # each tag is a sign's
+
+
 def test_facts_with_qualifiers_become_a_corpus_and_a_graph(tmp_path, json_lines, stored):
     fact = {"relation": "P26", "tail": "Q2", "qualifiers": [{"relation": "P580", "tail": "1900"}]}
     prepare("triples", json_lines("f.jsonl", [{"id": "Q1", "triples": [fact]}]), "-o", tmp_path / "g", "--workers", 1)

@@ -1,0 +1,64 @@
+"""Tags of words in a sentence that has branches: those of the sentence, none of the branches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kg.graph.store import GraphStore
+from kg.sequences.steps.sentence_tree import SentenceTree
+from workbench.keyed import Draws
+from workbench.objectives.tag import Tag
+from workbench.sequences.builders.tagged_text import TaggedText
+from workbench.sequences.sequence import Sequence
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
+
+DRAWS = Draws("t", number=(0,))
+TEXT = "头 痛 三 天 , 伴 发 热"
+TAGS = ["B-s", "I-s", "O", "O", "O", "O", "B-s", "I-s"]
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return Tokenizer(train_tokenizer([TEXT + " 类 别 症 状 病 重"], vocab_size=200))
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> GraphStore:
+    texts = {name: {"label": name} for name in ("头痛", "发热", "症状", "重病")}
+    triples = [("头痛", "类别", "症状"), ("头痛", "类别", "重病"), ("发热", "类别", "症状")]
+    return GraphStore.build(triples, tmp_path / "graph", entity_texts=texts)
+
+
+def sequences(tokenizer: Tokenizer, graph: GraphStore | None, length: int = 40) -> list[Sequence]:
+    places = [[i, i + 1] for i, sign in enumerate(TEXT) if sign != " "]
+    tags = [[*place, tag] for place, tag in zip(places, TAGS, strict=True)]
+    spans = [[0, 3, "头痛", 1.0], [12, 15, "发热", 1.0]]
+    sample = {"key": "a", "draw": (0,), "text": TEXT, "tags": tags, "spans": spans}
+    made = TaggedText(tokenizer, length)([sample], DRAWS)
+    if graph is not None:
+        made = SentenceTree(graph, tokenizer, 80)(made, DRAWS)
+    objective = Tag(["O", "B-s", "I-s"])
+    objective.name = "tag"
+    objective.corrupt(made, DRAWS)
+    return made
+
+
+@pytest.mark.parametrize("length", [40, 6])
+def test_only_words_of_the_sentence_are_read(tokenizer: Tokenizer, graph: GraphStore, length: int) -> None:
+    """The same words with the same labels as without the graph, in windows too; their rows hold their tokens."""
+    plain, grown = (sequences(tokenizer, each, length) for each in (None, graph))
+    assert len(plain) == len(grown)
+    branches = 0
+    for before, after in zip(plain, grown, strict=True):
+        for name in ("labels", "gold", "read", "places"):
+            assert np.array_equal(before.targets["tag"][name], after.targets["tag"][name])
+        rows, own = after.targets["tag"]["rows"].index, before.targets["tag"]["rows"].index
+        text = after.streams["text"]
+        assert np.array_equal(text["input_ids"][rows], before.streams["text"]["input_ids"][own])
+        branch = text.get("branch", np.zeros(len(text["input_ids"]), np.int64))
+        assert not branch[rows].any()
+        branches += int((branch > 0).sum())
+    assert branches
