@@ -32,6 +32,11 @@ def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning) -> Path:
     Raises:
         WorkbenchError: the task is for evaluation alone, or a wrong input.
     """
+    if tuning.score:
+        raise WorkbenchError(
+            f"--score {tuning.score[0]}: options of the evaluation are for --seeds, which evaluates its runs itself; "
+            f"say them of one run to `workbench evaluate {task.name}`"
+        )
     folder = pretrain(recipe_of(task, tuning), run_folder(task, tuning))
     logger.info("now: workbench evaluate %s %s CORPUS", task.name, folder)
     return folder

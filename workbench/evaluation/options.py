@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from workbench.errors import unknown
+from workbench.files.yaml_values import parse_value
 from workbench.options import bounds
 from workbench.options.bounds import Assignment, Count, Location, Positive, Word
 from workbench.options.command import Trust, WhichNetwork
+from workbench.options.values import check, is_text
 from workbench.recipe.spec import Control
 
 Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
@@ -52,6 +56,12 @@ class Tuning:
     seeds: Annotated[
         Count, typer.Option(help="So many runs with seeds of their own, evaluated on --held-out and tabulated.")
     ] = 1
+    score: Annotated[
+        list[Assignment] | None,
+        typer.Option(
+            metavar="OPTION=VALUE", help="With --seeds: an option of `evaluate`, as rule=positive_or_top."
+        ),
+    ] = None
     trust: Trust = False
 
 
@@ -81,3 +91,23 @@ class Scoring(Measuring):
     control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
     trust: Trust = False
+
+
+def scoring_of(kind: type[Measuring], assignments: Sequence[str], **told: Any) -> Measuring:
+    """The options of an evaluation, some of them as OPTION=VALUE.
+
+    Args:
+        told: those that are known.
+
+    Raises:
+        WorkbenchError: there is no such option, or it does not allow the value.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    allowed = [f.name for f in fields(kind) if f.name not in told]
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        name = name.replace("-", "_")
+        if name not in allowed:
+            raise unknown("option", name, allowed, "--score")
+        told[name] = check(hints[name], value if is_text(hints[name]) else parse_value(value), f"--score {name}")
+    return kind(**told)

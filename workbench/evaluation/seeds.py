@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from rich.table import Table
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import recipe_of, run_folder
-from workbench.evaluation.options import Tuning
+from workbench.evaluation.options import Tuning, scoring_of
+from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import write_text
 from workbench.processes.distributed import distributed
@@ -29,11 +31,29 @@ from workbench.training.pretrain import pretrain
 
 @dataclass(frozen=True)
 class Spread:
-    """The numbers of several runs of one task on a corpus, by the run's folder."""
+    """The numbers of several runs of one task on a corpus, by the run's folder.
+
+    `options` are those of the evaluations that differ from their default; `baselines` by name the means of what stood
+    beside.
+    """
 
     task: str
     corpus: str
     runs: dict[str, dict[str, float]]
+    options: dict[str, Any] = field(default_factory=dict)
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, results: Mapping[str, Result], corpus: str) -> Spread:
+        """Of the results by the run's folder."""
+        first = next(iter(results.values()))
+        runs = {run: result.numbers for run, result in results.items()}
+        beside = {
+            name: _means([result.baselines[name] for result in results.values()])
+            for name in first.baselines
+            if all(name in result.baselines for result in results.values())
+        }
+        return cls(first.task, corpus, runs, first.options, beside)
 
     def summary(self) -> dict[str, dict[str, float]]:
         """By number: `mean` over the runs and `deviation` (of the sample, n - 1) of those that all runs have."""
@@ -43,13 +63,15 @@ class Spread:
         return {name: {"mean": statistics.fmean(v), "deviation": statistics.stdev(v)} for name, v in found.items()}
 
     def table(self) -> Table:
-        """A row per number, a column per run."""
-        table = Table(title=f"{self.task}, {len(self.runs)} seeds")
-        for column in ("", "mean", "deviation", *(Path(run).name for run in self.runs)):
+        """A row per number, a column per run and per baseline."""
+        told = "".join(f", {name} {value}" for name, value in self.options.items())
+        table = Table(title=f"{self.task}, {len(self.runs)} seeds{told}")
+        for column in ("", "mean", "deviation", *(Path(run).name for run in self.runs), *self.baselines):
             table.add_column(column, justify="right" if column else "left")
         for name, of in self.summary().items():
             own = (f"{numbers[name]:.4g}" for numbers in self.runs.values())
-            table.add_row(name, f"{of['mean']:.4g}", f"{of['deviation']:.2g}", *own)
+            beside = (f"{numbers[name]:.4g}" if name in numbers else "" for numbers in self.baselines.values())
+            table.add_row(name, f"{of['mean']:.4g}", f"{of['deviation']:.2g}", *own, *beside)
         return table
 
     def tell(self, path: Path) -> None:
@@ -70,13 +92,20 @@ def fine_tune_seeds(task: DownstreamTask[Any, Any], tuning: Tuning) -> Spread:
     """
     if tuning.held_out is None:
         raise WorkbenchError(f"--seeds {tuning.seeds} tabulates how well the runs do; say on which corpus: --held-out")
+    score = partial(scoring_of, task.scoring, tuning.score or (), corpus=tuning.held_out, trust=tuning.trust)
+    score(run=tuning.run)  # what is wrong with the options is told before anything is trained
     recipe, folder = recipe_of(task, tuning), run_folder(task, tuning)
-    runs: dict[str, dict[str, float]] = {}
+    results: dict[str, Result] = {}
     with distributed() as world:  # joined once for all runs
         for seed in range(recipe.seed, recipe.seed + tuning.seeds):
             run = pretrain(dataclasses.replace(recipe, seed=seed), folder.with_name(f"{folder.name}-seed-{seed}"))
-            scoring = task.scoring(run=run, corpus=tuning.held_out, trust=tuning.trust)
-            runs[str(run)] = evaluate(task, scoring).numbers
-        spread = Spread(task.name, tuning.held_out, runs)
+            results[str(run)] = evaluate(task, score(run=run))
+        spread = Spread.of(results, tuning.held_out)
         world.from_main(partial(spread.tell, folder.with_name(f"{folder.name}-seeds.json")))
     return spread
+
+
+def _means(every: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of the numbers that all have."""
+    shared = [name for name in every[0] if all(name in numbers for numbers in every)]
+    return {name: statistics.fmean(numbers[name] for numbers in every) for name in shared}

@@ -103,8 +103,18 @@ def test_several_seeds_are_tabulated(pretrained: Path, prepared: Callable[..., s
     train, dev = prepared("films", rows(64, 0)), prepared("films-dev", rows(20, 1))
     with pytest.raises(WorkbenchError, match="say on which corpus: --held-out"):
         fine_tune_seeds(Classification(), tuning(pretrained, train, tmp_path / "x", seeds=2))
-    several = tuning(pretrained, train, tmp_path / "x", epochs=1.0, seeds=3, held_out=dev)
+    options = {"epochs": 1.0, "seeds": 3, "held_out": dev}
+    several = tuning(pretrained, train, tmp_path / "x", score=["limit=12"], **options)
     spread = fine_tune_seeds(Classification(), several)
+    assert spread.options == {"limit": 12}
+    (always,) = spread.baselines.values()
+    assert 0 < always["accuracy"] < 1
+    for wrong, message in (("limet=3", "unknown option 'limet'.*limit"), ("limit=none", "--score limit")):
+        with pytest.raises(WorkbenchError, match=message):
+            fine_tune_seeds(Classification(), tuning(pretrained, train, tmp_path / "y", score=[wrong], **options))
+    with pytest.raises(WorkbenchError, match="--score limit=12: options of the evaluation are for --seeds"):
+        fine_tune(Classification(), tuning(pretrained, train, tmp_path / "y", score=["limit=12"]))
+    assert not list(tmp_path.glob("y*"))
     assert [Path(run).name for run in spread.runs] == ["x-seed-0", "x-seed-1", "x-seed-2"]
     assert [load(run).recipe.seed for run in spread.runs] == [0, 1, 2]
     accuracies = [numbers["accuracy"] for numbers in spread.runs.values()]
