@@ -45,6 +45,14 @@ def test_seeds_are_one_line_of_a_table(seeds: list[Path]) -> None:
     assert re.search(r"a probe +baseline +0\.5000 +± 0\.1000", shown)
 
 
+def test_whether_all_were_trained_alike_is_told(seeds: list[Path]) -> None:
+    assert "All trained for 600 steps of 64 samples." in render([load_run(folder) for folder in seeds])
+    change(seeds[-1], train={"max_steps": 9000, "global_batch_size": 64})
+    page = render([load_run(folder) for folder in seeds])
+    assert "Not trained alike: 600 steps of 64 samples: tuned; 9,000 steps of 64 samples: other." in page
+    assert "trained" not in render([load_run(folder) for folder in seeds[:3]])
+
+
 def test_the_other_seeds_are_folded_up(seeds: list[Path]) -> None:
     page = render([load_run(folder) for folder in seeds])
     assert page.count("<article") == 2

@@ -58,9 +58,7 @@ class Tuning:
     ] = 1
     score: Annotated[
         list[Assignment] | None,
-        typer.Option(
-            metavar="OPTION=VALUE", help="With --seeds: an option of `evaluate`, as rule=positive_or_top."
-        ),
+        typer.Option(metavar="OPTION=VALUE", help="With --seeds: an option of `evaluate`, as rule=positive_or_top."),
     ] = None
     trust: Trust = False
 

@@ -59,8 +59,9 @@ def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
         body += f"<details><summary>All {len(names)} numbers</summary>{_turned(names, rows)}</details>"
     body += _classes(lines)
     variants = sorted({str(result["variant"]) for _, result in found if result.get("variant")})
-    note = f"Variant of the metric: {', '.join(variants)}." if variants else ""
-    return section(f"{task}: {test_set}" if test_set else task, body + _sources(found), note)
+    notes = [f"Variant of the metric: {', '.join(variants)}."] if variants else []
+    notes += _budgets([line.group for line in lines])
+    return section(f"{task}: {test_set}" if test_set else task, body + _sources(found), " ".join(notes))
 
 
 def _lines(group: list[Run], found: Sequence[tuple[Run, Record]]) -> list[_Line]:
@@ -75,6 +76,20 @@ def _lines(group: list[Run], found: Sequence[tuple[Run, Record]]) -> list[_Line]
         else:
             lines += [_Line([run], [result]) for run, result in of]
     return lines
+
+
+def _budgets(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """What the trainings cost, where they are several: the same for all, or whose was which."""
+    told: dict[str, dict[str, None]] = {}
+    for group in groups:
+        told.setdefault(group[0].budget, {})[name_of(group)] = None
+    told.pop("", None)
+    if len({name for names in told.values() for name in names}) < 2:
+        return []
+    if len(told) == 1:
+        return [f"All trained for {next(iter(told))}."]
+    each = "; ".join(f"{budget}: {', '.join(names)}" for budget, names in told.items())
+    return [f"Not trained alike: {each}."]
 
 
 def _curves(runs: Sequence[Run]) -> str:

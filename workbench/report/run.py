@@ -49,6 +49,14 @@ class Run:
         """The control that the run was trained under."""
         return self.recipe.get("control")
 
+    @property
+    def budget(self) -> str:
+        """How long it was trained: steps and samples of each; empty where the recipe does not say."""
+        train = self.recipe.get("train")
+        stated = [train.get(name) for name in ("max_steps", "global_batch_size")] if isinstance(train, dict) else []
+        known = stated and all(isinstance(value, int) for value in stated)
+        return f"{stated[0]:,} steps of {stated[1]:,} samples" if known else ""
+
 
 def load_run(folder: Path) -> Run:
     """Read a run folder.
