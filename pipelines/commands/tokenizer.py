@@ -1,4 +1,4 @@
-"""`prepare tokenizer`: a tokenizer trained on the texts of corpora."""
+"""`prepare tokenizer`: a tokenizer trained on the texts of corpora, or one with more tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pipelines.commands import options
 from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples
 from workbench.corpora.corpus import Corpus
-from workbench.options.bounds import Location, Share, Size
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Location, Name, Share, Size
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -22,8 +23,14 @@ log = logging.getLogger(__name__)
 
 
 def tokenizer(
-    corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="The tokenizer's file (.json).", show_default=False)],
+    corpora: Annotated[list[Location], typer.Argument(help="Folders of corpora.", show_default=False)] = [],  # noqa: B006
+    start: Annotated[
+        Location | None, typer.Option(help="A tokenizer that is taken as it is, in place of one trained on corpora.")
+    ] = None,
+    add: Annotated[
+        list[Name], typer.Option(help="A token that texts may spell, after all others: a marker. Repeatable.")
+    ] = [],  # noqa: B006
     kind: Annotated[Literal["wordpiece", "bpe", "unigram"], typer.Option(help="How words are cut.")] = "wordpiece",
     vocab_size: Annotated[Size, typer.Option(help="Tokens, special ones included.")] = 30522,
     lowercase: Annotated[bool, typer.Option(help="Fold case before cutting words.")] = True,
@@ -33,7 +40,9 @@ def tokenizer(
     ] = 1.0,
     limit: options.Limit = None,
 ) -> None:
-    """Train a tokenizer on texts, captions, questions, entity labels and descriptions of corpora.
+    """Train a tokenizer on texts, captions, questions, entity labels and descriptions of corpora, or add tokens to one.
+
+    A run that goes on with more tokens (`finetune ... tokenizer=FILE`) keeps its vectors and gets new ones for these.
 
     Examples:
 
@@ -42,15 +51,23 @@ def tokenizer(
       workbench prepare tokenizer corpora/wiki corpora/coco -o tokenizer.json --kind bpe --no-lowercase
 
       workbench prepare tokenizer corpora/en corpora/sw -o tokenizer.json --kind bpe --size-exponent 0.5
+
+      workbench prepare tokenizer --start runs/bert/tokenizer.json --add "[HD]" --add "[TL]" -o marked.json
     """
+    if bool(corpora) == (start is not None) or (start is not None and not add):
+        raise WorkbenchError("name corpora to train a tokenizer on, or with --start one that gets more tokens (--add)")
     opened = [Corpus.open(place) for place in corpora]
     from workbench.runs.outputs import check_apart  # torch takes seconds, and a missing corpus is told without
 
     check_apart(output)
-    texts: Iterable[str] = Texts(opened, limit) if size_exponent == 1 else Smoothed(opened, size_exponent, limit)
-    trained = Tokenizer(train_tokenizer(texts, kind, vocab_size, lowercase=lowercase))
-    written = trained.save(output)
-    log.info("%d tokens from %s: %s", trained.vocab_size, ", ".join(corpora), written)
+    if start is not None:
+        made = Tokenizer.load(start)
+    else:
+        texts: Iterable[str] = Texts(opened, limit) if size_exponent == 1 else Smoothed(opened, size_exponent, limit)
+        made = Tokenizer(train_tokenizer(texts, kind, vocab_size, lowercase=lowercase))
+    made = made.with_tokens(add)
+    written = made.save(output)
+    log.info("%d tokens from %s: %s", made.vocab_size, start or ", ".join(corpora), written)
 
 
 class Texts:

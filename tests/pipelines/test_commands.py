@@ -429,6 +429,23 @@ def test_small_corpora_count_for_more_than_their_size(tmp_path, json_lines):
         prepare(*small, "--size-exponent", 2)
 
 
+def test_tokens_are_added_behind_the_others(tmp_path, json_lines):
+    prepare("text", json_lines("d.jsonl", [{"text": "low lower lowest"}] * 4), "-o", tmp_path / "c", "--workers", 1)
+    prepare("tokenizer", tmp_path / "c", "-o", tmp_path / "t.json", "--vocab-size", 60)
+    start = ("tokenizer", "--start", tmp_path / "t.json")
+    prepare(*start, "--add", "[HD]", "--add", "[TL]", "-o", tmp_path / "marked.json")
+    before, after = (Tokenizer.load(tmp_path / name) for name in ("t.json", "marked.json"))
+    assert after.vocabulary == before.vocabulary | {"[HD]": before.vocab_size, "[TL]": before.vocab_size + 1}
+    assert after.tokens(after.encode("[HD] Low [HD]").ids) == ["[HD]", "low", "[HD]"]
+    assert after.special_ids.tolist() == before.special_ids.tolist()
+    assert after.roles == before.roles
+    with pytest.raises(WorkbenchError, match=r"'\[HD\]' is in the vocabulary already"):
+        after.with_tokens(["[HD]"])
+    for wrong in (start, ("tokenizer",), (*start, tmp_path / "c")):
+        with pytest.raises(WorkbenchError, match="name corpora to train a tokenizer on, or with --start"):
+            prepare(*wrong, "-o", tmp_path / "x.json")
+
+
 def test_a_tokenizer_is_trained_on_translations(tmp_path, json_lines):
     path = json_lines("d.jsonl", [{"translations": {"en": "low", "de": "tief"}}] * 20)
     prepare("text", path, "-o", tmp_path / "c", "--workers", 1)

@@ -120,6 +120,19 @@ class Tokenizer:
         note("tokenizer", path, tokenizer.identity)
         return tokenizer
 
+    def with_tokens(self, tokens: Sequence[str]) -> Tokenizer:
+        """This tokenizer with more tokens, each of them wherever a text spells it so, with the ids after all others.
+
+        Raises:
+            WorkbenchError: one is in the vocabulary already.
+        """
+        for token in tokens:
+            if self.backend.token_to_id(token) is not None:
+                raise WorkbenchError(f"the token {token!r} is in the vocabulary already; leave it out")
+        made = Tokenizer(self.backend, self.roles)
+        made.backend.add_tokens([tokenizers.AddedToken(token, normalized=False) for token in tokens])
+        return Tokenizer(made.backend, self.roles)
+
     @property
     def identity(self) -> str:
         """A checksum of the definition and the roles, the same for every copy and layout."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kg.evaluation.relations.panel import related
 from kg.evaluation.relations.task import RelationClassification, RelationScoring, RelationTuning
@@ -18,7 +19,9 @@ from workbench.evaluation.finding import find_task
 from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.recipe.trees import recipe_from_dict
 from workbench.report.run import load_run
+from workbench.runs.loading import load
 from workbench.runs.metrics import read_metrics
+from workbench.text.tokenizer import Tokenizer
 from workbench.training.pretrain import pretrain
 
 QUICK = ["train.num_workers=0", "train.evaluate_every=40"]
@@ -126,3 +129,26 @@ def test_a_corpus_without_marks_is_refused(make_run: Callable[..., Path], tmp_pa
     )
     with pytest.raises(WorkbenchError, match=r"no .marks. of a head and a tail"):
         fine_tune(RelationClassification(), wanted)
+
+
+def test_markers_that_are_new_tokens(make_run: Callable[..., Path], corpora: dict[str, str], tmp_path: Path) -> None:
+    """[HD] and [TL] of ERNIE's paper: the table grows by two rows, the others stay as they were."""
+    base = make_run("none")
+    known = Tokenizer.load(load(base).recipe.tokenizer)
+    marked = known.with_tokens(["[HD]", "[TL]"])
+    marked.save(tmp_path / "marked.json")
+    quick = [*QUICK, f"tokenizer={tmp_path}/marked.json", "train.max_steps=1", "train.lr_schedule.warmup_steps=0"]
+    options: dict[str, Any] = {"head": "[HD]", "tail": "[TL]", "lr": 1e-30, "overrides": quick}
+    tuned = fine_tune(
+        RelationClassification(),
+        RelationTuning(run=base, corpus=corpora["train"], output=tmp_path / "run", **options),
+    )
+    before, after = (load(run).model.network().embeddings["text"].token.weight for run in (base, tuned))
+    assert len(after) == marked.vocab_size == known.vocab_size + 2
+    torch.testing.assert_close(after[: known.vocab_size], before[: known.vocab_size])
+    found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"]))
+    assert found.counts["texts"] == 48
+    sample = {**pairs(range(1))[0], "key": "a", "draw": (0,)}
+    (sequence,) = load(tuned).transforms["relations"].evaluating().sequences([sample])
+    spelt = marked.tokens(sequence.streams["text"]["input_ids"])
+    assert (spelt.count("[HD]"), spelt.count("[TL]")) == (2, 2)
