@@ -131,6 +131,9 @@ def test_what_is_easy_stands_beside(tuned: Path, world: Path) -> None:
     run_evaluate(tuned, world / "typing-test")
     found = result(tuned, "entity-typing-typing-test")
     assert found["counts"]["linked mentions"] == 16
+    assert found["counts"]["gold types never predicted"] == 0
+    assert found["classes"]["place"] == {"precision": 1, "recall": 1, "f1": 1, "gold": 16, "predicted": 16}
+    assert sum(of["gold"] for of in found["classes"].values()) == 32
     always = found["baselines"]["always place"]  # every mention has it, and one type more
     assert always["loose_micro/precision"] == 1
     assert always["loose_micro/recall"] == pytest.approx(0.5)
