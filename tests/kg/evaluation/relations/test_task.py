@@ -137,7 +137,8 @@ def test_markers_that_are_new_tokens(make_run: Callable[..., Path], corpora: dic
     known = Tokenizer.load(load(base).recipe.tokenizer)
     marked = known.with_tokens(["[HD]", "[TL]"])
     marked.save(tmp_path / "marked.json")
-    quick = ["train.num_workers=0", f"tokenizer={tmp_path}/marked.json", "train.max_steps=1", "train.lr_schedule.warmup_steps=0"]
+    quick = ["train.num_workers=0", "train.max_steps=1", "train.lr_schedule.warmup_steps=0"]
+    quick += [f"tokenizer={tmp_path}/marked.json"]
     options: dict[str, Any] = {"head": "[HD]", "tail": "[TL]", "lr": 1e-30, "overrides": quick}
     tuned = fine_tune(
         RelationClassification(),
