@@ -66,7 +66,8 @@ def tuned(pretrained: Path, prepared: Callable[..., str], tmp_path_factory: pyte
 def test_it_learns_and_the_majority_does_not(tuned: Path, prepared: Callable[..., str]) -> None:
     found = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("films-dev", [])))
     assert found.numbers["accuracy"] == found.numbers["macro_f1"] == found.numbers["mcc"] == 1
-    assert found.counts == {"texts": 20, "classes": 2}
+    assert found.counts == {"texts": 20, "classes": 2, "classes never predicted": 0}
+    assert {name: of["f1"] for name, of in found.classes.items()} == {"0": 1, "1": 1}
     share = sum(row["labels"]["verdict"] for row in rows(20, 1)) / 20
     assert found.baselines["always 1"]["accuracy"] == pytest.approx(share)
     assert found.baselines["always 1"]["mcc"] == 0
