@@ -18,6 +18,7 @@ from rich.table import Table
 from workbench.corpora.corpus import Corpus
 from workbench.files.drafts import atomic
 from workbench.files.json_values import parse_json
+from workbench.runs.results import read_result
 from workbench.terminal import Terminal
 
 CHECKPOINTS = ("checkpoint", "first stage")
@@ -53,10 +54,14 @@ class Result:
 
     def under_other_controls(self, folder: Path) -> dict[str, dict[str, float]]:
         """By its control, the numbers of what was measured of the same weights, on the same corpus, with the same
-        options; what else was read (a graph, which the control takes away) may differ."""
+        options; what else was read (a graph, which the control takes away) may differ.
+
+        Raises:
+            WorkbenchError: a file there cannot be read, or is no result; names it.
+        """
         found: dict[str, dict[str, float]] = {}
         for path in sorted(folder.glob(f"{self.task}*.json")):
-            record = parse_json(path.read_text(encoding="utf-8"))
+            record = read_result(path)
             if record.get("control") != self.control and _alike(record) == _alike(self.record()):
                 found[f"control {record['control']}" if record.get("control") else "no control"] = record["numbers"]
         return found

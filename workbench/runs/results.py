@@ -18,7 +18,7 @@ def read_results(run: Path) -> list[Record]:
     Raises:
         WorkbenchError: a file that cannot be read, or is no result; names it.
     """
-    return [_result(inside(run, path)) for path in sorted((run / EVALUATIONS).glob("*.json"))]
+    return [read_result(inside(run, path)) for path in sorted((run / EVALUATIONS).glob("*.json"))]
 
 
 def read_json(path: Path) -> Any:
@@ -34,7 +34,11 @@ def read_json(path: Path) -> Any:
         raise WorkbenchError(f"{path}: not valid JSON: {error}") from error
 
 
-def _result(path: Path) -> Record:
+def read_result(path: Path) -> Record:
+    """
+    Raises:
+        WorkbenchError: the file cannot be read, or is no result; names it.
+    """
     record = read_json(path)
     if not isinstance(record, dict) or "task" not in record or not isinstance(record.get("numbers"), dict):
         raise WorkbenchError(f"{path}: an evaluation is an object with 'task' and 'numbers'; write it with 'evaluate'")

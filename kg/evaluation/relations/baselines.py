@@ -60,8 +60,8 @@ def by_vectors(
 
 
 def labelled(samples: Sequence[Sample], label: str, classes: Mapping[str, int]) -> tuple[list[Sample], np.ndarray]:
-    """The samples that have the label, and its rows."""
-    found = [sample for sample in samples if label in sample.get("labels", {})]
+    """The samples that have the label with one of the classes, and the rows of these."""
+    found = [sample for sample in samples if str(sample.get("labels", {}).get(label)) in classes]
     return found, np.array([classes[str(sample["labels"][label])] for sample in found], np.int64)
 
 
