@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from workbench.cli.report import report
 from workbench.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart, thinned, ticks
 from workbench.report.examples import example_image, marked, save_example_image
-from workbench.report.html import number
+from workbench.report.html import number, table
 from workbench.report.opening import read_opening
 from workbench.report.page import render
 from workbench.report.run import load_run
@@ -256,6 +257,12 @@ def test_a_wrong_opening_is_named(content: str | None, message: str, tmp_path: P
         read_opening(tmp_path / "story.json")
 
 
+def test_heads_stand_above_their_column() -> None:
+    rows = [("", [("name", "a"), ("", "a paper"), ("n", "1")]), ("", [("name", "b"), ("", ""), ("", "")])]
+    heads = re.findall("<th( .*?)?>", table(["", "source", "value"], rows).split("</thead>")[0])
+    assert heads == [' class="words"', ' class="words"', ""]
+
+
 def test_ticks_are_round_and_cover() -> None:
     assert ticks(0, 600, 6) == [0, 100, 200, 300, 400, 500, 600]
     assert ticks(0.13, 0.87, 5) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -276,6 +283,14 @@ def test_charts_place_points_inside_their_frame() -> None:
     assert points[1] == (466, 10)
     assert "chip" not in svg
     assert line_chart([Series("a", [])], "step", "loss") == ""
+
+
+def test_eight_lines_have_a_colour_each() -> None:
+    chart = line_chart([Series(f"run {i}", [(0, i), (1, i)]) for i in range(8)], "step", "loss")
+    drawn = re.findall(r"line (c\d)", chart)
+    style = resources.files("workbench.report").joinpath("report.css").read_text(encoding="utf-8")
+    assert len({*drawn}) == 8
+    assert all(style.count(f"--{name}:") == 2 and f".line.{name} " in style for name in drawn)
 
 
 def test_thinning_keeps_the_mean() -> None:

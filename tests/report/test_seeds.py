@@ -40,7 +40,7 @@ def test_seeds_are_one_line_of_a_table(seeds: list[Path]) -> None:
     table = page[page.index("<h3>facts</h3>") :].split("</table>")[0]
     assert re.findall(r'<tr class="(\w+)">', table) == ["result", "result", "baseline", "baseline"]
     shown = re.sub("<[^>]+>", " ", table)
-    assert re.search(r"tuned +3 seeds +0\.6000 +± 0\.1000 +3\.000 +± 0", shown)
+    assert re.search(r"tuned +3 seeds +0\.6000 +± 0\.1000 +3\.000 +± 0\.000 ", shown)
     assert re.search(r"most frequent +baseline +0\.2500 +(?!±)", shown)
     assert re.search(r"a probe +baseline +0\.5000 +± 0\.1000", shown)
 
@@ -93,4 +93,5 @@ def test_series_are_averaged_where_all_have_a_value(seeds: list[Path]) -> None:
 def test_a_spread() -> None:
     assert spread((0.5,)) == "0.5000"
     assert re.sub("<[^>]+>", "", spread((0.5, 0.6, 0.7))) == "0.6000 ± 0.1000"
+    assert "± 0.0001" in spread((0.4726, 0.4727))
     assert spread(("a", "b")) == ""

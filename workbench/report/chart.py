@@ -12,6 +12,7 @@ from workbench.report.html import escape
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 10, 34
 MAX_POINTS = 300
+COLOURS = 8  # of the style
 Points = Sequence[tuple[float, float]]
 
 
@@ -103,17 +104,19 @@ def _line(series: Series, index: int, frame: _Frame) -> str:
     points = thinned(series.points)
     placed = [(frame.x(x), frame.y(y)) for x, y in points]
     path = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-    style = f"line c{index % 6}" + (" held-out" if series.held_out else "")
+    style = f"line c{index % COLOURS}" + (" held-out" if series.held_out else "")
     drawn = f'<path class="{style}" d="{path}"/>'
     dots = placed if series.held_out or len(placed) == 1 else []
-    return drawn + "".join(f'<circle class="dot c{index % 6}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in dots)
+    return drawn + "".join(
+        f'<circle class="dot c{index % COLOURS}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in dots
+    )
 
 
 def _legend(series: Sequence[Series]) -> str:
     if len(series) == 1:
         return ""
     chips = (
-        f'<span class="chip c{i % 6}{" held-out" if s.held_out else ""}">{escape(s.name)}</span>'
+        f'<span class="chip c{i % COLOURS}{" held-out" if s.held_out else ""}">{escape(s.name)}</span>'
         for i, s in enumerate(series)
     )
     return f'<span class="legend">{"".join(chips)}</span>'

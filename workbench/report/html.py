@@ -28,8 +28,15 @@ def section(title: str, body: str, note: str = "") -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]]) -> str:
-    """A table that scrolls sideways where it is too wide; `head` is text, each row is (CSS class, cells)."""
-    heads = "".join(f"<th>{metric_name(name)}</th>" for name in head)
+    """A table that scrolls sideways where it is too wide; `head` is text, each row is (CSS class, cells).
+
+    The head of a column of words stands on their side, and not on that of numbers (cells of class `n`).
+    """
+    rows = list(rows)
+    columns = zip(*(cells for _, cells in rows), strict=True) if rows else ()
+    words = [any(content for _, content in cells) and all(style != "n" for style, _ in cells) for cells in columns]
+    sides = [' class="words"' if of else "" for of in words] or [""] * len(head)
+    heads = "".join(f"<th{side}>{metric_name(name)}</th>" for side, name in zip(sides, head, strict=True))
     body = "".join(
         f'<tr class="{kind}">' + "".join(f'<td class="{style}">{content}</td>' for style, content in cells) + "</tr>"
         for kind, cells in rows

@@ -35,13 +35,14 @@ def name_of(group: Sequence[Run]) -> str:
 
 
 def spread(values: Sequence[Any]) -> str:
-    """A number, or the mean of several with their deviation (n - 1), as HTML."""
+    """A number, or the mean of several with their deviation (n - 1) to as many decimals, as HTML."""
     if len(values) == 1:
         return number(values[0])
     if not all(isinstance(value, int | float) for value in values):
         return ""
-    deviation = statistics.stdev(values)
-    return f'{number(statistics.fmean(values))} <span class="quiet">± {number(deviation)}</span>'
+    mean = number(statistics.fmean(values))
+    decimals = len(mean.partition(".")[2]) if "e" not in mean else 6
+    return f'{mean} <span class="spread">± {statistics.stdev(values):.{decimals}f}</span>'
 
 
 def merged(results: Sequence[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
