@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import pickle
+import re
 import zlib
 from collections.abc import Mapping
 from functools import cache
@@ -76,8 +77,16 @@ def text_samples(count: int, words: int = 60, seed: int = 1) -> list[Sample]:
         masks = [[0, len(text.split()[0])]] if text else []
         about = {"key": f"r{i}", "corpus": "c", "draw": (0, i)}
         tags = [[start, end, "city"] for start, end, *_ in spans]
-        samples.append({**about, "text": text, "spans": spans, "mask_spans": masks, "tags": tags})
+        annotated = {**about, "tags": tags, "dependencies": chain(text)}
+        samples.append({**annotated, "text": text, "spans": spans, "mask_spans": masks})
     return samples
+
+
+def chain(text: str) -> list[list[Any]]:
+    """Dependencies: the head of each word is the next one, and the last word is the root."""
+    places = [match.span() for match in re.finditer(r"\S+", text)]
+    nexts = [start for start, _ in places[1:]]
+    return [[start, end, (nexts[i] - start) if i < len(nexts) else 0, "dep"] for i, (start, end) in enumerate(places)]
 
 
 def make_samples(count: int = 8, regions: int = 5) -> list[Sample]:
@@ -102,7 +111,10 @@ def small_samples() -> list[Sample]:
     texts, captions = ("", "river", " \n "), ("", "river", "")
     bare = {"spans": [], "mask_spans": []}
     given = zip(make_samples(3, 1), texts, captions, strict=True)
-    return [{**sample, **bare, "text": text, "captions": [caption]} for sample, text, caption in given]
+    return [
+        {**sample, **bare, "text": text, "dependencies": chain(text), "captions": [caption]}
+        for sample, text, caption in given
+    ]
 
 
 # ---- sequences

@@ -93,7 +93,7 @@ def splice(sample: Sample, unit: str, edits: Sequence[tuple[int, int, str]]) -> 
     """The sample with other characters in the place of stretches of one of its texts.
 
     What fields mark in the text follows. A stretch that an edit replaces covers what is there then; one that an edit
-    overlaps otherwise is left out.
+    overlaps otherwise is left out, and so are those that point elsewhere, as their distances are others then.
 
     Args:
         unit: the text, a string.
@@ -103,7 +103,9 @@ def splice(sample: Sample, unit: str, edits: Sequence[tuple[int, int, str]]) -> 
     for start, end, new in edits:
         pieces += [text[done:start], new]
         done = end
-    spliced = {**sample, unit: "".join([*pieces, text[done:]])}
+    pointing = {field.name for field in marks_of(unit) if _stretches(field).pointing} if edits else set()
+    spliced = {name: value for name, value in sample.items() if name not in pointing}
+    spliced[unit] = "".join([*pieces, text[done:]])
     return _with_marks(spliced, unit, lambda stretches: _follow(stretches, edits))
 
 

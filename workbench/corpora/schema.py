@@ -12,6 +12,7 @@ from functools import cache
 
 from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IN_JSON, Codec
 from workbench.corpora.values import (
+    ARCS,
     ARRAYS,
     IMAGE,
     LABELS,
@@ -84,6 +85,13 @@ SCHEMA = (
     Field("types", (*_TEXT, *_TRIPLES), NAMES, "types of the mention, or of the head entity"),
     Field(
         "tags", _TEXT, NAMED, "labels of words or of spans (part of speech, named entities), sorted", spans_of="text"
+    ),
+    Field(
+        "dependencies",
+        _TEXT,
+        ARCS,
+        "words, sorted, and how many characters further their head begins (0: the word is the sentence's root)",
+        spans_of="text",
     ),
     Field("marks", _TEXT, NAMED, "stretches with a part to play (head, tail, pronoun, ...), sorted", spans_of="text"),
     Field("second", _TEXT, TEXT, "a second text: of a pair, or the question on the text"),

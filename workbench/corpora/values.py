@@ -34,13 +34,15 @@ class Stretches(Value):
     """Stretches of a text: lists that begin with [start, end), in characters.
 
     `wrong` is asked of one stretch. `single` means that the value is a stretch, not a list of them; `ordered` that they
-    are sorted; `entities` that the third element is an entity's id; `visible` that none is of white space alone.
+    are sorted; `entities` that the third element is an entity's id; `visible` that none is of white space alone;
+    `pointing` that the third is the distance of another place in the text, which edits between the two would change.
     """
 
     single: bool = False
     ordered: bool = False
     entities: bool = False
     visible: bool = False
+    pointing: bool = False
 
 
 def is_place(stretch: Any) -> bool:
@@ -180,6 +182,14 @@ LINKS = Stretches(
     entities=True,
 )
 NAMED = Stretches("[start, end, name]", list, named, ordered=True, visible=True)
+ARCS = Stretches(
+    "[start, end, distance of the head, relation]",
+    list,
+    stretch("[start, end, distance of the head, relation]", int, str),
+    ordered=True,
+    visible=True,
+    pointing=True,
+)
 PLACES = Stretches("[start, end]", list, stretch("[start, end]"))
 MARKS = Stretches("[start, end, ...]", list, marked)
 MARK = Stretches("[start, end]", list, stretch("[start, end]"), single=True)

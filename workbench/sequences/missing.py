@@ -32,6 +32,7 @@ _COMMANDS = {
     "regions": "workbench prepare regions CORPUS --backbone NETWORK --output FEATURES",
     "triples": "workbench prepare triples GRAPH.tsv --output CORPUS",
     "language": "workbench prepare text FILES --language en --output CORPUS",
+    "dependencies": "workbench prepare text FILE.conllu --output CORPUS",
     "translations": "workbench prepare text FILE.en FILE.de --output CORPUS",
 }
 

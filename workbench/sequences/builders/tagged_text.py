@@ -1,4 +1,4 @@
-"""Texts whose words have tags: [CLS] text [SEP]; a text that is longer is read in overlapping windows."""
+"""Texts whose words have tags or heads: [CLS] text [SEP]; a text that is longer is read in overlapping windows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class TaggedText(Builder):
     """A text with its sample's `tags`, whole, whatever its length.
 
     A long text becomes several sequences, each of which begins half its room after the one before; each word is to be
-    read in the one where its context is fullest. `Sequence.meta` has the sample's `tags`, where the `words` of the
-    text stand, and the stretch of it that this sequence is read for, `own`: all in characters.
+    read in the one where its context is fullest. `Sequence.meta` has the sample's `tags` and `dependencies`, where the
+    `words` of the text stand, and the stretch of it that this sequence is read for, `own`: all in characters.
 
     Args:
         partial: linked entities that begin or end inside a token: `cover` or `drop`.
@@ -52,7 +52,7 @@ class TaggedText(Builder):
             begin, end = windows[window]
             stream, rows = self.frame.lay([text.part(begin, end)])
             meta = {"words": places, "own": (edges[number], edges[number + 1])}
-            meta |= {"tags": sample["tags"]} if "tags" in sample else {}
+            meta |= {name: sample[name] for name in ("tags", "dependencies") if name in sample}
             kept = shifted(spans, rows[0], begin, end)
             sequences.append(sequence_of(sample, {"text": stream}, number, kept, meta=meta))
         return sequences

@@ -1,0 +1,111 @@
+"""Dependency heads: which token is the head of each word? (K-Adapter, Wang et al., arXiv:2002.01808, section 3.4.)
+
+With h_w the state of a word's first token, r the row, counted from the sequence's first one, of the first token of its
+head, and 0 for the root of the sentence,
+
+    z_w = W dropout(h_w) + b                    (a class for each of the `positions`)
+    L = -log softmax(z_w)[r], summed over the words whose head is in the sequence
+
+The published code puts an attention of one head and another linear map below W, counts the sentence's last word for no
+head, and lays the heads of words on the tokens one by one, so that they are moved by every word of several tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from torch import Tensor, nn
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.keyed import Draws
+from workbench.models.network import Network
+from workbench.objectives._vocabulary import TokenLoss
+from workbench.objectives.tag import rows_at
+from workbench.options.bounds import Count, Dropout, Word
+from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+
+ROOT = 0
+
+
+class DependencyHeads(Objective):
+    """The head of every word, which the sample's `dependencies` tell.
+
+    Words that begin inside a token, and those whose head lies outside of the sequence or begins inside a token, are not
+    counted.
+
+    Args:
+        max_length: so many rows a head is looked for in; by default the builder's.
+        stream: whose states are read.
+        dropout: of what is read.
+    """
+
+    reads = ("dependencies",)
+    measured = ("predicted", "gold")
+
+    def __init__(self, max_length: Count, stream: Word = "text", dropout: Dropout = 0.1) -> None:
+        self.max_length, self.stream, self.dropout = max_length, stream, dropout
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        """Writes the targets `rows` and `labels` [words that are read] of every sequence, and takes the rows; changes
+        nothing else.
+
+        Raises:
+            WorkbenchError: a sequence is not told which words it is read for, or begins without a row that stands for
+                the root.
+        """
+        for sequence in sequences:
+            text = sequence.streams[self.stream]
+            starts, distances = self._own(sequence).T
+            free, rows = rows_at(text, starts)
+            heads = np.where(distances == 0, ROOT, rows_at(text, starts + distances)[1])
+            read = free & (rows >= 0) & (heads >= 0)
+            text["taken"][rows[read]] = True
+            sequence.targets[self.name] = {"rows": Rows(self.stream, rows[read]), "labels": heads[read]}
+        return {}
+
+    def _own(self, sequence: Sequence) -> np.ndarray:
+        """Of the words that the sequence is read for, their beginnings and the distances of their heads [words, 2]."""
+        if "words" not in sequence.meta:
+            raise WorkbenchError(
+                f"objective {self.name!r}: nothing says which words sequence {sequence.key!r} is read for; use the "
+                "builder `tagged_text`"
+            )
+        found = [(start, far) for start, _, far, _ in sequence.meta.get("dependencies", ())]
+        begin, end = sequence.meta["own"]
+        own = np.array([each for each in found if begin <= each[0] < end], np.int64).reshape(-1, 2)
+        if len(own) and not sequence.streams[self.stream]["special"][ROOT]:
+            raise WorkbenchError(
+                f"objective {self.name!r}: the first row of sequence {sequence.key!r} is a word's, and the root of a "
+                "sentence needs one of its own; let the builder begin with [CLS]"
+            )
+        return own
+
+    def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
+        """`uas`: the share of the words whose head is found (unlabelled attachment)."""
+        return {"uas": float((made["predicted"] == made["gold"]).double().mean())}
+
+    def head(self, network: Network) -> Head:
+        if self.stream not in network.sizes:
+            raise unknown("stream", self.stream, network.sizes, f"objective {self.name!r}")
+        return DependencyHeadsHead(network.sizes[self.stream], self)
+
+
+class DependencyHeadsHead(Head):
+    """A linear layer on the states of words' first tokens."""
+
+    def __init__(self, hidden_size: int, options: DependencyHeads) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(hidden_size, options.max_length)
+        self.dropout = nn.Dropout(options.dropout)
+        self.stream = options.stream
+        self.loss = TokenLoss()
+
+    def forward(self, seen: Seen) -> LossOutput:
+        """Metric `accuracy`; made: `predicted` and `gold` [words]."""
+        rows, labels = seen.targets["rows"], seen.targets["labels"]
+        logits: Tensor = self.classifier(self.dropout(seen.states[self.stream][rows]))
+        loss, metrics, _ = self.loss(logits, labels)
+        return LossOutput(loss, metrics, {"predicted": logits.argmax(-1), "gold": labels})
