@@ -76,7 +76,7 @@ def open_scored(scoring: TripleScoring) -> Evaluated | ScoredVectors:
         WorkbenchError: a run without an objective that scores triples, or an option that vectors don't have.
     """
     if scoring.run.suffix != VECTORS:
-        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         return find_fitting(
             loaded,
             scoring.run,

@@ -85,6 +85,10 @@ class Measuring:
 class Scoring(Measuring):
     """What the evaluation of a run is told. The docstring of a subclass is its command's help."""
 
+    overrides: Annotated[
+        list[Assignment] | None,
+        typer.Argument(help="Changes to the run's recipe that need no training, as key=value.", metavar="KEY=VALUE"),
+    ] = None
     network: WhichNetwork = None
     control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64

@@ -86,7 +86,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         """
         assert isinstance(scoring, Scoring), "what is no run is opened by the task itself"
         wanted = f"fine-tune it first: workbench finetune {self.name} {scoring.run} TRAINING-SET"
-        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         return find_objective(
             loaded, scoring.run, self.objective, wanted, network=scoring.network, control=scoring.control
         )

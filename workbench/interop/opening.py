@@ -7,6 +7,7 @@ text (`Release.sequence`), and which of its heads predict tokens; nothing of it 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,6 +20,7 @@ from workbench.interop.sources import note_sources, release_files
 from workbench.packages import PREFIX, TOKENIZER, WEIGHTS, located
 from workbench.parts.building import find
 from workbench.recipe.spec import InitFrom, Recipe, SequenceSpec, Spec, TaskSpec, TrainSpec
+from workbench.recipe.trees import with_overrides
 from workbench.runs import loading
 from workbench.runs.folder import read_recipe
 from workbench.runs.loading import Loaded
@@ -51,11 +53,14 @@ def recipe_at(place: Path) -> Recipe:
     return _recipe(place, _read(place), Tokenizer.load(folder) if _has_tokenizer(folder) else None)
 
 
-def load(place: str | Path, *, control: str | None = None, trust: bool = False) -> Loaded:
+def load(
+    place: str | Path, overrides: Sequence[str] | None = None, *, control: str | None = None, trust: bool = False
+) -> Loaded:
     """The model, the tokenizer and the transforms of a run (`workbench.runs.loading`), or of a release: a folder of
     weights and their configuration, or `package:NAME`.
 
-    A release has a task `text`, with those of its heads as objectives that predict tokens.
+    A release has a task `text`, with those of its heads as objectives that predict tokens. Overrides are changes to the
+    recipe that need no training.
 
     Raises:
         WorkbenchError: there is neither, as `workbench.runs.loading.load`, or a release that has no tokenizer, is of no
@@ -63,7 +68,7 @@ def load(place: str | Path, *, control: str | None = None, trust: bool = False) 
     """
     place = Path(place)
     if is_run(place):
-        return loading.load(place, control=control, trust=trust)
+        return loading.load(place, overrides, control=control, trust=trust)
     if control is not None:
         raise WorkbenchError(f"control {control} takes away what a run was trained with, and {place} is no run")
     folder, read = _folder(place), _read(place)
@@ -73,7 +78,7 @@ def load(place: str | Path, *, control: str | None = None, trust: bool = False) 
         )
     with noted() as opened:
         tokenizer = Tokenizer.load(folder)
-        recipe = _recipe(place, read, tokenizer)
+        recipe = with_overrides(_recipe(place, read, tokenizer), list(overrides or ()))
         note_sources(recipe)
         tasks = tasks_of(recipe, tokenizer)
         root = make_root(recipe, tasks, tokenizer)

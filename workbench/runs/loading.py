@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
 from workbench.files.identities import Identities, noted
 from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import with_overrides
 from workbench.runs.checkpoint import read_checkpoint
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import refuse_other
@@ -37,10 +39,13 @@ class Loaded:
     read: Identities = field(default_factory=dict)
 
 
-def load(run: str | Path, *, control: str | None = None, trust: bool = False) -> Loaded:
+def load(
+    run: str | Path, overrides: Sequence[str] | None = None, *, control: str | None = None, trust: bool = False
+) -> Loaded:
     """The model, the tokenizer and the transforms of a run, from its best checkpoint or else the last one.
 
     Args:
+        overrides: `key=value` changes to its recipe that need no training: its weights must fit as they are.
         control: takes something away from the trained model (`Recipe.control`); by default what it was trained under.
         trust: whether the parts that the run brings along (files of Python in its folder) may be run.
 
@@ -50,6 +55,7 @@ def load(run: str | Path, *, control: str | None = None, trust: bool = False) ->
     """
     folder = Path(run)
     recipe = read_recipe(folder)
+    recipe = with_overrides(recipe, list(overrides)) if overrides else recipe
     trust_run(folder, recipe, trust)
     if control is not None:
         recipe = dataclasses.replace(recipe, control=control)

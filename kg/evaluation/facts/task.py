@@ -76,7 +76,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
     def open(self, scoring: FactsScoring) -> Evaluated:
         name = scoring.task or _facts_task(recipe_at(scoring.run))
         wanted = "evaluate a run that was pretrained with mlm"
-        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         options: Any = {"task": name, "network": scoring.network, "control": scoring.control}
         return find_objective(loaded, scoring.run, Mlm, wanted, **options)
 

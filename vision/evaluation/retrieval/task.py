@@ -110,7 +110,7 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
             raise WorkbenchError(f"--control {scoring.control}: retrieval knows the control {SHUFFLED_CAPTIONS}")
         if not scoring.rerank and scoring.first_stage is not None:
             raise WorkbenchError("--first-stage names the run that finds candidates; say how many with --rerank")
-        loaded = load(scoring.run, trust=scoring.trust)
+        loaded = load(scoring.run, scoring.overrides, trust=scoring.trust)
         if scoring.rerank:
             wanted = "--rerank needs an itm that re-ranks"
             return find_objective(loaded, scoring.run, Itm, wanted, network=scoring.network)

@@ -133,7 +133,7 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
 
     def open(self, scoring: GenerateScoring) -> Evaluated:
         check_libraries()
-        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         tasks = {name: task for name, task in loaded.transforms.items() if isinstance(task.builder, TextToText)}
         if not tasks:
             raise WorkbenchError(

@@ -66,7 +66,7 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
     panels = ("workbench.evaluation.perplexity.panel:predicted",)
 
     def open(self, scoring: PerplexityScoring) -> Evaluated:
-        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         what = "an objective that predicts tokens one after another"
         options = {"network": scoring.network, "control": scoring.control}
         return find_fitting(loaded, scoring.run, _goes_on, what, WANTED, **options)

@@ -51,7 +51,7 @@ class PseudoPerplexity(LikelihoodTask[PseudoPerplexityScoring]):
     panels = ("workbench.evaluation.pseudo_perplexity.panel:predicted",)
 
     def open(self, scoring: PseudoPerplexityScoring) -> Evaluated:
-        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         where = {"network": scoring.network, "control": scoring.control}
         found = find_objective(loaded, scoring.run, Mlm, WANTED, **where)
         objective, builder = found.objective.objective, found.task.builder
