@@ -15,6 +15,7 @@ from kg.graph.store import GraphStore
 from kg.graph.strings import StringTable
 from kg.vectors.formats.finding import open_pretrained
 from kg.vectors.formats.rows import Row, text_lines
+from kg.vectors.mapping import fit, words_of
 from kg.vectors.options import ImportOptions
 from kg.vectors.vectors import Vectors, check_ending, save_vectors
 from workbench.errors import WorkbenchError
@@ -28,10 +29,11 @@ def import_vectors(store: GraphStore, place: str | Path, output: str | Path, opt
     """Write those of the vectors at `place` that belong to the graph to the file `output`.
 
     A key is an entity's if it is its id, if `options.keys` says so, or if it is a title (`ENTITY/...`) that one entity
-    alone has as its label. Entities without a vector have no row; the provenance counts them.
+    alone has as its label. Entities without a vector have no row; the provenance counts them. With `options.map_to`
+    they are mapped into the space of a model's words (`kg.vectors.mapping`).
 
     Raises:
-        WorkbenchError: the vectors are damaged, of no known format, or none is an entity's.
+        WorkbenchError: the vectors are damaged, of no known format, none is an entity's, or they cannot be mapped.
     """
     output = check_ending(output)
     found = open_pretrained(Path(place), options.format, options.ids)
@@ -43,16 +45,32 @@ def import_vectors(store: GraphStore, place: str | Path, output: str | Path, opt
             f"{', '.join(map(repr, store.ids[:3]))}; --keys FILE says which key is which id"
         )
     relation_ids, relations = _taken(found.relations, store.relation_ids, store.relation_ids.find, place)
+    mapped: dict[str, Any] = {}
+    if options.map_to is not None:
+        linear, mapped["mapped"] = _map(options.map_to, Path(place), options, row_of)
+        vectors = vectors @ linear
+        relations = relations @ linear if len(relations) else np.zeros((0, vectors.shape[1]), np.float32)
     counts = {"found": len(ids), "missing": store.num_entities - len(ids), "size": int(vectors.shape[1])}
     provenance: dict[str, Any] = {
         "imported": {str(path): sha256_of(path) for path in [*found.files, *([options.keys] if options.keys else [])]},
         "entities": counts,
         "relations": {"found": len(relation_ids), "missing": store.num_relations - len(relation_ids)},
         "graph": {"path": str(store.path), "shuffled": None, **store.meta},
+        **mapped,
     }
     made = Vectors(ids, torch.from_numpy(vectors), relation_ids, torch.from_numpy(relations), provenance)
     save_vectors(made, output)
     return made
+
+
+def _map(
+    model: Path, place: Path, options: ImportOptions, row_of: Callable[[str], int]
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The map of the vectors into the space of a model's words [size, width], and what it was made of."""
+    words = words_of(model)
+    rows = open_pretrained(place, options.format, options.ids).entities
+    linear = fit(((key, vector) for key, vector in rows if row_of(key) < 0), words, place)
+    return linear.weight, {"to": words.read, "words": linear.words, "explained": linear.explained}
 
 
 def _taken(

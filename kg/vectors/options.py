@@ -44,3 +44,6 @@ class ImportOptions:
     keys: Annotated[
         Path | None, typer.Option(help="Which key of --from is which entity: key and id, parted by a tab.")
     ] = None
+    map_to: Annotated[
+        Path | None, typer.Option(help="A run or release into whose words' space --from is mapped (E-BERT).")
+    ] = None

@@ -78,7 +78,8 @@ def vectors(
 
     --from takes pretrained vectors over, those of the graph's entities: a folder with entity2vec.vec (ERNIE-THU's
     kg_embed), OpenKE's JSON, .npy (DGL-KE, OpenKE), PyTorch-BigGraph's .tsv, word2vec's text or binary. Keys that begin
-    with ENTITY/ (wikipedia2vec) are looked for among the graph's labels.
+    with ENTITY/ (wikipedia2vec) are looked for among the graph's labels. --map-to maps them linearly into the space of
+    a model's words, by the words that both know; kg.word_or_entity takes such vectors.
 
     Examples:
 
@@ -90,6 +91,8 @@ def vectors(
         --held-out codex-s/test.txt --seeds 3
 
       workbench prepare vectors corpora/wikidata --from kg_embed --output corpora/wikidata/entities.safetensors
+
+      workbench prepare vectors corpora/wikidata --from enwiki_300d.txt --map-to runs/bert -o mapped.safetensors
     """
     if source is not None:
         ranked = held_out or valid or known or seeds > 1
@@ -98,7 +101,7 @@ def vectors(
         _take_over(graph, source, output, importing)
         return
     if importing != ImportOptions():
-        raise WorkbenchError("--format, --ids and --keys say what --from is: name the vectors to take over")
+        raise WorkbenchError("--format, --ids, --keys and --map-to are for --from: name the vectors to take over")
     import torch
 
     from kg.vectors.training import train_vectors
@@ -140,6 +143,12 @@ def _take_over(graph: Path, source: Path, output: Path, options: ImportOptions) 
         relations["found"],
         relations["missing"],
     )
+    mapped = made.provenance.get("mapped")
+    if mapped is not None:
+        log.info(
+            "mapped by %d words in common; the map explains %.1f %% of their variance",
+            *(mapped["words"], 100 * mapped["explained"]),
+        )
 
 
 def graph(

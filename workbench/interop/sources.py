@@ -110,9 +110,14 @@ def note_sources(recipe: Recipe) -> None:
     """Note the family and the checksum of what a recipe starts from, as far as it is there."""
     for spec in recipe.networks.values():
         for entry in spec.init_from:
-            identity = _identity(entry)
-            if identity is not None:
-                note(START, entry.weights, identity)
+            note_source(entry)
+
+
+def note_source(entry: InitFrom) -> None:
+    """As `note_sources`, of one of them."""
+    identity = _identity(entry)
+    if identity is not None:
+        note(START, entry.weights, identity)
 
 
 def _identity(entry: InitFrom) -> str | None:

@@ -78,13 +78,18 @@ class Token(nn.Module):
         """
         if not fields["input_ids"].is_cuda:
             check_limits(fields, self.limits, "a sequence")
-        states = self.token(fields["input_ids"])
+        states = self.words(fields)
         tables = {"position_ids": self.position, "token_type_ids": self.token_type, **dict(self.extra.items())}
         for name, table in tables.items():
             if table is not None:
                 states = states + table(self._numbers(fields, name))
         states = dropout(self.norm(states), self.dropout, self.training)
         return states if self.project is None else self.project(states)
+
+    def words(self, fields: dict[str, Tensor]) -> Tensor:
+        """The vectors of the words alone [rows, width of the tables]."""
+        words: Tensor = self.token(fields["input_ids"])
+        return words
 
     def _numbers(self, fields: dict[str, Tensor], name: str) -> Tensor:
         if name not in fields:

@@ -1,0 +1,56 @@
+"""Token embeddings in which some rows stand for entities (E-BERT, Poerner et al., arXiv 1911.03681, section 3.2)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from kg.models.embeddings.entity_table import EntityTable
+from workbench.models.blocks import NormKind
+from workbench.models.embeddings.token import Token
+from workbench.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
+
+FIELD = "entity_ids"
+
+
+class WordOrEntity(Token):
+    """`token`, but a row with `entity_ids` r > 0 has vector r - 1 of the file in place of its word's.
+
+    The vectors are those of the entities in the space of the words (`prepare vectors --map-to`); they stay as they are,
+    and in their file (`kg.entity_table`). The step `kg.entity_words` makes such rows; where nobody does, this is
+    `token`. Its weights have the same names, so that it starts from a network with that embedding.
+
+    Args:
+        path: file of the vectors, of the size `hidden_size`.
+        hidden_size, vocab_size, max_positions, token_types, dropout, norm, norm_eps: as for `token`.
+        shuffled: file of vectors of the shuffled graph, for the control shuffled-kg.
+        control: the recipe's; `random-entities` and `shuffled-kg` as for `kg.entity_table`.
+        seed: of random vectors.
+    """
+
+    controls = EntityTable.controls
+
+    def __init__(
+        self,
+        path: Location | Tensor,
+        hidden_size: Size,
+        vocab_size: Count,
+        max_positions: Count | None = 512,
+        token_types: SizeOrZero = 2,
+        dropout: Dropout = 0.1,
+        norm: NormKind | None = "layer",
+        norm_eps: Epsilon = 1e-12,
+        shuffled: Location | None = None,
+        control: Name | None = None,
+        seed: Seed = 0,
+    ) -> None:
+        super().__init__(hidden_size, vocab_size, max_positions, token_types, dropout, norm, norm_eps)
+        self.entities = EntityTable(path, False, hidden_size, shuffled, control, seed)
+
+    def words(self, fields: dict[str, Tensor]) -> Tensor:
+        """As `Token`, the rows of entities with theirs."""
+        words = super().words(fields)
+        if FIELD not in fields:
+            return words
+        rows = (fields[FIELD] > 0).nonzero().squeeze(1)
+        vectors = self.entities({FIELD: fields[FIELD][rows]})
+        return words.index_put((rows,), vectors.to(words))

@@ -1,0 +1,87 @@
+"""Entity vectors mapped into the space of a model's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kg.graph.store import GraphStore
+from kg.vectors.importing import import_vectors
+from kg.vectors.mapping import TABLE, fit, whole_words, words_of
+from kg.vectors.options import ImportOptions
+from kg.vectors.vectors import load_vectors
+from tests.interop.worlds import WORDS, recipe_file, text_task, texts, tokenizer
+from workbench.errors import WorkbenchError
+from workbench.interop.sources import read_source
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import InitFrom
+from workbench.training.pretrain import pretrain
+
+SIZE, WIDTH = 3, 8
+RNG = np.random.default_rng(0)
+MAP = RNG.normal(size=(WIDTH, SIZE))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    layer = {"layer": "self", "stream": "text", "num_heads": 2, "intermediate_size": 12}
+    text = {"embedding": "token", "hidden_size": WIDTH, "max_positions": 20}
+    tree = {"streams": {"text": text}, "layers": [layer]}
+    words = str(tokenizer(folder / "tokenizer.json"))
+    recipe = recipe_file(folder / "own.yaml", tree, text_task(texts(folder / "texts"), "mlm"), tokenizer=words)
+    return pretrain(load_recipe(str(recipe)), folder / "run")
+
+
+def vectors(folder: Path, model: Path, noise: float = 0.0) -> tuple[Path, np.ndarray, np.ndarray]:
+    """A word2vec file: words whose vectors are a linear map of the model's, and two entities; x and y of the words."""
+    source = read_source(InitFrom(str(model)))
+    assert source.vocabulary is not None
+    y = source.tensors[TABLE].numpy()[[source.vocabulary[word] for word in WORDS]].astype(np.float64)
+    x = (y @ MAP + noise * np.random.default_rng(1).normal(size=(len(WORDS), SIZE))).astype(np.float32)
+    rows = [*zip(WORDS, x, strict=True), ("[MASK]", np.ones(SIZE)), ("unheard", np.ones(SIZE))]
+    rows += [("Q1", np.array([1, 0, 2], np.float32)), ("ENTITY/Small_town", np.array([0, 1, 0], np.float32))]
+    lines = [f"{len(rows)} {SIZE}", *(f"{key} {' '.join(map(str, vector.tolist()))}" for key, vector in rows)]
+    (folder / "vectors.txt").write_text("\n".join(lines) + "\n")
+    return folder / "vectors.txt", x.astype(np.float64), y
+
+
+def test_the_map_is_that_of_the_normal_equations(tmp_path: Path, model: Path) -> None:
+    """W = (X'X)^-1 X'Y over the words that both know, and an entity becomes x W."""
+    place, x, y = vectors(tmp_path, model, noise=0.01)
+    texts = [{"id": "Q2", "label": "Small town"}]
+    store = GraphStore.build([("Q1", "P1", "Q2")], tmp_path / "graph", entity_texts=texts)
+    made = import_vectors(store, place, tmp_path / "mapped.safetensors", ImportOptions(map_to=model))
+    weight = np.linalg.inv(x.T @ x) @ x.T @ y
+    found = load_vectors(tmp_path / "mapped.safetensors")
+    assert list(found.ids) == ["Q1", "Q2"]
+    wanted = torch.from_numpy(np.array([[1.0, 0, 2], [0, 1, 0]]) @ weight).float()
+    torch.testing.assert_close(found.vectors, wanted, atol=1e-5, rtol=1e-5)
+    assert found.relations.shape == (0, WIDTH)
+    told = made.provenance["mapped"]
+    assert told["words"] == len(WORDS)
+    residual = 1 - np.square(x @ weight - y).sum() / np.square(y - y.mean(0)).sum()
+    assert told["explained"] == pytest.approx(residual)
+    assert str(model) in str(told["to"])
+
+
+def test_too_few_words_in_common_are_refused(tmp_path: Path, model: Path) -> None:
+    rows: list[Any] = [("The", np.ones(2)), ("river", np.ones(2)), ("##er", np.ones(2))]
+    with pytest.raises(WorkbenchError, match=r"have 1 words in common, where vectors of 2 numbers need as many"):
+        fit(rows, words_of(model), tmp_path / "vectors.txt")
+
+
+def test_words_are_spelt_whole_whatever_the_tokenizer() -> None:
+    pieces = {"[CLS]": 0, "town": 1, "##s": 2, "[": 3, "<s>": 4}
+    assert whole_words(pieces) == {"town": 1, "[": 3}
+    assert whole_words({"<s>": 0, "town": 1, "\u0120town": 2, "\u0120a": 3}) == {"town": 2, "a": 3}
+    assert whole_words({"\u2581town": 0, "s": 1}) == {"town": 0}
+
+
+def test_a_model_without_words_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="there is no such file or folder"):
+        words_of(tmp_path / "nothing")
