@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class World:
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
     """Documents of three sentences; the first has a linked town with another that it may mean, a fact's object to mask,
-    and a typed mention; they are turns of a dialogue too."""
+    a typed mention and a relation; the head of each word is the one before it; they are turns of a dialogue too."""
     rng = random.Random(0)
     samples = []
     for _ in range(count):
@@ -62,6 +63,8 @@ def _linked_texts(count: int) -> list[dict[str, Any]]:
         town, country = TOWNS[i], COUNTRIES[i]
         text = f"{town} lies in {country}. Many people live there. They like the river and the bridge."
         begin = text.index(country)
+        words = [match.span() for match in re.finditer(r"\S+", text)]
+        heads = [words[w - 1][0] - start if w else 0 for w, (start, _) in enumerate(words)]
         samples.append(
             {
                 "text": text,
@@ -72,6 +75,9 @@ def _linked_texts(count: int) -> list[dict[str, Any]]:
                 "mask_spans": [[begin, begin + len(country), f"C{i}", 1.0]],
                 "mention": [0, len(town)],
                 "types": ["place", "town"] if i % 2 else ["place"],
+                "marks": [[0, len(town), "head"], [begin, begin + len(country), "tail"]],
+                "labels": {"relation": "P361" if i % 2 else "P206"},
+                "dependencies": [[*place, head, "dep"] for place, head in zip(words, heads, strict=True)],
                 "language": "en",
                 "translations": {"en": text, "fr": f"{town}, {country}."},
                 "turns": [f"Where is {town}?", f"In {country}.", "Many people live there."],
@@ -143,7 +149,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     GraphStore.build(triples, folder / "graph", entity_texts=named, relation_labels={"lies_in": "lies in"})
     vectors, relations = torch.randn(12, VECTOR_SIZE), torch.randn(2, VECTOR_SIZE)
     save_vectors(Vectors(sorted(labels), vectors, ["lies_in", "near"], relations), folder / "entities.safetensors")
-    words = [s["text"] for s in texts] + [s["captions"][0] for s in images] + ["lies in near how many in one two?"]
+    words = [s["text"] for s in texts] + [s["captions"][0] for s in images] + ["lies in near how many in one two? /"]
     tokenizer = Tokenizer(train_tokenizer(words * 3, "wordpiece", 150))
     tokenizer.save(folder / "tokenizer.json")
     towns = [tuple(tokenizer.encode(town).ids.tolist()) for town in TOWNS[:2]]

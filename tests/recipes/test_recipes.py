@@ -40,6 +40,8 @@ CORPORA = {
     "sentence_pair": "text",
     "translation_pair": "text",
     "mention": "text",
+    "tagged_text": "text",
+    "kg.marked_pair": "text",
     "dialogue": "text",
     "image_caption": "images",
     "question_image": "images",
@@ -75,6 +77,8 @@ def shrunk(value: Any, world: Any) -> Any:
     ):
         if key in small:
             small[key] = str(path)
+    if "adapter" in small and "after" in small:
+        small["after"] = [0, 1]
     if "image" in small and "backbone" in small:
         small["backbone"] = "made-up"
     return _part(small)
@@ -87,7 +91,7 @@ def _part(spec: dict[str, Any]) -> dict[str, Any]:
         return spec
     known = options_of(find(kind, spec[kind])).names
     small = spec | {name: 0.0 for name in ("dropout", "attention_dropout") if name in known}
-    return small | ({"hidden_size": 16} if spec[kind] == "kg.entity_table" else {})
+    return small | ({"hidden_size": 16} if spec[kind] in ("kg.entity_table", "kg.word_or_entity") else {})
 
 
 def small_recipe(name: str, world: Any) -> Recipe:

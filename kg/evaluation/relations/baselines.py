@@ -9,10 +9,9 @@ import numpy as np
 
 from kg.evaluation.entity_vectors import entity_step, linked_at, vectors_of
 from kg.evaluation.probe import Labelled, fit_best
+from kg.objectives.relations import ROLES
 from workbench.evaluation.opening import Evaluated
 from workbench.sequences.sequence import Sample
-
-ROLES = ("head", "tail")
 
 
 def mention_of(sample: Sample, role: str) -> tuple[str, str]:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from kg.evaluation.relations.baselines import ROLES, by_mentions, by_vectors, labelled, mention_of
+from kg.evaluation.relations.baselines import by_mentions, by_vectors, labelled, mention_of
 from kg.objectives._reading import Reading, as_option
-from kg.objectives.relations import Relations
+from kg.objectives.relations import ROLES, Relations
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, LabelTuning, class_objective
 from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made
