@@ -101,7 +101,7 @@ def test_the_loss_is_that_of_a_loop() -> None:
             wanted -= torch.log(torch.softmax(scores, 0)[label]).item()
     assert out.loss.item() == pytest.approx(wanted, rel=1e-5)
     assert objective.count(batch) == len(HEADS) + 4
-    assert objective.measure(out.made)["uas"] == float((out.made["predicted"] == out.made["gold"]).float().mean())
+    assert objective.measure(out.made)["uas"] == float((out.made["predicted"] == out.made["gold"]).double().mean())
 
 
 def test_what_cannot_be_read_is_refused() -> None:

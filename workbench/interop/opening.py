@@ -78,7 +78,7 @@ def load(
         )
     with noted() as opened:
         tokenizer = Tokenizer.load(folder)
-        recipe = with_overrides(_recipe(place, read, tokenizer), list(overrides or ()))
+        recipe = _changed(_recipe(place, read, tokenizer), list(overrides or ()))
         note_sources(recipe)
         tasks = tasks_of(recipe, tokenizer)
         root = make_root(recipe, tasks, tokenizer)
@@ -135,6 +135,15 @@ def _recipe(place: Path, read: Read, tokenizer: Tokenizer | None) -> Recipe:
         description=f"a release of the family {read.family}",
         tokenizer=str(place) if tokenizer is not None else None,
     )
+
+
+def _changed(recipe: Recipe, overrides: list[str]) -> Recipe:
+    """With `key=value` changes. A recipe that is read must name corpora, which a release has none of."""
+    if not overrides:
+        return recipe
+    named = {name: replace(task, corpora={recipe.name: 1.0}) for name, task in recipe.tasks.items()}
+    changed = with_overrides(replace(recipe, tasks=named), overrides)
+    return replace(changed, tasks={name: replace(task, corpora={}) for name, task in changed.tasks.items()})
 
 
 def _predicts_tokens(spec: Spec) -> bool:
