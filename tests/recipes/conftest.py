@@ -149,7 +149,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     GraphStore.build(triples, folder / "graph", entity_texts=named, relation_labels={"lies_in": "lies in"})
     vectors, relations = torch.randn(12, VECTOR_SIZE), torch.randn(2, VECTOR_SIZE)
     save_vectors(Vectors(sorted(labels), vectors, ["lies_in", "near"], relations), folder / "entities.safetensors")
-    words = [s["text"] for s in texts] + [s["captions"][0] for s in images] + ["lies in near how many in one two? /"]
+    words = (
+        [s["text"] for s in texts] + [s["captions"][0] for s in images] + ["lies in near how many in one two? / @ #"]
+    )
     tokenizer = Tokenizer(train_tokenizer(words * 3, "wordpiece", 150))
     tokenizer.save(folder / "tokenizer.json")
     towns = [tuple(tokenizer.encode(town).ids.tolist()) for town in TOWNS[:2]]
