@@ -73,7 +73,14 @@ _TEXT, _IMAGE, _TRIPLES = ("text",), ("image-text",), ("triples",)
 _WRITTEN = (*_TEXT, *_IMAGE)
 SCHEMA = (
     Field("text", _TEXT, TEXT, "the text, or a window of it", required=True, unit=True, foreign=("txt", "text")),
-    Field("spans", _TEXT, LINKS, "linked mentions of entities, sorted", spans_of="text"),
+    Field(
+        "spans",
+        _TEXT,
+        LINKS,
+        'linked mentions of entities, sorted; behind the score may stand labels, `{"right": 1}` where somebody said '
+        "whether this entity is meant (`prepare link --supervise`)",
+        spans_of="text",
+    ),
     Field(
         "mask_spans",
         _TEXT,
