@@ -40,20 +40,19 @@ def rows_to_read(reading: Reading, sequence: Sequence, names: tuple[str, ...], s
 
 
 def entity_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows:
-    """The entity tokens of these stretches.
+    """The entity tokens of these stretches [names]; of one that was cut away the first that is there.
 
     Raises:
-        WorkbenchError: the step that makes them is missing, or a stretch was cut away.
+        WorkbenchError: no stretch has one, as where the step that makes them is missing.
     """
     marked = {mark.name: mark.start for mark in sequence.marks if mark.stream == stream}
-    for name in names:
-        if name not in marked:
-            raise WorkbenchError(
-                f"sequence {sequence.key!r} has no {name!r} in the stream {stream!r} (marked there: "
-                f"{', '.join(marked) or 'nothing'}): add the step kg.entity_tokens with marks: true; where max_length "
-                "cuts mentions away, raise it"
-            )
-    return Rows(stream, np.array([marked[name] for name in names], np.int64))
+    if not marked.keys() & {*names}:
+        raise WorkbenchError(
+            f"sequence {sequence.key!r} has no entity token for {' or '.join(map(repr, names))} in the stream "
+            f"{stream!r}: add the step kg.entity_tokens with marks: true; where max_length cuts the mentions away, raise it"
+        )
+    first = min(marked.values())
+    return Rows(stream, np.array([marked.get(name, first) for name in names], np.int64))
 
 
 def marker_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows:
