@@ -49,7 +49,7 @@ def entity_rows(sequence: Sequence, names: tuple[str, ...], stream: str) -> Rows
     if not marked.keys() & {*names}:
         raise WorkbenchError(
             f"sequence {sequence.key!r} has no entity token for {' or '.join(map(repr, names))} in the stream "
-            f"{stream!r}: add the step kg.entity_tokens with marks: true; where max_length cuts the mentions away, raise it"
+            f"{stream!r}: add the step kg.entity_tokens with marks: true, or raise a max_length that cuts mentions away"
         )
     first = min(marked.values())
     return Rows(stream, np.array([marked.get(name, first) for name in names], np.int64))

@@ -1,7 +1,9 @@
-"""Markers before mentions: which rows they are, whatever steps inject, and what is read of them."""
+"""Markers before mentions, and entities that stand for them: which rows they are, and what is read of them."""
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from kg.objectives._reading import marker_rows, read
+from kg.objectives._reading import entity_rows, marker_rows, read
 from kg.objectives.relations import Relations
 from kg.sequences.builders.marked_pair import MarkedPair
+from kg.sequences.entity_vocabulary import save_entity_vocabulary
+from kg.sequences.steps.entity_tokens import EntityTokens
 from tests.contracts.material import draws, tokenizer
+from workbench.errors import WorkbenchError
 from workbench.sequences.batch import collate
 from workbench.sequences.builders.mention import Mention
 from workbench.sequences.rows import insert
@@ -50,6 +55,20 @@ def test_what_is_injected_in_between_is_no_marker() -> None:
     insert(made, np.array([starts["head"], starts["tail"]]))
     after = marker_rows(made, BOTH, "text").index
     assert after.tolist() == [before[0] + 1, before[1]]  # the tail stands first
+
+
+def test_entities_are_the_tokens_that_stand_for_the_mentions(tmp_path: Path) -> None:
+    """Of one that was cut away the first that is there; where none is, the step is missing."""
+    file = tmp_path / "entities.safetensors"
+    save_entity_vocabulary(file, Counter("a"), 1, {})
+    step = EntityTokens(str(file), marks=True)
+    text = f"Hamburg {'and river ' * 20}Dresden"
+    cut = pair(12, text, [[0, 7, "head"], [len(text) - 7, len(text), "tail"]])
+    whole, cut = step([pair(), cut], draws())
+    assert entity_rows(whole, BOTH, "entity").index.tolist() == [1, 0]  # the tail stands first
+    assert entity_rows(cut, BOTH, "entity").index.tolist() == [0, 0]
+    with pytest.raises(WorkbenchError, match=r"no entity token for 'head' or 'tail'.*kg\.entity_tokens"):
+        entity_rows(pair(), BOTH, "entity")
 
 
 def test_a_mention_that_was_cut_away_is_read_at_the_first_row() -> None:
