@@ -29,7 +29,7 @@ def record(town: int, wording: str) -> dict[str, Any]:
     kind, relation = ("town", "lies in") if first.startswith("t") else ("country", "contains")
     marks = [[start, end, "head"], [other, last, "tail"]]
     told = {"mention": [start, end], "types": ["place", kind], "marks": marks, "labels": {"relation": relation}}
-    return {"text": found["text"], "spans": found["spans"], "meta": {}, **told}
+    return {"text": f"{found['text']} It is old. It is large.", "spans": found["spans"], "meta": {}, **told}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_triples(folder / "graph", TRIPLES)
     vectors = Vectors([*names], torch.randn(len(names), 32), ["country"], torch.randn(1, 32))
     save_vectors(vectors, folder / "entities.safetensors")
-    words = [*TOWNS, *COUNTRIES, *WORDINGS, "a called country # $ /"] * 3
+    words = [*TOWNS, *COUNTRIES, *WORDINGS, "a called country it is old large # $ /"] * 3
     Tokenizer(train_tokenizer(words, "wordpiece", 150)).save(folder / "tokenizer.json")
     return folder
 
