@@ -34,10 +34,11 @@ def record(town: int, wording: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the recipes read, in a folder; its texts are also the tasks' corpus."""
+    """What the recipes read, in a folder; its linked texts are also the tasks' corpus."""
     folder = tmp_path_factory.mktemp("systems")
-    for name in ("text", "wiki-linked"):
-        write(folder / name, [record(town, wording) for town in range(8) for wording in WORDINGS])
+    records = [record(town, wording) for town in range(8) for wording in WORDINGS]
+    write(folder / "wiki-linked", records)
+    write(folder / "text", [{"text": each["text"], "spans": [], "meta": {}} for each in records])
     names = {f"t{i}": (name, "town") for i, name in enumerate(TOWNS)}
     names |= {f"c{i}": (name, "country") for i, name in enumerate(COUNTRIES)}
     told = {e: {"label": n, "description": f"a {kind} called {n}", "types": [kind]} for e, (n, kind) in names.items()}
