@@ -83,21 +83,23 @@ def cell(name: str, task: str, seed: int, budget: Budget, output: Path) -> None:
     chosen = TASKS[task]
     run, corpora = output / "runs" / f"{task}-{name}-seed-{seed}", output / "corpora"
     if not (run.exists() and read_results(run)):
-        alike = (
-            "--max-length",
-            str(LENGTH),
-            "--batch-size",
-            str(BATCH),
-            "--lr",
-            TUNING_LR,
-            "--epochs",
-            str(budget.epochs),
-        )
         loop = (f"seed={seed}", f"name={name}-{task}", "train.num_workers=0", "train.log_every=10")
         start = pretrained(name, seed, budget, output)
         begun = (chosen.command, start, str(corpora / f"{task}-train"), "--output", str(run))
-        call("finetune", *begun, *alike, *chosen.tuning, *loop)
+        call("finetune", *begun, *tuned_alike(budget), *chosen.tuning, *loop)
         call("evaluate", chosen.command, str(run), str(corpora / f"{task}-test"), *chosen.scoring)
+
+
+def tuned_alike(budget: Budget) -> tuple[str, ...]:
+    """Options of fine-tuning that are alike for all systems and sets."""
+    options = {
+        "max-length": LENGTH,
+        "batch-size": BATCH,
+        "lr": TUNING_LR,
+        "epochs": budget.epochs,
+        "read": "markers",
+    }
+    return tuple(word for name, value in options.items() for word in (f"--{name}", str(value)))
 
 
 def call(*arguments: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.knowledge_inputs import Labelled, parts, spaced
-from benchmarks.knowledge_results import markdown, spread
+from benchmarks.knowledge_results import TASKS, Budget, markdown, spread, tuned_alike
 from benchmarks.knowledge_systems import SYSTEMS, common
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
@@ -40,6 +40,14 @@ def test_a_system_reads_the_windows_that_bert_reads(name: str) -> None:
     assert task.sequence.builder == {"builder": "document", "max_length": 64}
     assert {"objective": "mlm", "rate": 0.15} in task.objectives
     assert ("control" in str(SYSTEMS[name].overrides)) == (recipe.control is not None)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_mentions_are_read_at_their_markers(name: str) -> None:
+    told = [*tuned_alike(Budget(10, 0.5, 1)), *TASKS[name].tuning]
+    options = dict(zip(told[::2], told[1::2], strict=True))
+    assert options["--read"] == "markers"
+    assert options["--epochs"] == "0.5"
 
 
 def written(path: Path, relations: list[str]) -> None:
