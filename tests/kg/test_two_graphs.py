@@ -75,6 +75,25 @@ def test_resumed_equals_uninterrupted(told_world: Path, tmp_path: Path) -> None:
     assert verify_resume(recipe_from_dict(both(told_world), "both"), tmp_path, steps=4).equal
 
 
+def test_all_goes_on_from_linkers_that_were_taught_alone(told_world: Path, tmp_path: Path) -> None:
+    first = both(told_world)
+    for layer in (1, 3):
+        first["model"]["layers"][layer]["inverted"] = True
+    del first["tasks"]["facts"]["objectives"][0]
+    first["train"]["train_only"] = [f"networks.main.layers.{layer}.linker" for layer in (1, 3)]
+    linkers = pretrain(recipe_from_dict(first), tmp_path / "linkers", until=3)
+    second = both(told_world)
+    second["model"]["init_from"] = str(linkers)
+    second["train"]["lr"] = 1e-9
+    made = pretrain(recipe_from_dict(second), tmp_path / "all", until=1)
+    before, after = (workbench.load(run).model.network("main").state_dict() for run in (linkers, made))
+    for name, tensor in after.items():
+        torch.testing.assert_close(tensor, before[name], atol=1e-6, rtol=0, msg=name)
+    for layer in (1, 3):
+        there, back = (after[f"layers.{layer}.{name}.weight"] for name in ("linker.project", "project_back"))
+        torch.testing.assert_close(there @ back, torch.eye(len(there)), atol=1e-4, rtol=0)
+
+
 def test_two_ranks_equal_one(
     told_world: Path,
     recipe_file: Path,
