@@ -9,6 +9,7 @@ boundaries: there a name matches anywhere, but never in front of a combining mar
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -35,6 +36,7 @@ UNSPACED = (
     (0xFF66, 0xFF9F),  # halfwidth kana
     (0x20000, 0x3FFFF),
 )
+_SIGN = re.compile(r"[^\w\s]")
 
 
 def fold(text: str, case: Case) -> str:
@@ -54,8 +56,12 @@ def fold(text: str, case: Case) -> str:
 
 
 def spellings(name: str, case: Case) -> list[str]:
-    """What to look for in folded text: the name, composed and decomposed (NFC, NFD), with single spaces."""
-    forms = (unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
+    """What to look for in folded text: the name, composed and decomposed (NFC, NFD), with single spaces.
+
+    A name with punctuation is also spelt as tokenised texts have it, with all signs apart ("washington , d . c .").
+    """
+    apart = _SIGN.sub(lambda sign: sign[0] if unicodedata.combining(sign[0]) else f" {sign[0]} ", name)
+    forms = [unicodedata.normalize(form, way) for way in dict.fromkeys((name, apart)) for form in ("NFC", "NFD")]
     return list(dict.fromkeys(" ".join(fold(form, case).split()) for form in forms))
 
 

@@ -69,6 +69,13 @@ def test_words_are_not_broken():
     assert found(["O'Brien", "C++", "St. Louis"], "O’Brien writes C++ in St. Louis.") == ["O’Brien", "C++", "St. Louis"]
 
 
+def test_names_in_tokenised_texts():
+    names = ["Washington, D.C.", "Jean-Paul Sartre", "O'Brien"]
+    text = "washington , d . c . , jean - paul sartre and o ' brien ; Jean-Paul Sartre"
+    assert found(names, text) == ["washington , d . c .", "jean - paul sartre", "o ' brien", "Jean-Paul Sartre"]
+    assert spellings("cafe\u0301", "ignore") == ["café", "cafe\u0301"], "an accent is no sign of its own"
+
+
 def test_scripts_without_spaces():
     assert found(["北京", "北京大学", "大学"], "我在北京大学和北京學習") == ["北京大学", "北京"]
     assert found(["東京", "タワー"], "東京タワーへ") == ["東京", "タワー"]
