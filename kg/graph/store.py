@@ -242,6 +242,11 @@ class GraphStore:
         """Triples that an entity is part of, as head and as tail: [entities] int64."""
         return np.diff(self._out_offsets) + np.diff(self._in_offsets)
 
+    def degrees_of(self, row: int) -> tuple[int, int]:
+        """Triples of the entity in a row, as head and as tail."""
+        out, into = (offsets[row + 1] - offsets[row] for offsets in (self._out_offsets, self._in_offsets))
+        return int(out), int(into)
+
     def label(self, name: str) -> str:
         """The readable name of an entity or a relation; its id where the graph has no label.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +19,7 @@ from kg.vectors.fitting import Fitted, Ranked, fit
 from kg.vectors.link_prediction import LinkPrediction, link_prediction, rows_of
 from kg.vectors.networks import PykeenScores, entity_vectors, make_network, relation_vectors
 from kg.vectors.options import VectorOptions
+from kg.vectors.resuming import StateFile
 from kg.vectors.vectors import Vectors, check_ending, save_vectors
 from workbench.errors import WorkbenchError
 
@@ -39,6 +42,8 @@ def train_vectors(
 ) -> Vectors:
     """Train vectors of a graph and write them to the file `output`; the same arguments give the same vectors on a CPU.
 
+    Until all is done, each training keeps its state in a file beside it, and goes on from there when it was killed.
+
     Negative samples replace the head or the tail of a triple at random (Bordes et al., "Translating Embeddings for
     Modeling Multi-relational Data", NeurIPS 2013); the default loss is self-adversarial (Sun et al., arXiv 1902.10197).
 
@@ -60,20 +65,24 @@ def train_vectors(
     parts = _parts(store, held_out, valid, known)
     if seeds > 1 and parts.tested is None:
         raise WorkbenchError(f"{seeds} seeds are trained to compare their ranks: give triples to rank (--held-out)")
+    runs = [_Run(store, replace(options, seed=options.seed + n), device, parts.valid, output) for n in range(seeds)]
     with torch.random.fork_rng(devices=[]):
-        vectors, scores = _trained(store, options, device, parts.valid, progress)
+        vectors, scores = runs[0].trained(progress)
         save_vectors(vectors, output)  # ranking takes long: whoever stops it has the vectors
         if parts.tested is None:
+            runs[0].kept.remove()
             return vectors
         ranked = {options.seed: rank(scores, parts.tested, store)}
-        for seed in range(options.seed + 1, options.seed + seeds):
-            _, scores = _trained(store, dataclasses.replace(options, seed=seed), device, parts.valid, progress)
-            ranked[seed] = rank(scores, parts.tested, store)
-            log.info("seed %d: MRR %.4f", seed, ranked[seed].both.mrr)
+        for run in runs[1:]:
+            _, scores = run.trained(progress)
+            ranked[run.options.seed] = rank(scores, parts.tested, store)
+            log.info("seed %d: MRR %.4f", run.options.seed, ranked[run.options.seed].both.mrr)
     vectors.provenance["link_prediction"] = ranked[options.seed].as_dict()
     if seeds > 1:
         vectors.provenance["seeds"] = {str(seed): found.as_dict() for seed, found in ranked.items()}
     save_vectors(vectors, output)
+    for run in runs:
+        run.kept.remove()
     return vectors
 
 
@@ -107,14 +116,30 @@ def _rows(store: GraphStore, triples: Iterable[Triple], where: str) -> np.ndarra
     return rows
 
 
-def _trained(
-    store: GraphStore, options: VectorOptions, device: str, valid: Ranked | None, progress: bool
-) -> tuple[Vectors, PykeenScores]:
-    network = make_network(store, options).to(device)
-    fitted = fit(network, store, options, valid, progress)
-    ids, relation_ids = list(store.ids), list(store.relation_ids)
-    entity, relation = entity_vectors(network), relation_vectors(network, store.num_relations)
-    return Vectors(ids, entity, relation_ids, relation, _provenance(store, options, fitted)), PykeenScores(network)
+class _Run:
+    """One training, with the seed of its options; `kept` is its state."""
+
+    def __init__(
+        self, store: GraphStore, options: VectorOptions, device: str, valid: Ranked | None, output: Path
+    ) -> None:
+        self.store, self.options, self.device, self.valid = store, options, device, valid
+        about = {
+            **dataclasses.asdict(options),
+            "graph": store.identity,
+            "shuffled": store.seed,
+            "valid": valid and sha256(np.concatenate([*valid]).tobytes()).hexdigest(),
+            "pykeen": version("pykeen"),
+            "torch": str(torch.__version__),
+        }
+        self.kept = StateFile(output.with_name(f"{output.name}.seed-{options.seed}.training"), about)
+
+    def trained(self, progress: bool) -> tuple[Vectors, PykeenScores]:
+        store, network = self.store, make_network(self.store, self.options).to(self.device)
+        fitted = fit(network, store, self.options, self.valid, self.kept, progress)
+        ids, relation_ids = list(store.ids), list(store.relation_ids)
+        entity, relation = entity_vectors(network), relation_vectors(network, store.num_relations)
+        vectors = Vectors(ids, entity, relation_ids, relation, _provenance(store, self.options, fitted))
+        return vectors, PykeenScores(network)
 
 
 def _provenance(store: GraphStore, options: VectorOptions, fitted: Fitted) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import typer
 from pipelines.commands.entity_vectors import entity_vectors
 from pipelines.commands.entity_vocabulary import entity_vocabulary
 from pipelines.commands.facts import facts
-from pipelines.commands.graphs import graph, vectors
+from pipelines.commands.graphs import graph
 from pipelines.commands.image_text import image_text
 from pipelines.commands.link import link
 from pipelines.commands.linker import linker
@@ -19,6 +19,7 @@ from pipelines.commands.text import text
 from pipelines.commands.token_counts import token_counts
 from pipelines.commands.tokenizer import tokenizer
 from pipelines.commands.triples import triples
+from pipelines.commands.vectors import vectors
 from pipelines.commands.word_pairs import word_pairs
 from workbench.options.command import command
 

@@ -1,9 +1,8 @@
-"""The commands `prepare vectors` and `prepare graph`: train entity vectors, look at a graph."""
+"""The command `prepare graph`: look at a graph."""
 
 from __future__ import annotations
 
 import logging
-import statistics
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +12,11 @@ import typer
 from annotated_types import Ge, Le
 from rich.table import Table
 
+from kg.graph.drawing import draw_graph
 from kg.graph.graphml import write_graphml
 from kg.graph.store import GraphStore
-from kg.vectors.options import ImportOptions, VectorOptions
-from pipelines.sources.triple_lines import read_triples
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Device, Name, Repeats
-from workbench.options.command import command
+from workbench.options.bounds import Count, Name
 from workbench.options.outputs import OutputFile
 from workbench.terminal import Terminal
 
@@ -42,115 +39,6 @@ Hops = Annotated[int, Ge(1), Le(100)]
 Graph = Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)]
 
 
-@command
-def vectors(
-    graph: Graph,
-    output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.", show_default=False)],
-    options: VectorOptions,
-    importing: ImportOptions,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Take these vectors over instead of training.", show_default=False)
-    ] = None,
-    held_out: Annotated[
-        Path | None, typer.Option(help="Triples to rank afterwards: head, relation, tail in columns parted by tabs.")
-    ] = None,
-    valid: Annotated[
-        Path | None, typer.Option(help="Triples in the same layout; training ends when they rank no better.")
-    ] = None,
-    known: Annotated[
-        list[Path], typer.Option(help="Other true triples, in the same layout, that filter the ranks. Repeatable.")
-    ] = [],  # noqa: B006
-    shuffled: Annotated[
-        bool, typer.Option("--shuffled", help="Of the graph with its tails exchanged: for the control shuffled-kg.")
-    ] = False,
-    seeds: Annotated[
-        Repeats, typer.Option(help="Trainings whose ranks are compared, from --seed on; the first one's are written.")
-    ] = 1,
-    device: Annotated[Device, typer.Option(help="auto takes a GPU where there is one.")] = "auto",
-) -> None:
-    """Train vectors of the entities and relations of a graph, or take them over, for the entity stream of a model.
-
-    The model is one of pykeen's, by name. With --valid, it is ranked on these triples every --check-every epochs, and
-    keeps the weights of the best time. With --held-out, prints the filtered ranks of triples that the graph does not
-    have (realistic ranks, both sides), with --seeds their mean and deviation over several trainings. By convention all
-    true triples filter: the graph's, the ranked ones, and with --known those of the other parts.
-    --shuffled trains on false facts instead, drawn with the seed; kg.entity_table takes such vectors as `shuffled`.
-
-    --from takes pretrained vectors over, those of the graph's entities: a folder with entity2vec.vec (ERNIE-THU's
-    kg_embed), OpenKE's JSON, .npy (DGL-KE, OpenKE), PyTorch-BigGraph's .tsv, word2vec's text or binary. Keys that begin
-    with ENTITY/ (wikipedia2vec) are looked for among the graph's labels. --map-to maps them linearly into the space of
-    a model's words, by the words that both know; kg.word_or_entity takes such vectors.
-
-    Examples:
-
-      workbench prepare vectors corpora/codex-s --output corpora/codex-s/entities.safetensors
-
-      workbench prepare vectors corpora/codex-s --shuffled --output corpora/codex-s/shuffled.safetensors
-
-      workbench prepare vectors corpora/codex-s -o rotate.safetensors --model RotatE --valid codex-s/valid.txt \
-        --held-out codex-s/test.txt --seeds 3
-
-      workbench prepare vectors corpora/wikidata --from kg_embed --output corpora/wikidata/entities.safetensors
-
-      workbench prepare vectors corpora/wikidata --from enwiki_300d.txt --map-to runs/bert -o mapped.safetensors
-    """
-    if source is not None:
-        ranked = held_out or valid or known or seeds > 1
-        if options != VectorOptions() or shuffled or ranked:
-            raise WorkbenchError("--from takes vectors over as they are: leave out the options of training and ranking")
-        _take_over(graph, source, output, importing)
-        return
-    if importing != ImportOptions():
-        raise WorkbenchError("--format, --ids, --keys and --map-to are for --from: name the vectors to take over")
-    import torch
-
-    from kg.vectors.training import train_vectors
-
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    store = GraphStore.open(graph)
-    if shuffled:
-        store = store.shuffled(options.seed)
-        log.info("of the shuffled graph, %.1f %% of the triples are still true", 100 * store.true_share)
-    trained = train_vectors(
-        store,
-        output,
-        options,
-        device=device,
-        held_out=list(read_triples(held_out)) if held_out else (),
-        valid=list(read_triples(valid)) if valid else (),
-        known=[triple for path in known for triple in read_triples(path)],
-        seeds=seeds,
-        progress=Terminal().is_terminal,
-    )
-    log.info("%s: %d vectors of size %d", output, *trained.vectors.shape)
-    found = trained.provenance.get("link_prediction")
-    if found is not None:
-        Terminal().print(_ranks(list(trained.provenance.get("seeds", {"": found}).values())))
-
-
-def _take_over(graph: Path, source: Path, output: Path, options: ImportOptions) -> None:
-    from kg.vectors.importing import import_vectors
-
-    made = import_vectors(GraphStore.open(graph), source, output, options)
-    counts, relations = made.provenance["entities"], made.provenance["relations"]
-    log.info(
-        "%s: vectors of size %d of %d entities (%d of the graph have none) and %d relations (%d have none)",
-        output,
-        counts["size"],
-        counts["found"],
-        counts["missing"],
-        relations["found"],
-        relations["missing"],
-    )
-    mapped = made.provenance.get("mapped")
-    if mapped is not None:
-        log.info(
-            "mapped by %d words in common; the map explains %.1f %% of their variance",
-            *(mapped["words"], 100 * mapped["explained"]),
-        )
-
-
 def graph(
     graph: Graph,
     entity: Annotated[list[Name], typer.Argument(help="Ids of entities to show; none: the counts.")] = [],  # noqa: B006
@@ -161,6 +49,10 @@ def graph(
     graphml: Annotated[
         OutputFile | None, typer.Option(help="Write what is within --hops as GraphML, for networkx or Gephi.")
     ] = None,
+    draw: Annotated[OutputFile | None, typer.Option(help="Draw what is within --hops, as .svg, .png or .pdf.")] = None,
+    degrees: Annotated[
+        Count | None, typer.Option(help="Show so many entities with the most triples instead.", show_default=False)
+    ] = None,
 ) -> None:
     """Show the size of a graph and what it lacks, or what it says about some entities.
 
@@ -170,40 +62,35 @@ def graph(
 
       workbench prepare graph corpora/codex-s Q90 Q64 --limit 10
 
+      workbench prepare graph corpora/codex-s --degrees 20
+
       workbench prepare graph corpora/codex-s Q90 --hops 2 --graphml paris.graphml
+
+      workbench prepare graph corpora/codex-s Q90 --limit 10 --draw paris.svg
     """
-    if not entity and (graphml or hops > 1):
-        raise WorkbenchError("--hops and --graphml go out from entities; name the ids of some behind the graph")
+    around = graphml or draw or hops > 1
+    if not entity and around:
+        raise WorkbenchError("--hops, --graphml and --draw go out from entities; name the ids of some behind the graph")
+    if entity and degrees:
+        raise WorkbenchError(
+            "--degrees is of the whole graph; leave the entities out, whose own triples are told anyway"
+        )
     store = GraphStore.open(graph)
     console = Terminal()
     if not entity:
-        console.print(_counts(store))
-    if graphml or hops > 1:
+        console.print(_degrees(store, degrees) if degrees else _counts(store))
+    if around:
         found = store.subgraph(entity, hops, limit)
         log.info("%d entities and %d triples within %d hops", len(found), found.number_of_edges(), hops)
+        if draw:
+            draw_graph(found, draw, entity)
         if graphml:
             write_graphml(found, graphml)
-        else:
+        if not (draw or graphml):
             console.print(_within(store, found))
         return
     for name in entity:
         console.print(_about(store, name, limit))
-
-
-def _ranks(found: list[dict[str, dict[str, float]]]) -> Table:
-    """The ranks of one training, or the means of several with the deviations between them (of a sample: n - 1)."""
-    of = f", mean ± deviation of {len(found)} seeds" if len(found) > 1 else ""
-    columns = ("mrr", "hits@1", "hits@3", "hits@10")
-    table = Table("asked for", "MRR", *columns[1:], "triples", title=f"Link prediction (filtered){of}")
-    for side, numbers in found[0].items():
-        shares = (_spread([each[side][name] for each in found]) for name in columns)
-        table.add_row(side, *shares, f"{numbers['examples']:,}")
-    return table
-
-
-def _spread(values: list[float]) -> str:
-    mean = statistics.mean(values)
-    return f"{mean:.3f} ± {statistics.stdev(values):.3f}" if len(values) > 1 else f"{mean:.3f}"
 
 
 def _counts(store: GraphStore) -> Table:
@@ -217,6 +104,16 @@ def _counts(store: GraphStore) -> Table:
     return table
 
 
+def _degrees(store: GraphStore, most: int) -> Table:
+    table = Table("entity", "id", title=f"Triples of an entity, the most first ({store.path})")
+    for column in ("triples", "as head", "as tail"):
+        table.add_column(column, justify="right")
+    for row in np.argsort(-store.degrees, kind="stable")[:most].tolist():
+        entity, (out, into) = store.ids[row], store.degrees_of(row)
+        table.add_row(store.label(entity), entity, f"{out + into:,}", f"{out:,}", f"{into:,}")
+    return table
+
+
 def _within(store: GraphStore, found: networkx.MultiDiGraph) -> Table:
     table = Table("head", "relation", "tail")
     for head, tail, relation in found.edges(keys=True):
@@ -225,7 +122,8 @@ def _within(store: GraphStore, found: networkx.MultiDiGraph) -> Table:
 
 
 def _about(store: GraphStore, entity: str, limit: int) -> Table:
-    title = f"{store.label(entity)} ({entity})"
+    out, into = store.degrees_of(store.row(entity))
+    title = f"{store.label(entity)} ({entity}): {out:,} triples as head, {into:,} as tail"
     caption = "; ".join(part for part in (store.description(entity), ", ".join(store.aliases(entity))) if part)
     table = Table("head", "relation", "tail", title=title, caption=caption)
     outgoing, incoming = store.neighbours(entity), store.incoming(entity)

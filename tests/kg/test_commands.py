@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from kg.graph.store import GraphStore
 from kg.vectors.vectors import load_vectors
-from pipelines.commands import graphs as commands
+from pipelines.commands.graphs import graph
+from pipelines.commands.vectors import read_triples, vectors
 from workbench.errors import WorkbenchError
 from workbench.options.command import command
 
@@ -31,8 +32,8 @@ def corpus(tmp_path):
 @pytest.fixture
 def invoke():
     app = typer.Typer()
-    app.command()(command(commands.vectors))
-    app.command()(command(commands.graph))
+    app.command()(command(vectors))
+    app.command()(command(graph))
 
     def run(*arguments):
         return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False, env={"COLUMNS": "160"})
@@ -149,11 +150,28 @@ def test_hubs_are_cut(invoke, tmp_path):
 def test_wrong_triples(tmp_path):
     (tmp_path / "bad.txt").write_text("a\tb\tc\na b c\n")
     with pytest.raises(WorkbenchError, match=r"bad\.txt, line 2: 1 columns"):
-        list(commands.read_triples(tmp_path / "bad.txt"))
+        list(read_triples(tmp_path / "bad.txt"))
     with pytest.raises(WorkbenchError, match="no file"):
-        list(commands.read_triples(tmp_path / "nothing.txt"))
+        list(read_triples(tmp_path / "nothing.txt"))
 
 
 @pytest.mark.parametrize("command", ["vectors", "graph"])
 def test_help_has_examples(invoke, command):
     assert f"workbench prepare {command}" in invoke(command, "--help").output
+
+
+def test_degrees(corpus, invoke, tmp_path):
+    GraphStore.build([("a", "r", "b"), ("a", "r", "c"), ("b", "q", "a")], tmp_path / "g")
+    shown = invoke("graph", tmp_path / "g", "--degrees", 2).output
+    rows = [re.findall(r"[\w]+", line)[-5:] for line in shown.splitlines() if line.startswith("│")]
+    assert rows == [["a", "a", "3", "2", "1"], ["b", "b", "2", "1", "1"]]
+    assert "2 triples as head, 1 as tail" in invoke("graph", tmp_path / "g", "a").output
+    with pytest.raises(WorkbenchError, match="--degrees is of the whole graph"):
+        invoke("graph", tmp_path / "g", "a", "--degrees", 2)
+
+
+def test_a_picture_by_command(corpus, invoke, tmp_path):
+    assert invoke("graph", corpus, "Q0", "--hops", 2, "--draw", tmp_path / "q.svg").exit_code == 0
+    assert "<svg" in (tmp_path / "q.svg").read_text()
+    with pytest.raises(WorkbenchError, match="go out from entities"):
+        invoke("graph", corpus, "--draw", tmp_path / "all.svg")

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from kg.graph.store import GraphStore
 from kg.vectors.networks import entity_vectors, make_network, relation_vectors
 from kg.vectors.options import VectorOptions
+from kg.vectors.resuming import StateFile
 from kg.vectors.training import train_vectors
 from kg.vectors.vectors import load_vectors
 from workbench.errors import WorkbenchError
@@ -118,6 +119,41 @@ def test_the_weights_of_the_best_epoch_are_kept(store, tmp_path):
     assert alone.provenance["link_prediction"]["both"]["mrr"] == best["mrr"]
     long = replace(options, epochs=best["epoch"] + 2, patience=9)
     assert torch.equal(train_vectors(store, tmp_path / "c.safetensors", long, valid=valid).vectors, alone.vectors)
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("after", [2, 4])
+def test_a_training_that_was_killed_goes_on(store, tmp_path, monkeypatch, watched, after):
+    options = replace(SMALL, epochs=4, check_every=1, patience=2)
+    ranked = {"valid": [("é0", "next", "é2")], "held_out": [("é3", "next", "é9")], "seeds": 2} if watched else {}
+    whole = train_vectors(store, tmp_path / "whole.safetensors", options, **ranked)
+    monkeypatch.setattr("kg.vectors.resuming.EVERY", 0.0)
+    write, written = StateFile.write, []
+
+    def killed(kept, state):
+        write(kept, state)
+        written.append(state["epoch"])
+        if len(written) == after:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(StateFile, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train_vectors(store, tmp_path / "v.safetensors", options, **ranked)
+    assert (tmp_path / "v.safetensors.seed-0.training").exists()
+    with pytest.raises(WorkbenchError, match=r"another training \(it differs in lr\)"):
+        train_vectors(store, tmp_path / "v.safetensors", replace(options, lr=0.3), **ranked)
+    resumed = train_vectors(store, tmp_path / "v.safetensors", options, **ranked)
+    assert torch.equal(resumed.vectors, whole.vectors)
+    assert torch.equal(resumed.relations, whole.relations)
+    assert resumed.provenance == whole.provenance
+    assert written.count(1) == (2 if watched else 1), "it began anew"
+    assert [path.name for path in tmp_path.glob("v.*")] == ["v.safetensors"]
+
+
+def test_a_damaged_state_is_told(store, tmp_path):
+    (tmp_path / "v.safetensors.seed-0.training").write_bytes(b"nonsense")
+    with pytest.raises(WorkbenchError, match="is no state of a training; remove it"):
+        train_vectors(store, tmp_path / "v.safetensors", SMALL)
 
 
 def test_without_pykeen(store, tmp_path, monkeypatch):
