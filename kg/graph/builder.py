@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from kg.graph.links import Links, blocks, ranges
+from kg.graph.scripts import mixes_scripts
 from kg.graph.spill import BLOCK, Spill
 from kg.graph.strings import StringWriter, digest64, save_strings
 from workbench.errors import WorkbenchError
@@ -47,6 +49,7 @@ class GraphBuilder:
         self.described = bytearray()  # by row, as far as one is set
         self.tail_labels = TailLabels(self.draft)
         self.named = array("Q")  # hashes of the labels
+        self.counts = Counter[str]()
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +77,7 @@ class GraphBuilder:
     def add_texts(self, entity: str, row: Mapping[str, Any]) -> None:
         """Add what is written about an entity: label, aliases, description, types, those that `row` has.
 
-        A label that repeats the id is none.
+        A label that repeats the id is none, nor is white space.
 
         Raises:
             WorkbenchError: the id is not a non-empty string, the entity is described already, or a text is no text.
@@ -82,11 +85,12 @@ class GraphBuilder:
         if not isinstance(entity, str) or not entity:
             raise WorkbenchError(f"an entity's texts have the id {entity!r}; an id is a non-empty string")
         label = None
-        if row.get("label") and row["label"] != entity:
-            label = self._label(_text(entity, row, "label"))
+        if row.get("label") and _text(entity, row, "label").strip() not in ("", entity):
+            label = self._label(row["label"])
         more: dict[str, Any] = {name: _texts(entity, row, name) for name in ("aliases", "types") if row.get(name)}
         if row.get("description"):
             more["description"] = _text(entity, row, "description")
+        self.counts.update(more.keys())
         text = self.texts.write(json.dumps(more, ensure_ascii=False)) if more else None
 
         def describe(number: int) -> None:
@@ -131,6 +135,9 @@ class GraphBuilder:
             "duplicates": given - triples.shape[1],
             "labels": len(self.label_spans) // 3,
             "shared_labels": _shared(np.frombuffer(self.named, np.uint64)),
+            "mixed_labels": self.counts["mixed"],
+            "descriptions": self.counts["description"],
+            "typed": self.counts["types"],
             "unnamed_relations": sum(not relation_labels.get(relation) for relation in relations),
             "self_loops": sum(int((h == t).sum()) for h, t in zip(blocks(triples[0]), blocks(triples[2]), strict=True)),
             "isolated": int((np.diff(out_offsets) + np.diff(in_offsets) == 0).sum()),
@@ -140,6 +147,7 @@ class GraphBuilder:
 
     def _label(self, label: str) -> tuple[int, int]:
         self.named.append(digest64(label))
+        self.counts["mixed"] += mixes_scripts(label)
         return self.labels.write(label)
 
     def _save_triples(self) -> np.ndarray:

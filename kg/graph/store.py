@@ -106,7 +106,7 @@ class GraphStore:
             for record in records:
                 for fact in record["triples"]:
                     builder.add_triple((record["id"], fact["relation"], fact["tail"]))
-                    if fact.get("relation_text"):
+                    if fact.get("relation_text", "") not in ("", fact["relation"]):
                         relation_labels[fact["relation"]] = fact["relation_text"]
                     if fact.get("tail_text"):
                         builder.add_tail_label(fact["tail"], fact["tail_text"])

@@ -13,6 +13,7 @@ from annotated_types import Ge, Le
 from rich.table import Table
 
 from kg.graph.drawing import draw_graph
+from kg.graph.faults import faults, lacks
 from kg.graph.graphml import write_graphml
 from kg.graph.store import GraphStore
 from workbench.errors import WorkbenchError
@@ -22,18 +23,7 @@ from workbench.terminal import Terminal
 
 log = logging.getLogger(__name__)
 
-COUNTS = {
-    "entities": "entities",
-    "relations": "relations",
-    "triples": "triples",
-    "duplicates": "triples that came again",
-    "self_loops": "triples from an entity to itself",
-    "labels": "entities with a label",
-    "shared_labels": "entities whose label another has",
-    "isolated": "entities in no triple",
-    "unnamed_relations": "relations without a label",
-}
-"""The counts in a graph's `graph.json`, and what they are of."""
+COUNTS = ("entities", "relations", "triples")
 
 Hops = Annotated[int, Ge(1), Le(100)]
 Graph = Annotated[Path, typer.Argument(help="A triples corpus, or a graph store.", show_default=False)]
@@ -95,8 +85,10 @@ def graph(
 
 def _counts(store: GraphStore) -> Table:
     table = Table("", "", title=str(store.path), show_header=False)
-    for name, told in COUNTS.items():
-        table.add_row(told, f"{store.meta[name]:,}")
+    for name in COUNTS:
+        table.add_row(name, f"{store.meta[name]:,}")
+    for told, count in (*faults(store).items(), *lacks(store).items()):
+        table.add_row(told, f"{count:,}")
     if store.num_entities:
         table.add_row("triples of an entity, the median", f"{np.median(store.degrees):,g}")
         most = int(store.degrees.argmax())

@@ -6,20 +6,25 @@ import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from pipelines.commands.console import run
 from pipelines.commands.options import Reading, ShardSize
 from pipelines.preparing.corpus_reader import all_samples
 from pipelines.preparing.kg_extra import needs_kg
+from pipelines.preparing.progress import console
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import clear_drafts
 from workbench.files.lock import locked
 from workbench.options.bounds import Location
 from workbench.options.command import command
+
+if TYPE_CHECKING:
+    from kg.graph.store import GraphStore
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +46,9 @@ def triples(
     types: Annotated[list[Location], typer.Option(help="File with the list of types by entity id.")] = [],  # noqa: B006
     type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail where triples repeat or are loops, labels are ambiguous or mixed.")
+    ] = False,
 ) -> None:
     """A knowledge graph (its source is told by its look) -> a triples corpus: one record per entity.
 
@@ -55,12 +63,37 @@ def triples(
 
       workbench prepare triples wikidata.nt.gz -o corpora/wikidata --split held-out=0.01
     """
+    if strict and not graph:
+        raise WorkbenchError("--strict looks at the graph store; leave --no-graph out")
     options.read("triples", entities=entities, relations=relations, types=types, type_names=type_names)
     if graph:
-        build_graph(options.output)
+        tell(build_graph(options.output), Corpus.open(options.output), strict)
 
 
-def build_graph(corpus: Path) -> None:
+def tell(store: GraphStore, corpus: Corpus, strict: bool) -> None:
+    """Print what is wrong with the graph and what it lacks, by reason.
+
+    Raises:
+        WorkbenchError: it is to be strict, and something is wrong, or rows were left out.
+    """
+    from kg.graph.faults import faults, lacks
+
+    wrong, missing = faults(store), lacks(store)
+    if wrong or missing:
+        table = Table("has", "", title=f"The graph of {Path(corpus.place).name}")
+        for told, count in (*wrong.items(), *missing.items()):
+            table.add_row(told, f"{count:,}")
+        console.print(table)
+    wrong = {**corpus.manifest.dropped, **wrong}
+    if strict and wrong:
+        reasons = ", ".join(f"{told}: {count:,}" for told, count in wrong.items())
+        raise WorkbenchError(
+            f"{corpus.place} is complete, but --strict allows no faults: {reasons}. Mend the input and choose a new "
+            "--output, or accept them without --strict"
+        )
+
+
+def build_graph(corpus: Path) -> GraphStore:
     """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already and intact.
 
     Raises:
@@ -76,7 +109,7 @@ def build_graph(corpus: Path) -> None:
             try:
                 store = GraphStore.open(folder)
                 log.info("%s is there already: %d entities, %d triples", folder, store.num_entities, store.num_triples)
-                return
+                return store
             except WorkbenchError as error:
                 if not any((folder / file).exists() for file in (META, "triples.npy")):
                     raise WorkbenchError(
@@ -86,6 +119,7 @@ def build_graph(corpus: Path) -> None:
                 shutil.rmtree(folder)
         store = GraphStore.from_records(all_samples(Corpus.open(corpus)), folder)
     log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
+    return store
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 
 import pytest
 
 from pipelines.commands.app import app
+from pipelines.preparing.corpus_reader import all_samples
 from pipelines.readers.formats import make_reader
 from pipelines.readers.reader import Drop
 from pipelines.readers.triples.graph import Links
@@ -190,6 +192,44 @@ def test_bad_ntriples_line(tmp_path, read):
 
 def test_unescape():
     assert unescape(r"a\tb\\n\U0001F600\'") == "a\tb\\n😀'"
+
+
+def test_what_is_wrong_is_told_and_strict_stops(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    (tmp_path / "g.tsv").write_text("a\tr\tb\na\tr\tb\na\tr\ta\nb\tr\tc\nc\t \td\n")
+    rows = [
+        {"id": "a", "label": "Paris", "aliases": ["", "Lutetia"], "description": "a city", "types": ["c"]},
+        {"id": "b", "label": "Paris"},
+        {"id": "c", "label": "  "},
+        {"id": "d", "label": "Р\u0430ris"},  # Cyrillic letters in front
+    ]
+    (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = ["triples", str(tmp_path / "g.tsv"), "--entities", str(tmp_path / "e.jsonl"), "--workers", "1"]
+    arguments += ["-o", str(tmp_path / "out"), "--on-error", "skip"]
+    app(arguments, standalone_mode=False)
+    told = dict(re.findall(r"│ (\w[^│]*\w) +│ +(\d+) +│", capsys.readouterr().err))
+    expected = {
+        "dropped, TriplesTsv: a repeated triple": "1",
+        "dropped, TriplesTsv: expected head<tab>relation<tab>tail": "1",
+        "triples from an entity to itself": "1",
+        "entities whose label another has": "2",
+        "labels with a word of two scripts": "1",
+        "entities in no triple": "1",
+        "entities without a label": "1",
+        "entities without a description": "3",
+        "entities without types": "3",
+        "relations without a label": "1",
+    }
+    assert {name: told.get(name) for name in expected} == expected
+    records = {s["id"]: s for s in all_samples(Corpus.open(tmp_path / "out"))}
+    assert (records["c"]["label"], records["a"]["aliases"]) == ("c", ["Lutetia"])
+    with pytest.raises(WorkbenchError, match=r"a repeated triple: 1, .*another has: 2.*without --strict"):
+        app([*arguments, "--strict"], standalone_mode=False)
+    (tmp_path / "g.tsv").write_text("a\tr\tc\n")
+    app(
+        ["triples", str(tmp_path / "g.tsv"), "--workers", "1", "-o", str(tmp_path / "good"), "--strict"],
+        standalone_mode=False,
+    )
 
 
 @pytest.mark.data

@@ -133,8 +133,8 @@ class GraphReader(RawReader):
         sample: Sample = {
             "key": record_key(entity),
             "id": entity,
-            "label": str(row.get("label") or self.called(entity)),
-            "aliases": [str(alias) for alias in row.get("aliases", [])],
+            "label": str(row.get("label") or "").strip() or self.called(entity),
+            "aliases": [str(alias) for alias in row.get("aliases", []) if str(alias).strip()],
             "description": str(next(filter(None, map(row.get, DESCRIPTIONS)), "")),
             "types": types,
             "triples": triples,

@@ -80,7 +80,7 @@ class TextRows:
 
     def _label(self, identifier: str) -> str:
         """The label of an id; the id itself where there is none."""
-        return str(self[identifier].get("label") or identifier)
+        return str(self[identifier].get("label") or "").strip() or identifier
 
 
 class Said(NamedTuple):

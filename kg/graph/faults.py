@@ -1,0 +1,31 @@
+"""What is wrong with a graph, and what it lacks, by reason."""
+
+from __future__ import annotations
+
+from kg.graph.store import GraphStore
+
+FAULTS = {
+    "duplicates": "triples that came again",
+    "self_loops": "triples from an entity to itself",
+    "shared_labels": "entities whose label another has",
+    "mixed_labels": "labels with a word of two scripts",
+}
+"""The counts in a graph's `graph.json` that tell of something wrong, and what they are of."""
+
+
+def faults(store: GraphStore) -> dict[str, int]:
+    """How often something is wrong, by reason; without what is not."""
+    return {told: store.meta[name] for name, told in FAULTS.items() if store.meta[name]}
+
+
+def lacks(store: GraphStore) -> dict[str, int]:
+    """How many entities and relations are without something that a system may ask for; without what all have."""
+    meta = store.meta
+    found = {
+        "entities in no triple": meta["isolated"],
+        "entities without a label": meta["entities"] - meta["labels"],
+        "entities without a description": meta["entities"] - meta["descriptions"],
+        "entities without types": meta["entities"] - meta["typed"],
+        "relations without a label": meta["unnamed_relations"],
+    }
+    return {told: count for told, count in found.items() if count}
