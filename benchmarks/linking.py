@@ -45,16 +45,16 @@ def main() -> None:
     else:
         paragraphs = options.text.read_text(encoding="utf-8").split("\n")
         documents = [p for p in paragraphs if p.strip()]
-    size = sum(map(len, documents))
-    table = Table(title=f"{options.names:,} names, {size:,} characters in {len(documents):,} texts: characters/s")
+    size, encoded = sum(map(len, documents)), sum(len(document.encode()) for document in documents)
+    table = Table(title=f"{options.names:,} names, {size:,} characters in {len(documents):,} texts: MB/s of one core")
     for column in ("case", "bare scan", "linker", "PhraseMatcher", "bare / linker", "linker / PhraseMatcher", "links"):
         table.add_column(column, justify="right")
     for case in ("exact", "ignore"):
         seconds, links = compare(names, documents, case, options.rounds)
-        speed = {peer: size / statistics.median(rounds) for peer, rounds in seconds.items()}
+        speed = {peer: encoded / 1e6 / statistics.median(rounds) for peer, rounds in seconds.items()}
         table.add_row(
             case,
-            *(f"{speed[peer]:,.0f}" for peer in ("bare", "linker", "matcher")),
+            *(f"{speed[peer]:,.1f}" for peer in ("bare", "linker", "matcher")),
             f"{speed['bare'] / speed['linker']:.2f}",
             f"{speed['linker'] / speed['matcher']:.1f}",
             f"{links:,}",
