@@ -126,7 +126,7 @@ def test_vectors_from_elsewhere(corpus, invoke, tmp_path, caplog):
     assert "size 3 of 2 entities (7 of the graph have none) and 0 relations (1 have none)" in caplog.text
     with pytest.raises(WorkbenchError, match="leave out the options of training"):
         invoke("vectors", corpus, "--from", source, "-o", output, "--dim", 4)
-    with pytest.raises(WorkbenchError, match="say what --from is"):
+    with pytest.raises(WorkbenchError, match="are for --from"):
         invoke("vectors", corpus, "-o", output, "--keys", source)
 
 
