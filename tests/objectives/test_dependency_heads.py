@@ -20,9 +20,9 @@ from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 
 CASE = ObjectiveCase(
-    {"max_length": 64, "dropout": 0.0},
+    {"max_length": 512, "dropout": 0.0},
     {"seed": "nothing is drawn"},
-    sequence={"builder": "tagged_text", "max_length": 64},
+    sequence={"builder": "tagged_text"},
     small=1,
     recover=lambda before, after, shared: check_unchanged(before, after),
 )

@@ -39,7 +39,7 @@ class ConllU(RawReader):
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
-        return source.suffix in cls.suffixes
+        return is_conllu(source)
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         for path in files(paths, self.suffixes):
@@ -70,6 +70,11 @@ class ConllU(RawReader):
         if any(word.head is not None for word in different):
             sample["dependencies"] = [_dependency(word, words, record.where) for word in different]
         return {**sample, "meta": {"source": record.where.rpartition(":")[0], "line": number}}
+
+
+def is_conllu(source: Peek) -> bool:
+    """Whether an input looks like CoNLL-U, which is told by its name."""
+    return source.suffix in ConllU.suffixes
 
 
 def _record(path: Path, begin: int, raw: list[bytes]) -> Record:

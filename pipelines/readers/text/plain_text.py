@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from pipelines.readers.reader import MalformedError, Peek, RawReader, Record
+from pipelines.readers.text.conllu import is_conllu
 from pipelines.readers.text.parallel import is_parallel
 from pipelines.readers.text.table import is_table
 from pipelines.sources.files import files, lines, record_key, stem
@@ -42,7 +43,7 @@ class PlainText(RawReader):
     @classmethod
     def detect(cls, source: Peek) -> bool:
         structured = source.text.lstrip().startswith(("{", "["))
-        other = structured or is_wikitext(source) or is_table(source) or is_parallel(source)
+        other = structured or is_wikitext(source) or is_table(source) or is_parallel(source) or is_conllu(source)
         return not source.is_folder and not other
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""The objective `kg.relations`."""
+"""The objective `kg.relations`; that it reads markers is tested in `test_reading.py`."""
 
 from __future__ import annotations
 
@@ -9,5 +9,4 @@ REASONS = {"originals": "no row is changed"}
 CASES = {
     "": ObjectiveCase(OPTIONS, REASONS, sequence={"builder": "sentence_pair"}),
     "first": ObjectiveCase({**OPTIONS, "read": "first"}, REASONS, sequence={"builder": "sentence_pair"}),
-    "markers": ObjectiveCase({**OPTIONS, "read": "markers"}, REASONS, sequence={"builder": "kg.marked_pair"}),
 }

@@ -1,11 +1,12 @@
-"""The objective `kg.types`."""
+"""The objective `kg.types`; that it reads markers is tested in `test_reading.py`."""
 
 from __future__ import annotations
 
 from tests.contracts.cases import ObjectiveCase
 
-REASONS = {"seed": "nothing is drawn", "originals": "no row is changed", "no labels": "every mention has types"}
-CASES = {
-    "": ObjectiveCase({"num_types": 3, "dropout": 0.0}, REASONS, labels=3, small=9),
-    "markers": ObjectiveCase({"num_types": 3, "read": "markers", "dropout": 0.0}, REASONS, labels=3, small=9),
-}
+CASE = ObjectiveCase(
+    {"num_types": 3, "dropout": 0.0},
+    {"seed": "nothing is drawn", "originals": "no row is changed", "no labels": "every mention has types"},
+    labels=3,
+    small=9,
+)
