@@ -13,6 +13,7 @@ from pipelines.commands.link import link
 from pipelines.commands.linker import linker
 from pipelines.commands.phrases import phrases
 from pipelines.commands.regions import regions
+from pipelines.commands.sentiment import sentiment
 from pipelines.commands.similar_words import similar_words
 from pipelines.commands.supersenses import supersenses
 from pipelines.commands.text import text
@@ -48,5 +49,6 @@ for function in (
     phrases,
     supersenses,
     word_pairs,
+    sentiment,
 ):
     app.command()(command(function))

@@ -50,6 +50,7 @@ class World:
     senses: Path
     pairs: Path
     words: Path
+    reviews: Path
     entities: Path
 
 
@@ -161,6 +162,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     allowed = np.arange(tokenizer.vocab_size)[:, None] % 3 == np.arange(3)
     save_supersenses(folder / "senses.json", Supersenses(["a", "b", "c"], allowed), tokenizer.identity, {})
     pairs = [{"text": a, "second": b, "meta": {}} for a, b in zip(TOWNS * 4, COUNTRIES * 4, strict=True)]
+    reviews = [
+        {"text": sample["text"], "labels": {"label": 1 + i % 5}, "tags": [[0, 4, "n:positive"]], "meta": {}}
+        for i, sample in enumerate(texts)
+    ]
     named_words = [word.lower() for word in TOWNS + COUNTRIES]
     save_vectors(Vectors(named_words, torch.eye(12), [], torch.zeros(0, 12)), folder / "words.safetensors")
     return World(
@@ -175,6 +180,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         folder / "senses.json",
         _write(folder / "pairs", "text", pairs),
         folder / "words.safetensors",
+        _write(folder / "reviews", "text", reviews),
         folder / "entity-vocabulary.safetensors",
     )
 

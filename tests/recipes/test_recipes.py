@@ -101,11 +101,17 @@ def small_recipe(name: str, world: Any) -> Recipe:
         builder = spec["sequence"]["builder"]["builder"]
         if builder not in CORPORA:
             pytest.fail(f"recipe {name}, task {task}: no small corpus is known for the builder {builder!r}")
-        whole = spec["sequence"]["builder"].get("split", True)
-        spec["corpora"] = {str(getattr(world, CORPORA[builder] if whole else "pairs")): 1.0}
+        spec["corpora"] = {str(getattr(world, _corpus(spec["sequence"]))): 1.0}
     plain["tokenizer"] = str(world.tokenizer)
     plain["train"] |= {"global_batch_size": 8, "micro_batch_size": 8, "num_workers": 0, "lr_schedule": "linear"}
     return recipe_from_dict(plain, name)
+
+
+def _corpus(sequence: dict[str, Any]) -> str:
+    """Which of the small corpora feeds the sequences: what they are made of beside the builder may need its own."""
+    if any(step["step"] == "kg.sentiment" for step in sequence["steps"]):
+        return "reviews"
+    return CORPORA[sequence["builder"]["builder"]] if sequence["builder"].get("split", True) else "pairs"
 
 
 def small_root(recipe: Recipe) -> tuple[Root, dict[str, Any]]:

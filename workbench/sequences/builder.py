@@ -167,8 +167,10 @@ def sample_text(sample: Sample) -> str:
 
 
 def sequence_of(sample: Sample, streams: dict[str, Any], part: int, spans: list[Span], **more: Any) -> Sequence:
-    """The part-th sequence of a sample, in the group of all of them."""
+    """The part-th sequence of a sample, in the group of all of them; `meta` has the sample's `tags`, in characters."""
     group = tuple(sample.get("draw", ()))
     labels = dict(sample.get("labels", {}))
+    if "tags" in sample:
+        more["meta"] = {"tags": sample["tags"], **more.get("meta", {})}
     more = {"languages": (sample["language"],) if "language" in sample else (), **more}
     return Sequence(streams, (*group, part), str(sample.get("key", "")), spans, labels, group=group, **more)

@@ -116,8 +116,8 @@ class Sequence:
     `spans` are mentions of entities, `marks` stretches with a part to play, `mask_spans` stretches that the policy
     `field` masks as a whole. `group` is that of all sequences that a builder makes of one sample (its draw; () for one
     by itself), `role` what this one is of the sample (a choice). `languages` are those of its segments in their order,
-    the last one's that of all after it; none where nobody said. `meta` is what evaluation needs of the sample (a
-    question's answers, a mention's types) and never reaches the model.
+    the last one's that of all after it; none where nobody said. `meta` is what evaluation and steps need of the
+    sample (a question's answers, a mention's types, its tags) and never reaches the model.
     """
 
     streams: dict[str, Fields]

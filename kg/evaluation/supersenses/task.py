@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from kg.objectives.supersense import Supersense
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
+from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample
 
 
@@ -34,6 +35,13 @@ class Supersenses(MeasuredTask[Tuning, SupersenseScoring]):
     scoring = SupersenseScoring
     objective = Supersense
     panels = ("kg.evaluation.supersenses.panel:meant",)
+
+    def open(self, scoring: SupersenseScoring) -> Evaluated:
+        """As usual, with texts read by themselves and whole: a builder of pairs would cut them."""
+        found: Evaluated = super().open(scoring)
+        builder = found.task.builder
+        alone = builder if builder.reads_spans else Document.like(builder)
+        return replace(found, task=found.task.with_builder(alone))
 
     def needs(self, objective: Supersense) -> str:
         return "texts with words that have a supersense"

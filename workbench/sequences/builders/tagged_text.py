@@ -52,7 +52,7 @@ class TaggedText(Builder):
             begin, end = windows[window]
             stream, rows = self.frame.lay([text.part(begin, end)])
             meta = {"words": places, "own": (edges[number], edges[number + 1])}
-            meta |= {name: sample[name] for name in ("tags", "dependencies") if name in sample}
+            meta |= {"dependencies": sample["dependencies"]} if "dependencies" in sample else {}
             kept = shifted(spans, rows[0], begin, end)
             sequences.append(sequence_of(sample, {"text": stream}, number, kept, meta=meta))
         return sequences

@@ -1,0 +1,56 @@
+"""`prepare sentiment`: a text corpus whose words have their part of speech and polarity."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipelines.commands.console import run
+from pipelines.commands.options import Writing
+from pipelines.preparing.chunks import Job
+from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
+from pipelines.preparing.kg_extra import needs_kg
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import sha256_of
+from workbench.options.bounds import Location
+from workbench.options.command import command
+
+log = logging.getLogger(__name__)
+
+
+@command
+def sentiment(
+    corpus: Annotated[Path, typer.Argument(help="Folder of a text corpus.", show_default=False)],
+    options: Writing,
+    lexicon: Annotated[
+        Location, typer.Option(help="Lines of word, part of speech (n, v, a, r), polarity.", show_default=False)
+    ],
+) -> None:
+    """Mark the words of texts with their part of speech and polarity (tags), for the step kg.sentiment (SentiLR).
+
+    The lexicon is a text of three columns parted by tabs. Rows of one word and part of speech are its senses, the
+    commonest first, whose polarities are averaged; a word is of the part of speech of its first row, an inflected form
+    of that of its base form. Tags that the texts had are replaced; their labels stay.
+
+    Example:
+
+      workbench prepare sentiment corpora/reviews --lexicon polarity.tsv --output corpora/reviews-tagged
+    """
+    opened = open_corpus(str(corpus))
+    if "text" not in opened.manifest.fields:
+        raise WorkbenchError(f"no record of {corpus} has a 'text' (they have {', '.join(opened.manifest.fields)})")
+    with needs_kg():
+        from kg.lexicons.sentiment import read_sentiment_lexicon
+        from pipelines.stages.tag_sentiment import TagSentiment
+    log.info("%s: %s words", lexicon, f"{len(read_sentiment_lexicon(lexicon)):,}")
+    checksum = sha256_of(Path(lexicon))
+    stage = TagSentiment(str(Path(lexicon).resolve()), checksum)
+    about = {**opened.manifest.about, "sentiment": {"lexicon_sha256": checksum}}
+    options.prepare(Job(CorpusReader(), opened.kind, options.output, (stage,), about=about), [corpus])
+
+
+if __name__ == "__main__":
+    run(sentiment)

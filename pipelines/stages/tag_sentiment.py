@@ -1,0 +1,37 @@
+"""The part of speech and the polarity of the words of a text, as a stage, by a lexicon."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kg.lexicons.sentiment import UNKNOWN, SentimentLexicon, read_sentiment_lexicon
+from workbench.sequences.sequence import Sample
+
+WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+
+
+@dataclass(frozen=True)
+class TagSentiment:
+    """Writes `tags` such as `a:negative` of the words that the lexicon knows, and into `meta.sentiment` which it was.
+
+    Args:
+        lexicon: the file.
+        sha256: its checksum.
+    """
+
+    lexicon: str
+    sha256: str
+
+    def __call__(self, sample: Sample) -> Sample:
+        table = _lexicon(self.lexicon)
+        found = ((m.start(), m.end(), table.of(m.group())) for m in WORD.finditer(sample.get("text", "")))
+        tags = [[start, end, known.tag] for start, end, known in found if known != UNKNOWN]
+        meta = {**sample.get("meta", {}), "sentiment": {"lexicon_sha256": self.sha256}}
+        return {**sample, "tags": tags, "meta": meta}
+
+
+@lru_cache(maxsize=1)
+def _lexicon(path: str) -> SentimentLexicon:
+    return read_sentiment_lexicon(path)

@@ -1,0 +1,70 @@
+"""The step `kg.sentiment`: what the tags say of each token."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kg.lexicons.sentiment import TAGS
+from kg.sequences.steps.sentiment import Sentiment
+from tests.contracts.material import draws, tokenizer
+from tests.kg.feelings import tagged_samples, tagged_sequences
+from workbench.errors import WorkbenchError
+from workbench.parts.building import build
+from workbench.sequences.sequence import Sample, Sequence
+
+EXCUSED = "the tags of the contracts' samples are those of named entities"
+
+
+def expected(sample: Sample, sequence: Sequence) -> list[tuple[int, int]]:
+    """By a loop over characters."""
+    text = sequence.streams["text"]
+    made = []
+    for start, end, kind in zip(text["char_start"], text["char_end"], text["token_type_ids"], strict=True):
+        known = TAGS["u:neutral"]
+        for begin, finish, name in sample["tags"] if kind == 0 else ():
+            if start >= 0 and start < finish and begin < end:
+                known = TAGS[name]
+        made.append(tuple(known))
+    return made
+
+
+@pytest.mark.parametrize("max_length", [512, 24])
+def test_all_tokens_of_a_tagged_word_have_what_it_says(max_length: int) -> None:
+    samples = tagged_samples()
+    by_key = {sample["key"]: sample for sample in samples}
+    sequences = tagged_sequences(samples, max_length)
+    assert len(sequences) == 8 or max_length == 24
+    felt = 0
+    for sequence in sequences:
+        text = sequence.streams["text"]
+        found = list(zip(text["part_of_speech_ids"].tolist(), text["polarity_ids"].tolist(), strict=True))
+        assert found == expected(by_key[sequence.key], sequence)
+        assert (text["label_ids"] == 3).all()
+        felt += sum(polarity != 2 for _, polarity in found)
+    assert felt > 30
+
+
+def test_a_second_text_is_neutral() -> None:
+    (sample,) = tagged_samples(1)
+    pair = {**sample, "second": sample["text"]}
+    builder = build("builder", {"builder": "sentence_pair", "split": False}, "", tokenizer=tokenizer(), max_length=512)
+    (sequence,) = Sentiment()(builder([pair], draws()), draws())
+    text = sequence.streams["text"]
+    second = text["token_type_ids"] == 1
+    assert second.any()
+    assert (text["polarity_ids"][second] == 2).all()
+    assert (text["polarity_ids"][~second] != 2).any()
+    assert list(zip(text["part_of_speech_ids"], text["polarity_ids"], strict=True)) == expected(sample, sequence)
+
+
+def test_texts_without_tags_and_with_others_are_refused() -> None:
+    (sample,) = tagged_samples(1)
+    assert (tagged_sequences([{**sample, "tags": []}])[0].streams["text"]["polarity_ids"] == 2).all()
+    with pytest.raises(WorkbenchError, match=r"has no 'tags'.*`workbench prepare sentiment"):
+        tagged_sequences([{name: value for name, value in sample.items() if name != "tags"}])
+    with pytest.raises(WorkbenchError, match=r"the tag 'city'; allowed .* such as a:negative"):
+        tagged_sequences([{**sample, "tags": [[0, 3, "city"]]}])
+    empty = tagged_sequences([{**sample, "text": "", "tags": []}])
+    assert all(len(s.streams["text"]["label_ids"]) == s.length("text") for s in empty)
+    assert np.dtype(empty[0].streams["text"]["label_ids"].dtype).kind == "i" if empty else True

@@ -1,0 +1,41 @@
+"""`prepare sentiment`: words with their part of speech and polarity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from pipelines.commands.app import app
+from workbench.corpora.corpus import Corpus
+from workbench.files.drafts import sha256_of
+
+
+def test_known_words_are_marked_in_place_of_other_tags(tmp_path: Path, json_lines) -> None:
+    lexicon = tmp_path / "polarity.tsv"
+    lexicon.write_text("good\ta\t0.7\nhate\tv\t-0.8\nfilm\tn\t0\nold-fashioned\ta\t-0.1\n")
+    rows = [
+        {"text": "A good old-fashioned film, I hated it.", "labels": {"stars": 2}, "tags": [[0, 1, "x"]]},
+        {"text": "No known word"},
+    ]
+    runner = CliRunner()
+    raw, plain, tagged = (str(tmp_path / name) for name in ("raw", "plain", "tagged"))
+    made = runner.invoke(app, ["text", str(json_lines("rows.jsonl", rows)), "-o", plain, "--workers", "1"])
+    assert made.exit_code == 0, made.output
+    command = ["sentiment", plain, "--lexicon", str(lexicon), "-o", tagged, "--workers", "1"]
+    done = runner.invoke(app, command)
+    assert done.exit_code == 0, done.output
+    corpus = Corpus.open(tagged)
+    first, second = (corpus.read(0, record) for record in range(2))
+    found = [(first["text"][start:end], tag) for start, end, tag in first["tags"]]
+    assert found == [
+        ("good", "a:positive"),
+        ("old-fashioned", "a:negative"),
+        ("film", "n:neutral"),
+        ("hated", "v:negative"),
+    ]
+    assert first["labels"] == {"stars": 2}
+    assert second["tags"] == []
+    assert corpus.manifest.about["sentiment"] == {"lexicon_sha256": sha256_of(lexicon)}
+    missing = runner.invoke(app, ["sentiment", plain, "--lexicon", str(tmp_path / "none.tsv"), "-o", raw])
+    assert missing.exit_code != 0
