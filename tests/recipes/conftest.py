@@ -51,6 +51,7 @@ class World:
     pairs: Path
     words: Path
     reviews: Path
+    plain: Path
     entities: Path
 
 
@@ -181,6 +182,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         _write(folder / "pairs", "text", pairs),
         folder / "words.safetensors",
         _write(folder / "reviews", "text", reviews),
+        _write(folder / "plain", "text", [{k: v for k, v in sample.items() if k != "labels"} for sample in texts]),
         folder / "entity-vocabulary.safetensors",
     )
 

@@ -36,7 +36,7 @@ SIZES = {
 }
 CORPORA = {
     "document": "text",
-    "packed": "text",
+    "packed": "plain",
     "sentence_pair": "text",
     "translation_pair": "text",
     "mention": "text",
@@ -109,7 +109,7 @@ def small_recipe(name: str, world: Any) -> Recipe:
 
 def _corpus(sequence: dict[str, Any]) -> str:
     """Which of the small corpora feeds the sequences: what they are made of beside the builder may need its own."""
-    if any(step["step"] == "kg.sentiment" for step in sequence["steps"]):
+    if "kg.sentiment" in [step if isinstance(step, str) else step["step"] for step in sequence["steps"]]:
         return "reviews"
     return CORPORA[sequence["builder"]["builder"]] if sequence["builder"].get("split", True) else "pairs"
 
