@@ -75,7 +75,7 @@ def shrunk(value: Any, world: Any) -> Any:
         ("vectors", world.words),
         ("vocabulary", world.entities),
     ):
-        if key in small:
+        if isinstance(small.get(key), str):  # a task may have such a name too
             small[key] = str(path)
     if "adapter" in small and "after" in small:
         small["after"] = [0, 1]
