@@ -28,7 +28,7 @@ def gpt(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "gpt",
         [
             f"tokenizer={world.tokenizer}",
-            f"tasks.text.corpora=['{world.text}']",
+            f"tasks.text.corpora=['{world.plain}']",
             "tasks.text.sequence.max_length=32",
             "model.streams.text.hidden_size=16",
             "model.layers.0.num_heads=2",
@@ -80,7 +80,7 @@ class Plain(DownstreamTask[Tuning, Any]):
 
 
 def fine_tuned(run: Path, world: Any, sequence: SequenceSpec, objective: dict[str, Any]) -> Recipe:
-    return recipe_of(Plain(sequence, objective), Tuning(run=run, corpus=str(world.text)))
+    return recipe_of(Plain(sequence, objective), Tuning(run=run, corpus=str(world.plain)))
 
 
 @pytest.mark.parametrize("builder", ["document", "packed"])

@@ -61,7 +61,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare_text(inputs=[str(folder / "train.en"), str(folder / "train.de")], output=folder / "pairs", workers=1)
     prepared(folder / "train.en", folder / "unsaid")
     texts = [str(folder / language) for language in LANGUAGES]
-    tokenizer(texts, folder / "tokenizer.json", vocab_size=90, size_exponent=0.5)
+    tokenizer(folder / "tokenizer.json", texts, vocab_size=90, size_exponent=0.5)
     return folder
 
 
