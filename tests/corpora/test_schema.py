@@ -29,6 +29,7 @@ TEXT: dict[str, Any] = {
     "mention": [0, 3],
     "types": ["person"],
     "tags": [[0, 3, "B-PER"], [4, 7, "O"], [8, 11, "B-PER"]],
+    "dependencies": [[0, 3, 4, "nsubj"], [4, 7, 0, "root"], [8, 11, -4, "obj"]],
     "marks": [[8, 11, "head"], [13, 15, "pronoun"]],
     "second": "Whom did Ann meet?",
     "second_spans": [[9, 12, "Q1", 1.0]],

@@ -202,7 +202,7 @@ def test_graph_command_tells_what_is_near_and_what_is_lacking(tmp_path, graph):
     assert "Bob" in shown
     counts = CliRunner().invoke(app, ["graph", str(graph)]).output
     assert "triples of Springfield, the most" in counts
-    with pytest.raises(WorkbenchError, match="--hops and --graphml go out from entities"):
+    with pytest.raises(WorkbenchError, match="--hops, --graphml and --draw go out from entities"):
         prepare("graph", graph, "--hops", 2)
 
 

@@ -207,7 +207,7 @@ def _outside(kind: Any, metadata: tuple[Any, ...]) -> Iterator[Any]:
     for bound in metadata:
         match bound:
             case Ge(ge=limit):
-                yield from (limit - 1, -7) if whole else (limit - 0.1, -50.0)  # type: ignore[operator]
+                yield from (limit - 1, -7) if whole else (limit - 0.1, limit - 50.0)  # type: ignore[operator]
             case Gt(gt=limit):
                 yield from (limit, limit - 1)  # type: ignore[operator]
             case Le(le=limit):

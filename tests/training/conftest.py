@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import faulthandler
-import logging
-import multiprocessing
-import os
 import random
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from workbench.cli.app import main
+from tests.training.forked import Forked
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.recipe.reading import load_recipe
@@ -116,49 +110,6 @@ def make_recipe(world_folder: Path, tmp_path: Path) -> MakeRecipe:
 @pytest.fixture
 def recipe(make_recipe: MakeRecipe) -> Recipe:
     return load_recipe(str(make_recipe()))
-
-
-class Forked:
-    """A `workbench` command in a process forked from this one (starting Python anew would take most of the time)."""
-
-    def __init__(self, arguments: list[str], environment: dict[str, str], output: Path) -> None:
-        self.output = output
-        self.process = multiprocessing.get_context("fork").Process(
-            target=_command, args=(arguments, environment, output)
-        )
-        self.process.start()
-
-    @property
-    def running(self) -> bool:
-        return self.process.is_alive()
-
-    def signal(self, number: int) -> None:
-        assert self.process.pid is not None
-        os.kill(self.process.pid, number)
-
-    def wait(self, seconds: float = 600) -> tuple[int, str]:
-        """The exit code and what it printed; a process that takes longer is killed."""
-        deadline = time.monotonic() + seconds
-        while self.running and time.monotonic() < deadline:  # not join: it waits for a killed process's children
-            time.sleep(0.005)
-        if self.running:
-            self.process.kill()
-            self.process.join()
-        assert self.process.exitcode is not None
-        return self.process.exitcode, self.output.read_text()
-
-
-def _command(arguments: list[str], environment: dict[str, str], output: Path) -> None:
-    with output.open("w") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-    for handler in list(logging.getLogger().handlers):
-        logging.getLogger().removeHandler(handler)
-    faulthandler.disable()  # pytest's, which writes to pytest's terminal
-    os.environ.update(environment)
-    sys.argv = ["workbench", *arguments]
-    main()
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ class Tag(Objective):
         """
         for sequence in sequences:
             text = sequence.streams[self.stream]
-            words = self._own(sequence) if {"tags", "words"} <= sequence.meta.keys() else Words.none()
+            words = self._own(sequence) if "tags" in sequence.meta else Words.none()
             free, rows = rows_at(text, words.places[:, 0])
             words, rows = words.some(free), rows[free]
             read = words.tokens & (rows >= 0)

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, word_places
+from pipelines.readers.text.conllu import is_conllu
 from pipelines.sources.files import decode, files, lines, plain_suffix, record_key, stem
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
@@ -62,7 +63,7 @@ class Table(RawReader):
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
-        return is_table(source)
+        return is_table(source) and not is_conllu(source)
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         told: set[tuple[str, ...]] = set()
