@@ -12,22 +12,22 @@ import numpy as np
 from kg.evaluation.entity_typing.predictions import Predictions, inventory_of
 from kg.evaluation.entity_vectors import entity_step, linked_at, vectors_of
 from kg.evaluation.probe import Labelled, fit_best
-from kg.metrics.typing import Rule, TypingScores, predicted_types, typing_scores
+from kg.metrics.typing import Rule, predicted_types, typing_scores
 from kg.sequences.steps.entity_stream import EntityStream
 from workbench.evaluation.opening import Evaluated
 from workbench.sequences.sequence import Sample
 
-Score = Callable[[np.ndarray], TypingScores]
+Score = Callable[[np.ndarray], dict[str, float]]
 
 
 def baselines(run: Evaluated, test: Predictions, score: Score, rule: Rule, probe: bool) -> dict[str, dict[str, float]]:
     """Numbers by baseline; those that need the run's training set are left out, and said so, where it is not at hand.
 
     Args:
-        score: predicted types [mentions, types] -> scores against the test set's gold types.
+        score: predicted types [mentions, types] -> numbers against the test set's gold types.
         probe: whether one is fitted, where the run has an entity stream that no control took away.
     """
-    found = {"no type": score(np.zeros_like(test.gold)).numbers()}
+    found = {"no type": score(np.zeros_like(test.gold))}
     trained = run.trained_on()
     if trained is None:
         return found
@@ -36,11 +36,11 @@ def baselines(run: Evaluated, test: Predictions, score: Score, rule: Rule, probe
     most = min(names, key=lambda name: (-counts[name], name))
     always = np.zeros_like(test.gold)
     always[:, names.index(most)] = True
-    found[f"always {most}"] = score(always).numbers()
+    found[f"always {most}"] = score(always)
     entity = entity_step(run)
     if probe and entity is not None:
         predicted = predicted_types(_probe_logits(run, entity, trained, test, rule), rule)
-        found["linear probe on the entity vectors"] = score(predicted).numbers()
+        found["linear probe on the entity vectors"] = score(predicted)
     return found
 
 

@@ -49,6 +49,15 @@ def _named(wanted: str) -> list[str]:
                 f"--types {wanted!r}: there is no such file; allowed: open-entity, a file, or names with commas"
             )
         return [name for name in names if name]
+    return names_of_file(path)
+
+
+def names_of_file(path: Path) -> list[str]:
+    """The type names of a file: one per line, or a JSON list.
+
+    Raises:
+        WorkbenchError: it is neither.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         listed: Any = parse_json(text) if path.suffix == ".json" else text.split("\n")

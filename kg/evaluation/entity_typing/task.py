@@ -10,10 +10,11 @@ import numpy as np
 import typer
 
 from kg.evaluation.entity_typing.baselines import baselines
+from kg.evaluation.entity_typing.groups import GroupScores, read_groups
 from kg.evaluation.entity_typing.inventory import read_inventory
 from kg.evaluation.entity_typing.predictions import examples, inventory_of, predict
 from kg.evaluation.entity_vectors import linked_at
-from kg.metrics.typing import Gold, Macro, Rule, TypingScores, predicted_types, typing_scores
+from kg.metrics.typing import Gold, Macro, Rule, predicted_types, typing_scores
 from kg.objectives._reading import Reading, as_option
 from kg.objectives.types import Types
 from workbench.corpora.corpus import Corpus
@@ -76,6 +77,8 @@ class TypingScoring(Scoring):
       workbench evaluate entity-typing runs/ernie-typing corpora/ufet-dev --macro ernie
 
       workbench evaluate entity-typing runs/ernie-typing corpora/ufet-dev --control random-entities
+
+      workbench evaluate entity-typing runs/ultra-fine corpora/ufet-dev --rule positive_or_top --groups types.txt
     """
 
     rule: Annotated[
@@ -85,6 +88,10 @@ class TypingScoring(Scoring):
     gold: Annotated[
         Gold, typer.Option(help="Gold types to be found: all, or those of the run's inventory (Open Entity's nine).")
     ] = "all"
+    groups: Annotated[
+        Path | None,
+        typer.Option(help="List of all types of ultra-fine entity typing: macro scores of its three groups, too."),
+    ] = None
     probe: Annotated[bool, typer.Option(help="Beside an entity stream: a linear probe on its vectors alone.")] = True
 
 
@@ -109,28 +116,30 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: TypingScoring) -> Result:
         names = inventory_of(run)
+        groups = read_groups(scoring.groups) if scoring.groups is not None else {}
         found = predict(run, corpus, scoring.batch_size, scoring.limit)
         chosen = predicted_types(found.logits, scoring.rule)
         missed = found.outside if scoring.gold == "all" else None
+        by_group = GroupScores(groups, names, found, scoring.macro, scoring.gold)
 
-        def scores_of(predicted: np.ndarray) -> TypingScores:
-            return typing_scores(predicted, found.gold, scoring.macro, missed)
+        def numbers_of(predicted: np.ndarray) -> dict[str, float]:
+            scores = typing_scores(predicted, found.gold, scoring.macro, missed)
+            return {**scores.numbers(), **by_group.numbers(predicted)}
 
-        scores = scores_of(chosen)
         classes = by_class(class_counts(chosen, found.gold, names))
         return Result(
             task=self.name,
-            numbers=scores.numbers(),
+            numbers=numbers_of(chosen),
             counts={
-                "mentions": scores.examples,
-                "without prediction": scores.without_prediction,
+                "mentions": len(found.samples),
+                "without prediction": int((~chosen.any(1)).sum()),
                 "linked mentions": sum(bool(linked_at(sample, sample["mention"])) for sample in found.samples),
                 "types": len(names),
                 "gold types never predicted": never_predicted(classes),
                 "gold types outside the inventory": int(found.outside.sum()),
             },
             variant=f"rule {scoring.rule}, macro {scoring.macro}, gold {scoring.gold}",
-            baselines=baselines(run, found, scores_of, scoring.rule, scoring.probe),
+            baselines=baselines(run, found, numbers_of, scoring.rule, scoring.probe),
             classes=classes,
             examples=examples(found, chosen, names),
         )

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import tokenizers
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 from tokenizers.models import WordLevel
 
 from kg.models.embeddings.entity_table import EntityTable
 from kg.objectives.dea import Dea
+from kg.objectives.relations import Relations
+from kg.objectives.types import Types
 from workbench.interop.files import find_files
 from workbench.interop.reading import read_release
 from workbench.models.network import Network
@@ -134,6 +135,9 @@ def test_noising_gives_the_released_batch(golden: Golden) -> None:
     entity = golden.batch.streams["entity"].fields
     assert torch.equal(golden.network.embeddings["entity"](entity), wanted)
     where = golden.inputs["attention_mask"].bool()
+    text = golden.batch.streams["text"].fields
+    for name in ("input_ids", "token_type_ids"):
+        assert torch.equal(text[name], golden.inputs[name][where])
     assert torch.equal(entity["token"], torch.nonzero(golden.inputs["ent_mask"].bool()[where]).flatten())
     targets = golden.batch.targets["dea"]
     labels = golden.rows(golden.inputs["ent_labels"])
@@ -150,6 +154,8 @@ def test_states_of_every_layer(golden: Golden) -> None:
     states = golden.network(golden.batch)
     for hook in hooks:
         hook.remove()
+    embedded = golden.network.embeddings["text"](golden.batch.streams["text"].fields)
+    torch.testing.assert_close(embedded, golden.rows(golden.outputs["embedding_output"]), **CLOSE)
     for i, hidden in enumerate(seen):
         torch.testing.assert_close(hidden["text"], golden.rows(golden.outputs[f"hidden_tokens.{i}"]), **CLOSE)
         torch.testing.assert_close(
@@ -192,26 +198,34 @@ def test_token_and_sentence_logits_and_the_total_loss(golden: Golden) -> None:
         head.load_state_dict({n.removeprefix(prefix): t for n, t in golden.weights.items() if n.startswith(prefix)})
         out = head(Seen.of(golden.network, golden.batch, targets, states))
         losses[objective.name] = float(out.loss) / len(targets["labels"])
-        if objective.name == "mlm":
-            wanted = golden.rows(golden.outputs[logits])
-            torch.testing.assert_close(head.logits(golden.network, states["text"]), wanted, **CLOSE)
+        mlm = objective.name == "mlm"
+        wanted = golden.rows(golden.outputs[logits]) if mlm else golden.outputs[logits]
+        read = states["text"] if mlm else golden.network.pool(states, golden.batch)
+        torch.testing.assert_close(head.logits(golden.network, read), wanted, **CLOSE)
         assert losses[objective.name] == pytest.approx(float(golden.outputs[f"loss_{objective.name}"]), abs=1e-5)
     total = float(golden.outputs["loss_without_dea"])
     assert sum(losses.values()) == pytest.approx(total, abs=1e-5)
+    with_entities = total + float(golden.outputs["loss_dea"])
+    assert with_entities == pytest.approx(float(golden.outputs["loss_total"]), abs=1e-5)
 
 
 @torch.no_grad()
 def test_fine_tuning_heads(golden: Golden, shared: Path) -> None:
+    """Those of our objectives, on the pooled output."""
     folder = shared / "golden/ernie_thu/finetuning"
     weights, inputs, outputs = (load_file(folder / f"{n}.safetensors") for n in ("weights", "inputs", "outputs"))
-    pooled = golden.network.pool(golden.network(golden.batch), golden.batch)
-    typing = F.linear(pooled, weights["typing.weight"])
-    torch.testing.assert_close(typing, outputs["typing_logits"], **CLOSE)
-    loss = F.binary_cross_entropy_with_logits(typing, inputs["typing_labels"])
-    torch.testing.assert_close(loss, outputs["typing_loss"], **CLOSE)
-    relation = F.linear(pooled, weights["classifier.weight"], weights["classifier.bias"])
-    torch.testing.assert_close(relation, outputs["relation_logits"], **CLOSE)
-    torch.testing.assert_close(F.cross_entropy(relation, inputs["relation_labels"]), outputs["relation_loss"], **CLOSE)
+    classes = [str(row) for row in range(len(weights["classifier.bias"]))]
+    states = golden.network(golden.batch)
+    for objective, name in (
+        (Types(len(weights["typing.weight"])), "typing"),
+        (Relations(classes), "relation"),
+    ):
+        head = objective.head(golden.network).eval()
+        head.load_state_dict({n: t for n, t in weights.items() if n in head.state_dict()})
+        labels = inputs[f"{name}_labels"]
+        seen = Seen.of(golden.network, golden.batch, {"labels": labels}, states)
+        torch.testing.assert_close(head.logits(seen), outputs[f"{name}_logits"], **CLOSE)
+        torch.testing.assert_close(head(seen).loss / labels.numel(), outputs[f"{name}_loss"], **CLOSE)
 
 
 def test_recorded_noising_of_many_batches(shared: Path) -> None:

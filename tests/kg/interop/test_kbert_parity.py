@@ -8,18 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
 from kg.sequences.tree import Mention, plant
 from workbench.interop.files import find_files
 from workbench.interop.reading import read_release
+from workbench.models.attention.visibility import visible
 from workbench.models.network import Network
+from workbench.objectives.classify import Classify
+from workbench.objectives.tag import Tag, TagHead
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.rows import take
 from workbench.sequences.sequence import Sequence, text_fields
+from workbench.tasks.forward import Seen
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 
@@ -36,7 +39,7 @@ class Golden:
         self.weights = read_release(files).tensors
         self.lengths = (self.inputs["seg"] > 0).sum(1).tolist()
         self.network = self._network()
-        self.network.load_state_dict({n: t for n, t in self.weights.items() if not n.startswith("poolers")})
+        self.network.load_state_dict(self.weights)
 
     def _network(self) -> Network:
         c = self.config
@@ -56,7 +59,7 @@ class Golden:
             "repeat": c["layers_num"],
             **norm,
         }
-        return Network(NetworkSpec({"text": text}, [layer])).eval()
+        return Network(NetworkSpec({"text": text}, [layer], ["text"])).eval()
 
     def batch(self, visible_matrix: bool, segments: bool = True) -> Batch:
         """The batch from our own trees; ids, soft positions and segments are compared with the released ones."""
@@ -70,6 +73,9 @@ class Golden:
             text = tree.streams["text"]
             assert text["input_ids"].tolist() == self.inputs["src"][i, :n].tolist()
             assert text["position_ids"].tolist() == self.inputs["pos"][i, :n].tolist()
+            if visible_matrix:
+                integers = {name: torch.from_numpy(text[name]) for name in ("branch", "anchor")}
+                assert torch.equal(visible(integers, integers), self.inputs["vm"][i, :n, :n].bool())
             if segments:
                 text["token_type_ids"] = self.inputs["seg"][i, :n].numpy() - 1
             sequences.append(tree)
@@ -116,25 +122,47 @@ def test_states_and_classifier(golden: Golden, matrix: str) -> None:
         hook.remove()
     for i, hidden in enumerate(seen):
         torch.testing.assert_close(hidden, golden.rows(golden.outputs[f"{matrix}.hidden.{i}"]), **CLOSE)
-    w = golden.original
-    first = torch.tanh(
-        F.linear(golden.network.first_rows(states, batch), w["output_layer_1.weight"], w["output_layer_1.bias"])
-    )
-    logits = F.linear(first, w["output_layer_2.weight"], w["output_layer_2.bias"])
-    torch.testing.assert_close(logits, golden.outputs[f"{matrix}.logits.first"], **CLOSE)
-    loss = F.cross_entropy(logits, golden.inputs["label"])
-    torch.testing.assert_close(loss, golden.outputs[f"{matrix}.loss.first"], **CLOSE)
+    head = Classify([str(row) for row in range(golden.config["labels_num"])]).head(golden.network).eval()
+    head.load_state_dict({n: golden.original[n.replace("classifier", "output_layer_2")] for n in head.state_dict()})
+    seen = Seen.of(golden.network, batch, {"labels": golden.inputs["label"]}, states)
+    pooling = golden.config["pooling"]
+    torch.testing.assert_close(head.logits(seen), golden.outputs[f"{matrix}.logits.{pooling}"], **CLOSE)
+    loss = head(seen).loss / batch.size
+    torch.testing.assert_close(loss, golden.outputs[f"{matrix}.loss.{pooling}"], **CLOSE)
 
 
 @torch.no_grad()
 def test_sequence_labelling_head(golden: Golden) -> None:
+    """Ours is asked of the sentence's words; the release also of what was injected, which has a label of its own."""
     folder = golden.folder / "ner_head"
+    names = json.loads((folder / "config.json").read_text())["labels"]
     weights, inputs, outputs = (load_file(folder / f"{n}.safetensors") for n in ("weights", "inputs", "outputs"))
-    states = golden.network(golden.batch(True, segments=False))["text"]
-    logits = F.linear(states, weights["output_layer.weight"], weights["output_layer.bias"])
-    labels = golden.rows(inputs["label"])
-    assert torch.equal(logits.argmax(-1), golden.rows(outputs["predictions"]))
-    counted = labels > 0
-    assert int((logits.argmax(-1) == labels)[counted].sum()) == int(outputs["correct"])
-    loss = F.cross_entropy(logits[counted], labels[counted], reduction="sum") / (counted.sum() + 1e-6)
-    torch.testing.assert_close(loss, outputs["loss"], **CLOSE)
+    assert all(torch.equal(inputs[name], golden.inputs[name]) for name in ("src", "pos", "vm"))
+    batch = golden.batch(True, segments=False)
+    labels, injected = golden.rows(inputs["label"]), batch.streams["text"].fields["branch"] > 0
+    assert torch.equal(labels == names.index("[ENT]"), injected)
+    head = TagHead(golden.config["hidden_size"], Tag(["O", *names[1:]])).eval()
+    head.load_state_dict({n: weights[n.replace("classifier", "output_layer")] for n in head.state_dict()})
+    states, correct, loss = golden.network(batch), 0, torch.zeros(())
+    for asked in (~injected, injected):
+        rows = torch.nonzero(asked & (labels > 0)).flatten()
+        out = head(Seen.of(golden.network, batch, tagging(rows, labels[rows]), states))
+        assert torch.equal(out.made["predicted"], golden.rows(outputs["predictions"])[rows])
+        correct, loss = correct + int(out.metrics["accuracy"][0]), loss + out.loss
+    assert correct == int(outputs["correct"])
+    torch.testing.assert_close(loss / ((labels > 0).sum() + 1e-6), outputs["loss"], **CLOSE)
+
+
+def tagging(rows: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """The targets of words that have one row each."""
+    words, whole = torch.tensor([len(rows)]), torch.zeros(1, dtype=torch.long)
+    read, places = torch.ones(len(rows), dtype=torch.bool), torch.stack([rows, rows + 1], 1)
+    return {
+        "rows": rows,
+        "labels": labels,
+        "gold": labels,
+        "read": read,
+        "places": places,
+        "words": words,
+        "part": whole,
+    }

@@ -26,17 +26,18 @@ def tacred(folder: Path) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("case", ["", "all_NA_predicted", "all_NA_gold"])
 def test_tacred_equals_both_released_scorers(folder: Path, tacred, case: str) -> None:
     expected = json.loads((folder / "tacred_expected.json").read_text())
+    negative = json.loads((folder / "config.json").read_text())["no_relation"]
     predicted, gold = tacred
     if case:
         expected = expected[case]
-        nothing = ["NA"] * len(gold)
+        nothing = [negative] * len(gold)
         predicted, gold = (nothing, gold) if case == "all_NA_predicted" else (predicted, nothing)
-    official = relation_scores(predicted, gold, negative="NA")
+    official = relation_scores(predicted, gold, negative)
     scorer = expected["scorer"]
     assert (official.precision, official.recall, official.f1) == pytest.approx(
         (scorer["precision"], scorer["recall"], scorer["f1"]), abs=1e-12
     )
-    ernie = relation_scores(predicted, gold, negative="NA", empty_precision=0.0)
+    ernie = relation_scores(predicted, gold, negative, empty_precision=0.0)
     script = expected["eval_script"]
     assert (ernie.accuracy, ernie.precision, ernie.recall, ernie.f1) == pytest.approx(
         (script["acc"], script["micro_p"], script["micro_r"], script["micro_f1"]), abs=1e-12
@@ -51,6 +52,12 @@ def test_fewrel_accuracy(folder: Path) -> None:
     assert logits.argmax(1).tolist() == expected["predictions"]
     found = class_scores(logits.argmax(1), gold)
     assert found["accuracy"] == pytest.approx(expected["accuracy"], abs=1e-12)
+    assert round(found["accuracy"] * len(gold)) == expected["correct"]
+    names = [[f"P{row}" for row in rows] for rows in (logits.argmax(1), gold)]
+    micro, scorer = relation_scores(*names, negative="NA"), expected["scorer_without_NA"]
+    assert (micro.precision, micro.recall, micro.f1) == pytest.approx(
+        (scorer["precision"], scorer["recall"], scorer["f1"]), abs=1e-12
+    )
 
 
 def test_refuses_unequal_lengths() -> None:

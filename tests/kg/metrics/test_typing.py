@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kg.evaluation.entity_typing.inventory import OPEN_ENTITY
 from kg.metrics.typing import predicted_types, typing_scores
 
 
@@ -31,12 +32,26 @@ def test_equals_the_released_scores(golden, rule) -> None:
     assert [np.flatnonzero(row).tolist() for row in predicted] == want["predictions"]
     scores = typing_scores(predicted, gold, macro="ernie")
     assert scores.strict_accuracy == pytest.approx(want["strict_accuracy"], abs=1e-12)
+    assert round(scores.strict_accuracy * len(gold)) == want["exact_matches"]
     assert scores.without_prediction == want["rows_without_prediction"]
     for name in ("loose_macro", "loose_micro"):
         ours = getattr(scores, name)
         assert (ours.precision, ours.recall, ours.f1) == pytest.approx(
             tuple(want[name][k] for k in ("precision", "recall", "f1")), abs=1e-12
         )
+
+
+def test_nothing_predicted_equals_the_release(golden) -> None:
+    _, gold, expected = golden
+    scores = typing_scores(np.zeros_like(gold), gold, macro="ernie")
+    for name, want in expected["expected"]["nothing_predicted"].items():
+        pair = getattr(scores, name)
+        assert [pair.precision, pair.recall, pair.f1] == want
+
+
+def test_the_types_of_open_entity_are_the_releases(shared: Path) -> None:
+    expected = json.loads((shared / "golden/typing_and_relation_metrics/open_entity_expected.json").read_text())
+    assert expected["types"] == [*OPEN_ENTITY]
 
 
 def plain_loop(predicted, gold):

@@ -155,6 +155,21 @@ def test_gold_types_that_the_model_has_no_name_for_are_missed(tuned: Path, world
     assert found["inventory"]["numbers"]["strict_accuracy"] > 0.8
 
 
+def test_the_groups_of_ultra_fine_typing_stand_beside(tuned: Path, world: Path, tmp_path: Path) -> None:
+    """`place` is a general type; `city` a fine one here, `town` an ultra-fine one. Each mention has one of the two."""
+    listed = tmp_path / "types.txt"
+    listed.write_text("\n".join([*OPEN_ENTITY, "city", *(f"fine {i}" for i in range(120)), "town"]))
+    run_evaluate(tuned, world / "typing-test", groups=listed, limit=15)
+    (found,) = (json.loads(path.read_text()) for path in (tuned / "evaluations").glob("*limit=15*groups=*.json"))
+    assert {f"{group}/loose_macro/f1" for group in ("coarse", "fine", "ultra-fine")} <= found["numbers"].keys()
+    assert found["numbers"]["coarse/loose_macro/recall"] == found["classes"]["place"]["recall"]
+    assert found["numbers"]["fine/loose_macro/recall"] == found["classes"]["city"]["recall"]
+    always = found["baselines"]["always place"]
+    assert always["coarse/loose_macro/f1"] == 1
+    assert always["fine/loose_macro/f1"] == always["ultra-fine/loose_macro/f1"] == 0
+    assert found["inputs"]["read"]["type groups"].keys() == {str(listed)}
+
+
 def test_a_run_that_was_not_fine_tuned(world: Path, make_run: Callable[..., Path]) -> None:
     with pytest.raises(WorkbenchError, match="workbench finetune entity-typing"):
         run_evaluate(make_run("entities"), world / "typing-test")

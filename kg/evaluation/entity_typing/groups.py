@@ -1,0 +1,72 @@
+"""The groups that the types of ultra-fine entity typing fall into, and the scores of each.
+
+Choi et al., "Ultra-Fine Entity Typing", ACL 2018 (arXiv:1807.04905): nine general types, 121 fine ones and the others,
+in this order in the data set's list of types (`types.txt`). A group is scored as if its types were all there are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from kg.evaluation.entity_typing.inventory import OPEN_ENTITY, names_of_file
+from kg.evaluation.entity_typing.predictions import Predictions
+from kg.metrics.typing import Gold, Macro, typing_scores
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import sha256_of
+from workbench.files.identities import note
+
+FINE = 121
+
+Groups = dict[str, frozenset[str]]
+"""The types of each group, by its name."""
+
+
+def read_groups(path: Path) -> Groups:
+    """The groups of the data set's list, which is noted among what was read.
+
+    Raises:
+        WorkbenchError: there is no such file, or it is not in the data set's order.
+    """
+    if not path.is_file():
+        raise WorkbenchError(f"--groups {path}: there is no such file; give the types.txt of the data set")
+    names, general = names_of_file(path), len(OPEN_ENTITY)
+    if {*names[:general]} != {*OPEN_ENTITY} or len({*names}) != len(names) or len(names) <= general + FINE:
+        raise WorkbenchError(
+            f"{path} is not the list of ultra-fine entity typing: that has the types {', '.join(OPEN_ENTITY)} first, "
+            f"then {FINE} fine ones, then the others, every type once; this one has {len(names):,}, first "
+            f"{', '.join(names[:general]) or 'none'}; give the types.txt of the data set as it is"
+        )
+    note("type groups", path, sha256_of(path))
+    return {
+        "coarse": frozenset(names[:general]),
+        "fine": frozenset(names[general : general + FINE]),
+        "ultra-fine": frozenset(names[general + FINE :]),
+    }
+
+
+class GroupScores:
+    """The loose macro scores of each group, which the data set's paper reports, for any prediction of one test set."""
+
+    def __init__(self, groups: Groups, names: list[str], test: Predictions, macro: Macro, gold: Gold) -> None:
+        """`names` are the types of the inventory, in the order of the logits."""
+        self.test, self.macro = test, macro
+        known = frozenset(names)
+        self.columns = {group: np.isin(names, [*types]) for group, types in groups.items()}
+        self.outside = {group: _count(test, types - known) for group, types in groups.items()} if gold == "all" else {}
+
+    def numbers(self, predicted: np.ndarray) -> dict[str, float]:
+        """`coarse/loose_macro/f1` and so on, of predicted types [mentions, types]."""
+        found = {}
+        for group, columns in self.columns.items():
+            scores = typing_scores(
+                predicted[:, columns], self.test.gold[:, columns], self.macro, self.outside.get(group)
+            )
+            found |= {f"{group}/{name}": value for name, value in scores.numbers().items() if "loose_macro" in name}
+        return found
+
+
+def _count(test: Predictions, types: frozenset[str]) -> np.ndarray:
+    """How many of these types each mention has [mentions]."""
+    return np.array([len(types.intersection(sample.get("types", ()))) for sample in test.samples])
