@@ -58,7 +58,7 @@ class GroupScores:
 
     def numbers(self, predicted: np.ndarray) -> dict[str, float]:
         """`coarse/loose_macro/f1` and so on, of predicted types [mentions, types]."""
-        found = {}
+        found: dict[str, float] = {}
         for group, columns in self.columns.items():
             scores = typing_scores(
                 predicted[:, columns], self.test.gold[:, columns], self.macro, self.outside.get(group)

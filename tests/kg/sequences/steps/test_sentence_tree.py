@@ -137,6 +137,11 @@ def test_injection_equals_the_release(shared: Path) -> None:
         assert np.array_equal(seen.numpy(), matrices[record["id"]][:rows, :rows].astype(bool)), record["id"]
 
 
+def test_as_many_triples_are_read_as_in_the_release(shared: Path) -> None:
+    stated = json.loads((shared / "golden/kbert/injection/config.json").read_text())
+    assert Triples().most == stated["default_max_entities"]
+
+
 def test_step_sets_every_field() -> None:
     words = Words()
     (tree,) = grown(SentenceTree(Graph(), words, 64), sequence(6, [(1, 3, "Q1"), (4, 5, "Q2")]))
