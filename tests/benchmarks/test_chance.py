@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.chance import Seen, chance
+from kg.lexicons.supersenses import Supersenses
 from kg.objectives.dea import Dea
+from kg.objectives.entity_linking import EntityLinking
+from kg.objectives.supersense import Supersense
 from workbench.objectives.nsp import Nsp
 from workbench.tasks.objective import Objective
 
@@ -41,3 +44,34 @@ def test_candidates_of_the_micro_batch_are_alike() -> None:
 
 def test_what_asks_for_nothing_has_no_chance() -> None:
     assert chance(Nsp(), seen(0), seen(), 50) is None
+
+
+def linked(*mentions: list[int]) -> Seen:
+    """Mentions with their candidates, 1 where one is right."""
+    found = Seen()
+    found.add({"labels": np.concatenate(mentions), "candidates": np.array([*map(len, mentions)])}, by_mention=True)
+    return found
+
+
+def test_candidates_of_a_mention_are_alike() -> None:
+    asked = linked([0, 1], [0, 0, 0], [1, 0, 0, 0])
+    assert chance(EntityLinking(), Seen(), asked, 50) == pytest.approx((math.log(2) + math.log(4)) / 2)
+    margin = chance(EntityLinking(loss="margin", margin=0.2), Seen(), asked, 50)
+    assert margin == pytest.approx(0.4 * 2 / 9)  # all at -0.2: of nine candidates, two lose 0.4 each
+
+
+def test_supersenses_have_their_shares_of_words() -> None:
+    allowed = np.array([[True, False], [True, True]])
+    senses = Supersense(Supersenses(("noun.act", "verb.body"), allowed))
+    found = chance(senses, seen(0, 0, 1, 1), seen(1, 0), 50)
+    first = 4 / 6  # (2 + 2 / 2 + 1) of (4 + 2)
+    either = -math.log(1) - (math.log(first) + math.log(1 - first)) / 2
+    assert found == pytest.approx((either - 2 * math.log(first)) / 2)
+
+
+def test_polarities_count_beside_parts_of_speech() -> None:
+    found = Seen()
+    found.add({"labels": np.array([0, 0, 1, 1]), "polarities": np.array([2, 2, 2, 0])})
+    parts = -math.log(3 / 6)
+    polarities = -(3 * math.log(4 / 6) + math.log(2 / 6)) / 4
+    assert chance(Nsp(), found, found, 50) == pytest.approx(parts + polarities)

@@ -1,0 +1,48 @@
+"""What knowledge systems read and no single file has: made from raw data once, for `prepare` to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.joint_vectors import write_joint_vectors
+from benchmarks.parses import write_parses
+from benchmarks.reviews import write_polarities, write_reviews
+from benchmarks.sense_examples import write_sense_examples
+
+
+@dataclass(frozen=True)
+class RawKnowledge:
+    """Files written from the raw `data` into a `folder`, where they aren't there yet; each method gives its path."""
+
+    data: Path
+    folder: Path
+
+    def parses(self) -> Path:
+        """Articles of WikiText parsed by spaCy's pipeline in data/en_core_web_sm."""
+        text, pipeline = self.data / "wikitext2/valid.txt", self.data / "en_core_web_sm"
+        return self._written("parses.conllu", lambda path: write_parses(text, pipeline, path))
+
+    def reviews(self) -> Path:
+        ratings = self.data / "sentiment/movieReviewSnippets_GroundTruth.txt"
+        return self._written("reviews.jsonl", lambda path: write_reviews(ratings, path))
+
+    def polarities(self) -> Path:
+        lexicon, wordnet = self.data / "sentiment/en-sentiment.xml", self.data / "wordnet"
+        return self._written("polarity.tsv", lambda path: write_polarities(lexicon, wordnet, path))
+
+    def sense_examples(self) -> Path:
+        wordnet = self.data / "wordnet"
+        return self._written("examples.jsonl", lambda path: write_sense_examples(wordnet, path))
+
+    def joint_vectors(self, linked: Path) -> Path:
+        """Vectors of words and entities of a corpus of linked texts."""
+        return self._written("joint-vectors.txt", lambda path: write_joint_vectors(linked, path))
+
+    def _written(self, name: str, write: Callable[[Path], None]) -> Path:
+        path = self.folder / name
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write(path)
+        return path
