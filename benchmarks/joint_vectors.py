@@ -21,12 +21,13 @@ _WORD = re.compile(r"\w+")
 
 def write_joint_vectors(corpus: Path, output: Path, size: int = 100, epochs: int = 10) -> None:
     """Train by skip-gram and write word2vec's text; an entity's key is its id. The same corpus gives the same file."""
-    texts = [text for record in all_records(Corpus.open(str(corpus))) for text in _read_twice(record)]
+    texts = [text for record in all_records(Corpus.open(str(corpus))) for text in read_twice(record)]
     model = Word2Vec(texts, vector_size=size, sg=1, min_count=2, epochs=epochs, workers=1, seed=1)
     model.wv.save_word2vec_format(str(output))
 
 
-def _read_twice(record: dict[str, Any]) -> Iterator[list[str]]:
+def read_twice(record: dict[str, Any]) -> Iterator[list[str]]:
+    """The words of a text, lower-cased; and again with its entities in the places of their mentions."""
     text, spans = str(record["text"]), record.get("spans", ())
     yield _words(text)
     with_entities, end = [], 0

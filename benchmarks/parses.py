@@ -18,7 +18,7 @@ def write_parses(text: Path, pipeline: Path, output: Path) -> None:
     parser = spacy.load(pipeline, exclude=["ner", "lemmatizer"])
     paragraphs = (line.strip() for line in text.read_text("utf-8").splitlines())
     plain = (" ".join(_joined(line).split()) for line in paragraphs if line and not line.startswith("="))
-    sentences = (_rows(sentence) for parsed in parser.pipe(plain) for sentence in parsed.sents)
+    sentences = (conllu(sentence) for parsed in parser.pipe(plain) for sentence in parsed.sents)
     output.write_text("".join("\n".join(rows) + "\n\n" for rows in sentences), encoding="utf-8")
 
 
@@ -29,7 +29,8 @@ def _joined(line: str) -> str:
     return line
 
 
-def _rows(sentence: Any) -> Iterator[str]:
+def conllu(sentence: Any) -> Iterator[str]:
+    """The lines of a sentence; heads count from its first word, 0 is the root."""
     for number, word in enumerate(sentence, start=1):
         head = 0 if word.head == word else word.head.i - sentence.start + 1
         after = "_" if word.whitespace_ else "SpaceAfter=No"
