@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from kg.linking.annotations import are_candidates, mark_of
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.passes import all_records
@@ -17,21 +18,43 @@ Stretch = tuple[int, int]
 
 @dataclass
 class Annotated:
-    """A text, the right entities of each mention (none: NIL), and of some the first of the corpus's candidates."""
+    """A text, the right entities of each mention (none: NIL), and of some the first of the corpus's candidates.
+
+    Of candidates (`prepare link --candidates --supervise`) those that are marked as right count; a mention with none
+    of these may mean anything: it is one of `unknown`, and no mention. `candidates` is how many there are.
+    """
 
     text: str
     mentions: dict[Stretch, set[str]] = field(default_factory=dict)
     first: dict[Stretch, str] = field(default_factory=dict)
+    unknown: set[Stretch] = field(default_factory=set)
+    candidates: int = 0
 
     def add(self, sample: Mapping[str, Any], same: Mapping[str, str]) -> None:
         """The mentions of a record of this text."""
-        for start, end, entity, *_ in sample.get("spans", ()):
-            self.mentions.setdefault((start, end), set()).add(same.get(entity, entity))
+        links = sample.get("spans", ())
+        if are_candidates(sample):
+            self._add_candidates(((s[0], s[1]), same.get(s[2], s[2]), mark_of(s)) for s in links)
+        else:
+            for start, end, entity, *_ in links:
+                self.mentions.setdefault((start, end), set()).add(same.get(entity, entity))
         if "mention" in sample:
             start, end = sample["mention"][:2]
-            self.mentions.setdefault((start, end), set())
+            if (start, end) not in self.unknown:
+                self.mentions.setdefault((start, end), set())
             if sample.get("choices"):
                 self.first[start, end] = same.get(sample["choices"][0], sample["choices"][0])
+
+    def _add_candidates(self, spans: Iterable[tuple[Stretch, str, int | None]]) -> None:
+        """Those of a mention, the best first, each with what is known of it: right (1), wrong (0), or nothing."""
+        right: dict[Stretch, set[str]] = {}
+        for place, entity, mark in spans:
+            self.candidates += 1
+            if mark is not None:
+                right.setdefault(place, set()).update({entity} if mark else ())
+                self.first.setdefault(place, entity)
+        self.unknown |= {place for place, entities in right.items() if not entities}
+        self.mentions.update({place: entities for place, entities in right.items() if entities})
 
 
 def annotated(corpus: Corpus, same: Mapping[str, str], limit: int | None = None) -> Iterator[Annotated]:
@@ -41,15 +64,28 @@ def annotated(corpus: Corpus, same: Mapping[str, str], limit: int | None = None)
         same: ids of the corpus -> ids of the linker, where they differ.
 
     Raises:
-        WorkbenchError: the corpus has no links.
+        WorkbenchError: the corpus has no links, or candidates of which none is marked as right.
     """
     if corpus.kind != "text" or "spans" not in corpus.manifest.fields:
         raise WorkbenchError(
             f"{corpus.place} (kind {corpus.kind}, fields {', '.join(corpus.manifest.fields)}) has no links to compare "
             "with; allowed: a text corpus whose field 'spans' has the right entities"
         )
+    candidates, right = 0, False
+    for text in _texts(islice(all_records(corpus), limit), same):
+        candidates, right = candidates + text.candidates, right or any(text.mentions.values())
+        yield text
+    if candidates and not right:
+        raise WorkbenchError(
+            f"the {candidates:,} links in {corpus.place} are candidates of a linker, and none is marked as right; "
+            "evaluate on the corpus that they were found in, where that has the right links, or have these mark the "
+            "candidates: `workbench prepare link CORPUS --candidates N --supervise`"
+        )
+
+
+def _texts(samples: Iterable[Mapping[str, Any]], same: Mapping[str, str]) -> Iterator[Annotated]:
     last: Annotated | None = None
-    for sample in islice(all_records(corpus), limit):
+    for sample in samples:
         if last is None or last.text != sample["text"]:
             if last is not None:
                 yield last
@@ -67,8 +103,13 @@ def read_same(path: Path) -> dict[str, str]:
     """
     if not path.is_file():
         raise WorkbenchError(f"--same {path}: there is no such file")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        at = error.object.count(b"\n", 0, error.start) + 1
+        raise WorkbenchError(f"--same {path}, line {at}: not valid UTF-8; convert the file first") from error
     same = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         columns = line.split("\t")
         if len(columns) != 2 or not all(columns):
             raise WorkbenchError(f"{path}, line {number}: {line[:80]!r} is not CORPUS-ID<tab>LINKER-ID")

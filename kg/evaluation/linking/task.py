@@ -33,6 +33,8 @@ class LinkingScoring(Measuring):
     Of given mentions the linker says the entity, or none (NIL); an entity that the linker does not know is NIL, and so
     is a `mention` without a link. With finding them, a link is right where both ends and the entity are. Beside the
     linker stands what each name means most often, whatever the text, and the first candidate of a corpus that has them.
+    Of candidates (`prepare link --candidates N --supervise`) the one that is marked is right; mentions without such a
+    one are left out, and counted.
 
     Examples:
 
@@ -93,6 +95,7 @@ class Linking(DownstreamTask[Tuning, LinkingScoring]):
                 "texts": len(made.found[""]),
                 "given mentions": made.mentions,
                 "of them NIL": made.mentions - made.known,
+                **({"left out: no candidate is right": made.unjudged} if made.unjudged else {}),
                 "links found": sum(len(text.found) for text in made.found[""]),
             },
             variant="micro; a link is right with both its ends and its entity",
@@ -108,7 +111,7 @@ class _Compared:
         self.linker, self.min_score = linker, min_score
         self.given: dict[str, list[Given]] = {"": [], COMMON: [], FIRST: []}
         self.found: dict[str, list[Found]] = {"": [], COMMON: []}
-        self.mentions = self.known = 0
+        self.mentions = self.known = self.unjudged = 0
         self.unknown = ""
         self.wrong: list[dict[str, Any]] = []
 
@@ -121,11 +124,12 @@ class _Compared:
         """Compare the links of one text."""
         gold = {place: {e for e in entities if self.linker.knows(e)} for place, entities in text.mentions.items()}
         self.unknown = self.unknown or next((e for entities in text.mentions.values() for e in entities), "")
+        self.unjudged += len(text.unknown)
         for place, entities in gold.items():
             self.mentions += 1
             self.known += bool(entities)
             self._add_given(text, place, entities)
-        self._add_found(text.text, gold)
+        self._add_found(text, gold)
 
     def _add_given(self, text: Text, place: Stretch, gold: set[str]) -> None:
         name = text.text[slice(*place)]
@@ -141,8 +145,9 @@ class _Compared:
     def _likely(self, candidates: Iterable[tuple[str, float]]) -> list[str]:
         return [entity for entity, share in candidates if share >= self.min_score]
 
-    def _add_found(self, text: str, gold: Mapping[Stretch, set[str]]) -> None:
-        links = {(start, end): entity for start, end, entity, _ in self.linker.link(text, self.min_score)}
-        common = {place: self.linker.candidates(text[slice(*place)])[0][0] for place in links}
+    def _add_found(self, text: Text, gold: Mapping[Stretch, set[str]]) -> None:
+        found = {(start, end): entity for start, end, entity, _ in self.linker.link(text.text, self.min_score)}
+        links = {place: entity for place, entity in found.items() if place not in text.unknown}
+        common = {place: self.linker.candidates(text.text[slice(*place)])[0][0] for place in links}
         self.found[""].append(Found(gold, links))
         self.found[COMMON].append(Found(gold, common))

@@ -108,6 +108,9 @@ def test_other_ids_of_the_same_entities(linker: Path, tmp_path: Path) -> None:
         same.write_text(wrong)
         with pytest.raises(WorkbenchError, match="line 1"):
             scored(linker, corpus, same=same)
+    same.write_bytes(b"Q585\toslo\n\xe9\toslo\n")
+    with pytest.raises(WorkbenchError, match="line 2: not valid UTF-8"):
+        scored(linker, corpus, same=same)
     with pytest.raises(WorkbenchError, match="no such file"):
         scored(linker, corpus, same=tmp_path / "nothing")
 
@@ -130,3 +133,33 @@ def test_by_command(linker: Path, corpus: str, tmp_path: Path, monkeypatch: pyte
     assert record["options"] == {"limit": 2}
     assert record["inputs"]["read"]["linker"], "which linker it was"
     assert record["inputs"]["checkpoint"].startswith(str(linker))
+
+
+def told(start: int, end: int, entity: str, score: float, right: int) -> list:
+    return [start, end, entity, score, {"right": right}]
+
+
+def by_linker(text: str, *spans: list, given: str = "supervise") -> dict:
+    return {"text": text, "spans": list(spans), "meta": {"linker": {"candidates": 2, "given": given}}}
+
+
+def test_of_candidates_the_marked_one_is_right(linker: Path, tmp_path: Path) -> None:
+    records = [
+        by_linker("Paris", told(0, 5, "france", 0.6, 0), told(0, 5, "troy", 0.4, 1)),
+        by_linker("Paris and Oslo", told(0, 5, "france", 0.6, 1), told(0, 5, "troy", 0.4, 0), [10, 14, "oslo", 1.0]),
+        by_linker("Oslo or Paris", told(0, 4, "oslo", 1.0, 0)),
+    ]
+    result = scored(linker, written(tmp_path / "candidates", records))
+    assert result.counts["given mentions"] == 2, "nobody said that Oslo is right in the second text"
+    assert result.counts["left out: no candidate is right"] == 1
+    assert result.counts["links found"] == 4, "that of the mention which was left out is none of them"
+    assert result.numbers["given mentions: accuracy"] == 1 / 2, "Paris is the city by the linker, whatever was marked"
+    assert result.numbers["recall"] == 1 / 2
+    assert result.baselines["first candidate"]["given mentions: accuracy"] == 1 / 2
+
+
+@pytest.mark.parametrize("given", ["replace", "supervise"])
+def test_candidates_that_nobody_marked_are_refused(linker: Path, tmp_path: Path, given: str) -> None:
+    records = [by_linker("Paris", [0, 5, "france", 0.6], [0, 5, "troy", 0.4], given=given)]
+    with pytest.raises(WorkbenchError, match=r"the 2 links .* none is marked as right; .*--candidates N --supervise"):
+        scored(linker, written(tmp_path / "candidates", records))
