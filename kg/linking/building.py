@@ -76,7 +76,7 @@ def tables(
             p(mention | name). Links to other entities than these are no links.
 
     Raises:
-        WorkbenchError: a prior is not greater than 0, or no name is left.
+        WorkbenchError: a prior is not greater than 0, no name is left, or no link of the anchors is to an entity here.
     """
     collected = _Collected(case, min_length, skip, ENGLISH if common else frozenset(), entities)
     for name in names:
@@ -119,10 +119,20 @@ class _Collected:
                 raise WorkbenchError(f"{name!r} is a link to {entity!r} {count} times; it must be more than 0")
             counts[name][entity] += count
             self.entities.add(entity)
+        foreign, known = "", False
         for text, spans in anchors:
             for start, end, entity, *_ in spans:
                 if entity in self.entities:
                     counts[text[start:end]][entity] += 1
+                    known = True
+                else:
+                    foreign = entity
+        if foreign and not known:
+            raise WorkbenchError(
+                f"the anchors' links are to none of the linker's {len(self.entities):,} entities: theirs are as "
+                f"{foreign!r}, the linker's as {min(self.entities, default='')!r}; give texts that are linked to the "
+                "same graph"
+            )
         more: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         for name, entities in counts.items():
             for spelling in self._spellings(name):

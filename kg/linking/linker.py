@@ -19,6 +19,7 @@ import os
 import shutil
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +27,7 @@ import numpy as np
 
 from kg.graph.store import GraphStore
 from kg.graph.strings import open_array, open_strings, save_strings
+from kg.linking.ambiguities import ambiguities
 from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
 from kg.linking.context import Profiles, Words
 from kg.linking.gazetteer import Case, Found, Gazetteer, fold, spellings
@@ -187,6 +189,11 @@ class Linker:
         place = bisect_left(self.tables.ids, entity)
         return place < len(self.tables.ids) and self.tables.ids[place] == entity
 
+    @cached_property
+    def ambiguities(self) -> dict[str, int]:
+        """How many names stand in each other's way, by reason."""
+        return ambiguities(self.tables, self.case)
+
     @property
     def num_names(self) -> int:
         """Spellings that are looked for."""
@@ -263,6 +270,7 @@ class Linker:
             "lexicon": self.lexicon is not None,
             "names": self.num_names,
             "entities": len(self.tables.ids),
+            "ambiguities": self.ambiguities,
         }
         seal(folder, META, meta)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import typer
+from rich.table import Table
 
 from pipelines.commands.console import run
 from pipelines.preparing.corpus_reader import all_samples, open_corpus
 from pipelines.preparing.kg_extra import needs_kg
+from pipelines.preparing.progress import console
 from pipelines.sources.entity_names import (
     EntityName,
     read_counts,
@@ -27,6 +30,7 @@ from workbench.options.bounds import Count
 from workbench.options.command import command
 
 if TYPE_CHECKING:
+    from kg.graph.store import GraphStore
     from kg.linking.lexicon import Lexicon
     from kg.linking.linker import Linker
 
@@ -94,7 +98,10 @@ def linker(
     """
     made = make_linker(graph, options)
     made.save(output)
-    log.info("%s: %s spellings", output, f"{made.num_names:,}")
+    table = Table("has", "", title=f"The linker {output.name}")
+    for told, count in {"spellings": made.num_names, **made.ambiguities}.items():
+        table.add_row(told, f"{count:,}")
+    console.print(table)
 
 
 def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
@@ -106,7 +113,7 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
     with needs_kg():
         from kg.graph.store import GraphStore
         from kg.linking.linker import Linker
-    given = list(_given(options))
+    given = {option: list(names) for option, names in _given(options)}
     chosen: dict[str, Any] = {
         "case": options.case,
         "min_length": options.min_length,
@@ -116,20 +123,38 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
         "lexicon": _lexicon(options.words),
     }
     if graph is None:
-        if not given or options.priors is not None:
+        if not any(given.values()) or options.priors is not None:
             raise WorkbenchError(
                 "without a graph a linker is made of --names or --knowledge-base, and has no --priors; give a graph or "
                 "one of these"
             )
-        return Linker.from_names((), counted=given, **chosen)
+        return Linker.from_names((), counted=chain(*given.values()), **chosen)
     store = GraphStore.open(graph)
-    own = [name for name in given if store.ids.find(name.entity) >= 0]
-    if len(own) < len(given):
-        log.warning(
-            "%s of %s given names are of entities that %s lacks", f"{len(given) - len(own):,}", f"{len(given):,}", graph
-        )
+    for option, names in given.items():
+        given[option] = [name for name in names if store.ids.find(name.entity) >= 0]
+        _check_known(option, [name.entity for name in names], len(given[option]), store)
     prior = None if options.priors is None else read_counts(options.priors)
-    return Linker.from_store(store, prior=prior, context=options.context, counted=own, **chosen)
+    if prior is not None:
+        _check_known(f"--priors {options.priors}", list(prior), sum(store.ids.find(e) >= 0 for e in prior), store)
+    return Linker.from_store(store, prior=prior, context=options.context, counted=chain(*given.values()), **chosen)
+
+
+def _check_known(option: str, entities: Sequence[str], known: int, store: GraphStore) -> None:
+    """Say how many rows of a file are of entities that the graph lacks.
+
+    Raises:
+        WorkbenchError: all are.
+    """
+    if entities and not known:
+        raise WorkbenchError(
+            f"{option}: none of its {len(entities):,} rows is of an entity of the graph {store.path}; ids there are as "
+            f"{entities[0]!r}, the graph's as {store.ids[0]!r}: give a file with the graph's ids"
+        )
+    if known < len(entities):
+        lacking = len(entities) - known
+        log.warning(
+            "%s: %s of %s rows are of entities that the graph lacks", option, f"{lacking:,}", f"{len(entities):,}"
+        )
 
 
 def _lexicon(path: Path | None) -> Lexicon | None:
@@ -141,24 +166,41 @@ def _lexicon(path: Path | None) -> Lexicon | None:
     return Lexicon(list(counts), np.array(list(counts.values()), np.float64))
 
 
-def _given(options: LinkerOptions) -> Iterator[EntityName]:
+def _given(options: LinkerOptions) -> Iterator[tuple[str, Iterator[EntityName]]]:
+    """The options that give names, each with these."""
     if options.names is not None:
-        yield from read_names(options.names)
+        yield f"--names {options.names}", read_names(options.names)
     if options.knowledge_base is not None:
         with needs_kg():
-            yield from read_knowledge_base(options.knowledge_base)
+            yield f"--knowledge-base {options.knowledge_base}", read_knowledge_base(options.knowledge_base)
 
 
 class LinkedTexts:
-    """The texts of a corpus with their links, read again each time they are asked for."""
+    """The texts of a corpus with their right links, read again each time they are asked for.
+
+    Raises:
+        WorkbenchError: the corpus has no links, or candidates of which none is marked as right.
+    """
 
     def __init__(self, place: Path) -> None:
-        self.corpus = open_corpus(str(place))
+        self.place, self.corpus = place, open_corpus(str(place))
         if "spans" not in self.corpus.manifest.fields:
             raise WorkbenchError(f"--anchors {place}: the corpus has no links (no field 'spans')")
 
-    def __iter__(self) -> Iterator[tuple[str, list[list[Any]]]]:
-        return ((sample["text"], sample.get("spans", [])) for sample in all_samples(self.corpus))
+    def __iter__(self) -> Iterator[tuple[str, list[Sequence[Any]]]]:
+        from kg.linking.annotations import right_links
+
+        links = right = 0
+        for sample in all_samples(self.corpus):
+            spans = right_links(sample)
+            links, right = links + len(sample.get("spans", ())), right + len(spans)
+            yield sample["text"], spans
+        if links and not right:
+            raise WorkbenchError(
+                f"--anchors {self.place}: its {links:,} links are candidates of a linker, and none is marked as right; "
+                "give the corpus that they were found in, where that has the right links, or have these mark the "
+                "candidates: `workbench prepare link CORPUS --candidates N --supervise`"
+            )
 
 
 if __name__ == "__main__":

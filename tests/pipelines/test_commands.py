@@ -306,6 +306,12 @@ def test_candidates_anchors_and_priors_by_command(tmp_path, json_lines, stored):
         linked("bad", "--priors", tmp_path / "counts.tsv")
     with pytest.raises(WorkbenchError, match="the corpus has no links"):
         linked("bad", "--anchors", tmp_path / "c")
+    with pytest.raises(WorkbenchError, match="its 2 links are candidates of a linker, and none is marked as right"):
+        linked("bad", "--anchors", tmp_path / "two")
+    foreign = json_lines("f.jsonl", [{"text": "Bob", "spans": [[0, 3, "Q1", 1.0]]}])
+    prepare("text", foreign, "-o", tmp_path / "f", "--workers", 1)
+    with pytest.raises(WorkbenchError, match="links are to none of the linker's 3 entities: theirs are as 'Q1'"):
+        linked("bad", "--anchors", tmp_path / "f")
 
 
 def test_coverage_by_source_with_nil_and_ambiguous_mentions(tmp_path, json_lines, stored):
@@ -347,7 +353,14 @@ def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
     assert Linker.load(tmp_path / "alone").candidates("bobby") == [("e2", 0.8), ("e9", pytest.approx(0.2))]
     prepare("linker", graph, "-o", tmp_path / "graphs", "--names", names)
     assert Linker.load(tmp_path / "graphs").candidates("Bobby") == [("e2", 1.0)]
-    assert "1 of 3 given names are of entities that" in caplog.text
+    assert f"--names {names}: 1 of 3 rows are of entities that the graph lacks" in caplog.text
+    (tmp_path / "foreign.tsv").write_text("Q1\t4\n")
+    names.write_text("Bobby\tQ1\t3\n")
+    for option, place in (("--names", names), ("--priors", tmp_path / "foreign.tsv")):
+        told = rf"{option} .*: none of its 1 rows is of an entity of the graph .* as 'Q1', the graph's as 'e\d'"
+        with pytest.raises(WorkbenchError, match=told):
+            prepare("linker", graph, "-o", tmp_path / "bad", option, place)
+    names.write_text("Bobby\te2\t3\nBobby\te2\t1\nBobby\te9\t1\n")
     kept = InMemoryLookupKB(Vocab(), entity_vector_length=2)
     for entity in ("e1", "e9"):
         kept.add_entity(entity, freq=1, entity_vector=[0, 1])
