@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,6 +24,8 @@ from workbench.options.command import command
 
 if TYPE_CHECKING:
     from kg.graph.store import GraphStore
+
+log = logging.getLogger(__name__)
 
 
 @command
@@ -46,7 +50,8 @@ def facts(
 
     A template such as "[X] was born in [Y] ." has one place for the subject and one for the object; entities are spelt
     by their labels. The new corpus has the candidates in its file candidates.json, and in each record all objects that
-    are true of the subject, which do not compete: `workbench evaluate facts RUN CORPUS` needs nothing else.
+    are true of the subject, which do not compete: `workbench evaluate facts RUN CORPUS` needs nothing else. Entities of
+    one label are one candidate, which is right where one of them is.
 
     Facts that a graph for training lacks come from --triples; then the parts that it was split from are --known.
 
@@ -68,24 +73,38 @@ def facts(
         named = ", ".join(relation for relation, _ in sentences)
         raise WorkbenchError(f"{triples} has no triple of a relation with a template ({named})")
     listed = reader.listed
-    options.prepare(Job(reader, "text", options.output), [templates, *([triples] if triples else []), *known])
+    job = Job(reader, "text", options.output, about={"candidates": _counted(listed)})
+    options.prepare(job, [templates, *([triples] if triples else []), *known])
     write_text(options.output / CANDIDATES, json.dumps(listed, ensure_ascii=False, indent=1) + "\n")
 
 
-def _templates(path: Path, store: GraphStore) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The sentences of each relation.
+def _counted(listed: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, int]:
+    """What is noted of the candidates, over all relations; says how many spellings are ambiguous."""
+    entities = [Counter(each["label"] for each in of) for of in listed.values()]
+    spellings, shared = sum(map(len, entities)), sum(n > 1 for of in entities for n in of.values())
+    if shared:
+        log.warning(
+            "%s of %s spellings of the objects are labels of several entities; each is one candidate, which is right "
+            "where one of its entities is",
+            f"{shared:,}",
+            f"{spellings:,}",
+        )
+    return {"entities": sum(of.total() for of in entities), "spellings": spellings, "of several entities": shared}
+
+
+def _templates(path: Path, store: GraphStore) -> tuple[tuple[str, str], ...]:
+    """The sentence of each relation.
 
     Raises:
         WorkbenchError: a relation that the graph lacks, or a template without its two places.
     """
     with needs_kg():
         from kg.evaluation.facts.clozes import check_template
-    found: dict[str, dict[str, None]] = defaultdict(dict)
-    for relation, template in read_templates(path):
+    found = read_templates(path)
+    for relation, template in found.items():
         store.relation_row(relation)
         check_template(template, f"{path}, relation {relation!r}")
-        found[relation][template] = None
-    return tuple((relation, tuple(of)) for relation, of in found.items())
+    return tuple(found.items())
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class ClozeReader(RawReader):
-    """A sentence for each triple and each template of its relation; left out is what cannot be asked for.
+    """A sentence for each triple; left out is what cannot be asked for.
 
     Args:
         graph: a graph store, or a triples corpus.
-        templates: (relation, its sentences).
+        templates: (relation, its sentence).
         triples: a file of those that become sentences; None: those of the graph.
         known: files of more triples that are true; `meta.known` has all objects that these and the graph state.
         candidates: which entities an object is ranked among (`kg.evaluation.facts.clozes.candidates_of`).
@@ -34,7 +34,7 @@ class ClozeReader(RawReader):
     """
 
     graph: str
-    templates: tuple[tuple[str, tuple[str, ...]], ...]
+    templates: tuple[tuple[str, str], ...]
     triples: str | None = None
     known: tuple[str, ...] = ()
     candidates: Range = "objects"
@@ -55,14 +55,12 @@ class ClozeReader(RawReader):
         return [_material(self).store.path / META, *paths]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        for relation, templates in self.templates:
+        for relation, _ in self.templates:
             for triple in self._triples(relation):
-                for number in range(len(templates)):
-                    yield Record((triple, number), sum(map(len, triple)), "-".join(triple))
+                yield Record(triple, sum(map(len, triple)), "-".join(triple))
 
     def sample(self, record: Record) -> Sample | Drop:
-        triple, number = record.data
-        head, relation, tail = triple
+        head, relation, tail = triple = record.data
         material = _material(self)
         store = material.store
         if head not in store or tail not in store:
@@ -70,12 +68,10 @@ class ClozeReader(RawReader):
         labels = store.name_of(head), store.name_of(tail)
         if not all(labels):
             return Drop("entity without a label")
-        if tail not in material.ranked[relation]:
-            return Drop("another candidate has the object's label")
-        sample = cloze(dict(self.templates)[relation][number], triple, labels)
+        sample = cloze(dict(self.templates)[relation], triple, labels)
         objects = {other for name, other in store.neighbours(head) if name == relation}
         sample["meta"]["known"] = sorted(objects | material.beside[head, relation])
-        return {"key": record_key(f"{'-'.join(triple)}-{number}"), **sample}
+        return {"key": record_key("-".join(triple)), **sample}
 
     def _triples(self, relation: str) -> list[Triple]:
         store = _material(self).store
@@ -106,10 +102,6 @@ class _Material:
     def listed(self) -> dict[str, list[dict[str, Any]]]:
         relations = [relation for relation, _ in self.reader.templates]
         return candidates_of(self.store, relations, self.reader.candidates, self.others)
-
-    @cached_property
-    def ranked(self) -> dict[str, frozenset[str]]:
-        return {relation: frozenset(each["id"] for each in of) for relation, of in self.listed.items()}
 
     @cached_property
     def beside(self) -> defaultdict[tuple[str, str], set[str]]:

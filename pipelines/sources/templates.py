@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ ALLOWED = (
 )
 
 
-def read_templates(path: Path) -> list[tuple[str, str]]:
-    """(relation, template) as they stand in the file; a relation may have several.
+def read_templates(path: Path) -> dict[str, str]:
+    """The template of each relation, in the order of the file.
 
     Raises:
-        WorkbenchError: no such file, none in it, or a line that is something else.
+        WorkbenchError: no such file, none in it, a line that is something else, or a relation that has several.
     """
     listed = [(number, decode(raw, f"{path}:{number}")) for number, raw in lines(path)]
     suffix = plain_suffix(path)
@@ -30,7 +31,14 @@ def read_templates(path: Path) -> list[tuple[str, str]]:
         found = [read(text, f"{path}:{number}") for number, text in listed if text.strip()]
     if not found:
         raise WorkbenchError(f"{path} holds no template; allowed: {ALLOWED}")
-    return found
+    several = [relation for relation, count in Counter(relation for relation, _ in found).items() if count > 1]
+    if several:
+        told = [template for relation, template in found if relation == several[0]]
+        raise WorkbenchError(
+            f"{path}: {len(told)} templates of the relation {several[0]!r} ({told[0]!r}, {told[1]!r}); a relation has "
+            "one sentence: keep one, and prepare another corpus with the other"
+        )
+    return dict(found)
 
 
 def _mapped(path: Path, text: str) -> list[tuple[str, str]]:
@@ -40,8 +48,7 @@ def _mapped(path: Path, text: str) -> list[tuple[str, str]]:
         raise WorkbenchError(f"{path}: not JSON ({error.msg} at line {error.lineno})") from error
     if not isinstance(tree, dict):
         raise WorkbenchError(f"{path} is no mapping; allowed: {ALLOWED}")
-    pairs = [(relation, each) for relation, of in tree.items() for each in (of if isinstance(of, list) else [of])]
-    return [_checked(relation, template, str(path)) for relation, template in pairs]
+    return [_checked(relation, template, str(path)) for relation, template in tree.items()]
 
 
 def _row(text: str, where: str) -> tuple[str, str]:

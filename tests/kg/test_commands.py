@@ -153,6 +153,9 @@ def test_wrong_triples(tmp_path):
         list(read_triples(tmp_path / "bad.txt"))
     with pytest.raises(WorkbenchError, match="no file"):
         list(read_triples(tmp_path / "nothing.txt"))
+    (tmp_path / "bad.txt").write_bytes(b"a\tb\tc\na\tb\t\xe9\n")
+    with pytest.raises(WorkbenchError, match=r"bad\.txt, line 2: not valid UTF-8"):
+        list(read_triples(tmp_path / "bad.txt"))
 
 
 @pytest.mark.parametrize("command", ["vectors", "graph"])

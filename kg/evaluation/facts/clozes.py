@@ -7,7 +7,7 @@ of the relation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -57,7 +57,7 @@ def candidates_of(
 ) -> dict[str, list[dict[str, Any]]]:
     """By relation `{id, label, count}`, sorted by id: what its objects are ranked among.
 
-    Entities without a label are none; of those with the same label the most frequent one is.
+    Entities without a label are none; those with the same label are one candidate where they are ranked.
 
     Args:
         allowed: the `objects` that the relation has, or all entities that have a type of one of these (`types`).
@@ -77,21 +77,9 @@ def candidates_of(
             if not types:
                 raise WorkbenchError(f"the graph has no types of the objects of {relation!r}; take those objects alone")
             ids = ids.union(*(sharing[name] for name in types))
-        found[relation] = _spelt(store, ids, count)
+        labels = {entity: store.name_of(entity) for entity in sorted(ids)}
+        found[relation] = [{"id": e, "label": label, "count": count.get(e, 0)} for e, label in labels.items() if label]
     return found
-
-
-def _spelt(store: GraphStore, ids: set[str], count: Mapping[str, int]) -> list[dict[str, Any]]:
-    by_label: dict[str, str] = {}
-    for entity in sorted(ids, key=lambda entity: (-count.get(entity, 0), entity)):
-        label = store.name_of(entity)
-        if label:
-            by_label.setdefault(label, entity)
-    return [{"id": e, "label": label, "count": count.get(e, 0)} for label, e in sorted(by_label.items(), key=_id)]
-
-
-def _id(labelled: tuple[str, str]) -> str:
-    return labelled[1]
 
 
 def _entities_by_type(store: GraphStore) -> dict[str, list[str]]:

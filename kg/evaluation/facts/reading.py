@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,43 @@ from workbench.metrics.ranks import realistic_rank
 from workbench.sequences.sequence import Sample
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """What the objects of a relation are ranked among: spellings; entities of one label are one candidate.
+
+    `places` says by entity which of `labels` it has. A sentence says a spelling, and no model could tell from it which
+    of two entities is meant: a namesake of the right one is as right.
+    """
+
+    labels: list[str]
+    places: dict[str, int]
+
+    @classmethod
+    def of(cls, spelt: Iterable[tuple[str, str]]) -> Candidates:
+        """From (entity, label)."""
+        numbers: dict[str, int] = {}
+        places = {entity: numbers.setdefault(label, len(numbers)) for entity, label in spelt}
+        return cls(list(numbers), places)
+
+    @property
+    def shared(self) -> int:
+        """The spellings that several entities have."""
+        return sum(number > 1 for number in Counter(self.places.values()).values())
+
+    def counts(self, of: Mapping[str, int]) -> list[int]:
+        """How often each spelling's entities are counted in `of`, together."""
+        found = [0] * len(self.labels)
+        for entity, place in self.places.items():
+            found[place] += of.get(entity, 0)
+        return found
+
+
 @dataclass
 class Facts:
     """The cloze sentences of one relation, the candidates for their objects, and the sentences as they were."""
 
     relation: str
-    ids: list[str]
-    labels: list[str]
+    candidates: Candidates
     clozes: list[Cloze] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
 
@@ -38,15 +68,15 @@ class Facts:
         return [rank for rank, _ in ranked], [number for _, number in ranked]
 
 
-def read_candidates(path: Path) -> dict[str, dict[str, str]]:
-    """Relation -> candidate id -> its spelling.
+def read_candidates(path: Path) -> dict[str, Candidates]:
+    """Relation -> its candidates.
 
     Raises:
         WorkbenchError: no such file, or another content.
     """
     listed = listed_candidates(path)
     note("candidates", path, sha256_of(path))
-    return {relation: {str(c["id"]): str(c["label"]) for c in of} for relation, of in listed.items()}
+    return {name: Candidates.of((str(c["id"]), str(c["label"])) for c in of) for name, of in listed.items()}
 
 
 def listed_candidates(path: Path) -> dict[str, list[dict[str, Any]]]:
@@ -76,7 +106,7 @@ def _is_candidate(each: Any) -> bool:
 
 def read_facts(
     corpus: Corpus,
-    candidates: Mapping[str, Mapping[str, str]],
+    candidates: Mapping[str, Candidates],
     known: Sequence[GraphStore] = (),
     limit: int | None = None,
 ) -> dict[str, Facts]:
@@ -95,15 +125,16 @@ def read_facts(
     found: dict[str, Facts] = {}
     for sample in samples[:limit]:
         relation, subject, wanted = fact_of(sample)
-        if wanted not in candidates.get(relation, {}):
+        places = candidates[relation].places if relation in candidates else {}
+        if wanted not in places:
             raise WorkbenchError(
                 f"record {sample['key']!r}: ({relation}, {wanted}) is not among the candidates, which are of the "
                 f"relations {', '.join(sorted(candidates))}"
             )
-        ids = list(candidates[relation])
-        facts = found.setdefault(relation, Facts(relation, ids, list(candidates[relation].values())))
-        others = [i for i, name in enumerate(ids) if name in true[subject, relation] - {wanted}]
-        facts.clozes.append(Cloze.of(sample, ids.index(wanted), others))
+        facts = found.setdefault(relation, Facts(relation, candidates[relation]))
+        gold = places[wanted]
+        others = {places[entity] for entity in true[subject, relation] if entity in places} - {gold}
+        facts.clozes.append(Cloze.of(sample, gold, sorted(others)))
         facts.samples.append(sample)
     return found
 

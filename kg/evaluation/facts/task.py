@@ -37,7 +37,7 @@ class FactsScoring(Scoring):
     RUN has an MLM objective. CORPUS is what `prepare facts` makes of a graph, or texts of one's own: a record has
     `mask_spans` (the object's characters) and, in `meta`, `relation`, `subject` and `object` (ids). Candidates that are
     true too don't compete: those that `meta.known` lists, the object of another sentence of the same subject and
-    relation, and with --known every object that these graphs state.
+    relation, and with --known every object that these graphs state. Entities of one label are one candidate.
 
     Examples:
 
@@ -87,8 +87,9 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
         facts = read_facts(corpus, candidates, known, scoring.limit)
         scores = _ranked(run, facts, scoring)
         ranks = [rank for s in scores.values() for rank in s.ranks]
-        competing = [n for f in facts.values() for n in f.rank_by([0.0] * len(f.ids))[1]]
+        competing = [n for f in facts.values() for n in f.rank_by([0.0] * len(f.candidates.labels))[1]]
         numbers = numbers_of(rank_scores(ranks, competing))
+        shared = sum(f.candidates.shared for f in facts.values())
         if len(scores) > 1:
             numbers |= {f"accuracy of {relation}": s.scores.accuracy for relation, s in scores.items()}
         frequent = {"most frequent objects": most_frequent(facts, counts_in_training(run))}
@@ -98,7 +99,8 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
             numbers=numbers,
             counts={
                 "sentences": len(ranks),
-                "candidates": max(len(f.ids) for f in facts.values()),
+                "candidates": max(len(f.candidates.labels) for f in facts.values()),
+                **({"candidates that are several entities": shared} if shared else {}),
                 "candidates that are true too": sum(len(c.also_right) for f in facts.values() for c in f.clozes),
             },
             variant=f"a candidate's score is the {scoring.normalisation} of its tokens' log-probabilities; realistic "
@@ -118,7 +120,10 @@ def _ranked(run: Evaluated, facts: Mapping[str, Facts], scoring: FactsScoring) -
         run.network, run.head, lambda samples, draws: run.task.sequences(samples), run.tokenizer.id("mask")
     )
     how: Any = {"normalisation": scoring.normalisation, "batch_size": scoring.batch_size}
-    return {relation: rank_objects(f.clozes, f.labels, run.tokenizer, predict, **how) for relation, f in facts.items()}
+    return {
+        relation: rank_objects(f.clozes, f.candidates.labels, run.tokenizer, predict, **how)
+        for relation, f in facts.items()
+    }
 
 
 def _facts_task(recipe: Recipe) -> str | None:
@@ -138,8 +143,8 @@ def _examples(facts: Facts, scores: FactScores, count: int = 12) -> list[dict[st
             {
                 "text": sample["text"],
                 "mask": sample["mask_spans"][0][:2],
-                "object": facts.labels[facts.clozes[i].gold],
-                "prediction": facts.labels[scores.best[i]],
+                "object": facts.candidates.labels[facts.clozes[i].gold],
+                "prediction": facts.candidates.labels[scores.best[i]],
                 "rank": scores.ranks[i],
             }
         )

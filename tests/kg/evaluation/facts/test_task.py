@@ -70,7 +70,7 @@ def test_ranks_equal_a_loop_over_single_sentences(world: Path, make_run: Callabl
     for number, sample in enumerate(facts["country"].samples):
         scores = []
         (start, end), text = sample["mask_spans"][0][:2], sample["text"]
-        for label in facts["country"].labels:
+        for label in facts["country"].candidates.labels:
             grown = len(label) - (end - start)
             spans = [
                 [s + grown * (s >= end), e + grown * (s >= end), *rest] for s, e, *rest in sample["spans"] if s != start
@@ -85,7 +85,7 @@ def test_ranks_equal_a_loop_over_single_sentences(world: Path, make_run: Callabl
                 rows = run.network(batch)["text"][slot.start : slot.end]
                 logs = run.head.logits(run.network, rows).log_softmax(-1).numpy()
             scores.append(logs[np.arange(len(wanted)), wanted].sum())
-        gold = facts["country"].ids.index(sample["meta"]["object"])
+        gold = facts["country"].candidates.places[sample["meta"]["object"]]
         ranks.append(1 + sum(s > scores[gold] for s in scores))
     assert result.numbers["accuracy"] == pytest.approx(np.mean(np.array(ranks) == 1))
     assert result.numbers["mrr"] == pytest.approx(np.mean(1 / np.array(ranks)))
