@@ -73,6 +73,38 @@ def test_described_entities_that_are_left_out_are_counted(tmp_path, json_lines):
     assert [s.reason for s in found if isinstance(s, Drop)] == ["described, but in no triple"] * 7
 
 
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"id": "e1", "label": 5}, "field 'label' has the wrong type .found 5; allowed: a text"),
+        ({"id": "e1", "gloss": ["a"]}, "field 'gloss' has the wrong type"),
+        ({"id": "e1", "aliases": "abc"}, "field 'aliases' has the wrong type .found 'abc'; allowed: a list of texts"),
+        ({"id": "e1", "aliases": ["a", 5]}, "field 'aliases' has the wrong type"),
+        ({"id": "e1", "types": {"t": 1}}, "field 'types' has the wrong type"),
+        ({"id": ["e1"]}, "the id is no name"),
+    ],
+)
+def test_texts_of_another_type_are_refused(tmp_path, json_lines, read, row, found):
+    (tmp_path / "g.tsv").write_text("e1\tr\te2\n")
+    entities = json_lines("entities.jsonl", [{"id": "e2", "label": None, "aliases": None, "types": [7]}, row])
+    with pytest.raises(WorkbenchError, match=rf"entities\.jsonl:2: {found}"):
+        read("triples", tmp_path / "g.tsv", entities=[str(entities)])
+
+
+def test_two_labels_of_one_id_are_counted(tmp_path, json_lines):
+    """Of rows that the user gives; what they say instead of the source is what they are given for."""
+    (tmp_path / "o").mkdir()
+    for name, text in {"entity": "2\na 0\nb 1\n", "relation": "1\nr 0\n", "train": "1\n0 1 0\n"}.items():
+        (tmp_path / "o" / f"{name}2id.txt").write_text(text)
+    labels = [("a", "Alpha"), ("a", "Alpha"), ("b", "Beta"), ("a", "Aleph"), ("b", None)]
+    entities = [str(json_lines("entities.jsonl", [{"id": name, "label": label} for name, label in labels]))]
+    reader = make_reader("triples", "openke", [tmp_path / "o"], {"entities": entities})
+    found = [reader.sample(record) for record in reader.records([tmp_path / "o"])]
+    assert [s["label"] for s in found if not isinstance(s, Drop)] == ["Aleph", "Beta"]
+    told = {s.reason: s.count for s in found if isinstance(s, Drop)}
+    assert told == {"a label, as a later row has another for the id": 1}
+
+
 def test_texts_stay_out_of_memory(tmp_path, json_lines):
     rows = [{"id": f"e{i}", "label": f"E{i}", "description": f"{i} " * 500} for i in range(2000)]
     path = json_lines("entities.jsonl", rows)

@@ -59,7 +59,7 @@ class Codex(GraphReader):
         """The named files' texts over those that lie beside the triples."""
         beside = (_beside(paths, patterns) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES))
         named = ([*self.entities, *self.types], self.relations, self.type_names)
-        return Texts(*(TextRows(rows_of_files([*a, *b])) for a, b in zip(beside, named, strict=True)))
+        return Texts(*(TextRows(rows_of_files(b), first=rows_of_files(a)) for a, b in zip(beside, named, strict=True)))
 
     def _file(self, folder: Path) -> Path:
         path = folder / f"{self.part}.txt"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
 from pipelines.readers.reader import Drop, MalformedError, Peek
 from pipelines.readers.triples.graph import Found, GraphReader, parsed
-from pipelines.readers.triples.texts import Row, Said, TextRows, Texts, gathered, rows_of_files
+from pipelines.readers.triples.texts import Said, TextRows, Texts, gathered, rows_of_files
 from workbench.options.bounds import Name
 
 ROW = re.compile(r"/?[mg][./]\w+\t[^\t]+\t[^\t]+")
@@ -51,8 +50,8 @@ class Freebase(GraphReader):
     def texts(self, paths: Sequence[Path]) -> Texts:
         said = (row for row in parsed(paths, self.suffixes, self._row) if isinstance(row, Said))
         named = ((topic(name), row) for name, row in rows_of_files([*self.entities, *self.types]))
-        entities: Iterator[tuple[str, Row]] = chain(gathered(said), named)
-        return Texts(TextRows(entities), *(TextRows(rows_of_files(f)) for f in (self.relations, self.type_names)))
+        entities = TextRows(named, first=gathered(said))
+        return Texts(entities, *(TextRows(rows_of_files(f)) for f in (self.relations, self.type_names)))
 
     def _row(self, line: str, where: str) -> Found | Said:
         columns = [column.strip() for column in line.split("\t")]

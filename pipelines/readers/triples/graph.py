@@ -19,7 +19,7 @@ import numpy as np
 from kg.graph.links import Links
 from kg.graph.spill import BLOCK
 from pipelines.readers.reader import Drop, MalformedError, RawReader, Record, parse_text
-from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
+from pipelines.readers.triples.texts import DESCRIPTIONS, TextRows, Texts, rows_of_files
 from pipelines.sources.files import files, lines, record_key
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
@@ -29,8 +29,6 @@ Triple = tuple[str, str, str]
 Found = Triple | Drop | MalformedError
 """What a row gives: a triple (head id, relation id, tail id), or why it gives none."""
 Row = TypeVar("Row")
-DESCRIPTIONS = ("extract", "description", "gloss")
-"""The fields of a row that describe an entity, the longest text first."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,7 @@ class GraphReader(RawReader):
         links.flush()
         dropped["a repeated triple"] += len(links)
         texts, ids, relation_ids = self.texts(paths), links.entities.names(), list(links.relations)
+        dropped["a label, as a later row has another for the id"] = sum(rows.relabelled for rows in texts)
         for part in links.parts():
             dropped["a repeated triple"] -= len(part.rows)
             starts = np.searchsorted(part.rows[:, 0], np.arange(part.begin, part.end + 1)).tolist()

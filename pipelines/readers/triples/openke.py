@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from pipelines.readers.reader import MalformedError, Peek, parse_text
@@ -44,7 +43,7 @@ class Openke(GraphReader):
     def texts(self, paths: Sequence[Path]) -> Texts:
         """The named files' texts; an entity that they leave out is called by its name in entity2id.txt."""
         names = ((name, {"label": name}) for folder in paths for _, name in _numbered(folder / NAMES[0]))
-        entities = TextRows(chain(names, rows_of_files([*self.entities, *self.types])))
+        entities = TextRows(rows_of_files([*self.entities, *self.types]), first=names)
         return Texts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
 
     def _file(self, folder: Path) -> Path:

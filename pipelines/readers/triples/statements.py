@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,7 +74,7 @@ class RdfReader(GraphReader):
 
     def texts(self, paths: Sequence[Path]) -> Texts:
         """Those of the statements, and over them the named files'; relations and types are nodes as well."""
-        entities = TextRows(chain(gathered(self._said(paths)), rows_of_files([*self.entities, *self.types])))
+        entities = TextRows(rows_of_files([*self.entities, *self.types]), first=gathered(self._said(paths)))
         return Texts(entities, *(TextRows(rows_of_files(f), entities) for f in (self.relations, self.type_names)))
 
     def _said(self, paths: Sequence[Path]) -> Iterator[Said]:

@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 
 from kg.graph.strings import digest64
-from pipelines.readers.reader import parse_row
+from pipelines.readers.reader import MalformedError, parse_row
 from pipelines.readers.triples.columns import SUFFIXES, column_rows
 from pipelines.sources.files import lines, plain_suffix
 from pipelines.sources.json_file import read_json
@@ -29,6 +29,8 @@ from workbench.errors import WorkbenchError
 
 Row = Mapping[str, Any]
 LISTS = ("aliases", "types")
+DESCRIPTIONS = ("extract", "description", "gloss")
+"""The fields of a row that describe an entity, the longest text first."""
 KEPT = 1 << 16
 """Labels that are remembered: a few entities are the tails of most triples."""
 
@@ -37,13 +39,19 @@ class TextRows:
     """Rows by id, filled once, then read; over those of `under`, where there are any.
 
     Of a repeated id a later row's texts replace those of the earlier ones, and its lists go behind theirs.
+    `relabelled` counts the labels that another label replaced, but for those of the rows `first`, which are
+    those of the source itself.
     """
 
-    def __init__(self, rows: Iterable[tuple[str, Row]], under: TextRows | None = None) -> None:
+    def __init__(
+        self, rows: Iterable[tuple[str, Row]], under: TextRows | None = None, first: Iterable[tuple[str, Row]] = ()
+    ) -> None:
         self._under = under
-        hashes, ends = array("Q"), array("q", [0])
+        hashes, ends, labels = array("Q"), array("q", [0]), array("Q")
         with tempfile.TemporaryFile() as file:
-            for identifier, row in rows:
+            for given, (identifier, row) in chain(zip(repeat(False), first), zip(repeat(True), rows)):
+                label = str(row.get("label") or "").strip() if given else ""
+                labels.append(digest64(label) if label else 0)
                 hashes.append(digest64(identifier))
                 ends.append(ends[-1] + file.write(_packed(identifier, row)))
             file.flush()
@@ -52,6 +60,7 @@ class TextRows:
         unsorted = np.frombuffer(hashes, np.uint64)
         order = np.argsort(unsorted, kind="stable")
         self._hashes, self._order = unsorted[order].data, order.astype(np.int64 if len(order) >= 2**31 else np.int32)
+        self.relabelled = _relabelled(unsorted, np.frombuffer(labels, np.uint64))
         self.label = lru_cache(KEPT)(self._label)
 
     def __getitem__(self, identifier: str) -> dict[str, Any]:
@@ -119,11 +128,13 @@ def rows_of_files(paths: Iterable[str | Path]) -> Iterator[tuple[str, Row]]:
     In an object a row may be just a label or a list of types. See `pipelines.readers.triples.columns`.
 
     Raises:
-        WorkbenchError: no JSON, or a row without `id` or without a text.
+        WorkbenchError: no JSON, or a row without `id`, or with something else than texts; says where.
     """
     for path in map(Path, paths):
         if plain_suffix(path) == ".json":
-            yield from ((name, _row(value, f"{path.name}:{name}")) for name, value in read_json(path).items())
+            for name, value in read_json(path).items():
+                where = f"{path.name}:{name}"
+                yield name, _checked(_row(value, where), where)
             continue
         if plain_suffix(path) in SUFFIXES:
             yield from column_rows(path)
@@ -133,7 +144,43 @@ def rows_of_files(paths: Iterable[str | Path]) -> Iterator[tuple[str, Row]]:
                 row = parse_row(line, f"{path.name}:{number}")
                 if "id" not in row:
                     raise WorkbenchError(f"{path}:{number}: a row needs the field 'id'; it has {', '.join(row)}")
-                yield str(row["id"]), row
+                if not _is_id(row["id"]):
+                    raise MalformedError("the id is no name", f"{path.name}:{number}", f"found {row['id']!r:.80}")
+                yield str(row["id"]), _checked(row, f"{path.name}:{number}")
+
+
+def _checked(row: Row, where: str) -> Row:
+    """The row without what is null.
+
+    Raises:
+        MalformedError: a label or a description that is no text, aliases that are no list of texts, or types none of
+            names.
+    """
+    for name, value in row.items():
+        listed = value if isinstance(value, list) else [None]
+        if name in ("label", *DESCRIPTIONS):
+            fits, allowed = isinstance(value, str), "a text"
+        elif name == "aliases":
+            fits, allowed = all(isinstance(each, str) for each in listed), "a list of texts"
+        else:
+            fits, allowed = name != "types" or all(map(_is_id, listed)), "a list of type ids"
+        if value is not None and not fits:
+            raise MalformedError(
+                f"field {name!r} has the wrong type", where, f"found {value!r:.80}; allowed: {allowed}"
+            )
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _relabelled(ids: np.ndarray, labels: np.ndarray) -> int:
+    """How many labels too many ids have, of hashes by row; rows without a label have a 0 there."""
+    ids, labels = ids[labels != 0], labels[labels != 0]
+    order = np.lexsort((labels, ids))
+    ids, labels = ids[order], labels[order]
+    return int(((ids[1:] == ids[:-1]) & (labels[1:] != labels[:-1])).sum())
 
 
 def _joined(earlier: Any, later: Any) -> Any:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,7 +94,7 @@ class Wordnet(GraphReader):
     def texts(self, paths: Sequence[Path]) -> Texts:
         """Those of the database, and over them the named files'."""
         own = ((synset.id, _texts(synset)) for synset in _synsets(paths) if isinstance(synset, Synset))
-        entities = TextRows(chain(own, rows_of_files([*self.entities, *self.types])))
+        entities = TextRows(rows_of_files([*self.entities, *self.types]), first=own)
         return Texts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
 
     def called(self, name: str) -> str:
