@@ -26,6 +26,7 @@ from kg.graph.strings import open_array, open_strings
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note
 from workbench.files.sealed import open_sealed
+from workbench.sequences.missing import how_to_prepare
 
 Pairs = list[tuple[str, str]]
 IN_CORPUS = "graph"
@@ -277,6 +278,14 @@ class GraphStore:
     def description(self, entity: str) -> str:
         """What is written about an entity; empty where there is nothing."""
         return self.texts_of(self.row(entity)).get("description", "")
+
+    def check_described(self) -> None:
+        """Raises WorkbenchError: nothing is written about any entity."""
+        if not self.meta["descriptions"]:
+            raise WorkbenchError(
+                f"the graph {self.path} describes none of its {self.num_entities:,} entities, and the recipe's parts "
+                f"read descriptions. Prepare it: {how_to_prepare('description')}"
+            )
 
     def text_of(self, entity: str) -> str:
         """What is written about an entity, or else its name (`name_of`); empty where there is neither."""

@@ -31,6 +31,7 @@ _COMMANDS = {
     "mask_spans": "workbench prepare phrases CORPUS --output PHRASES",
     "regions": "workbench prepare regions CORPUS --backbone NETWORK --output FEATURES",
     "triples": "workbench prepare triples GRAPH.tsv --output CORPUS",
+    "description": "workbench prepare triples GRAPH.tsv --entities DESCRIPTIONS.tsv --output CORPUS",
     "language": "workbench prepare text FILES --language en --output CORPUS",
     "dependencies": "workbench prepare text FILE.conllu --output CORPUS",
     "translations": "workbench prepare text FILE.en FILE.de --output CORPUS",

@@ -23,6 +23,9 @@ WITHOUT_TEXT = "triples of entities without description and label"
 class Described(Protocol):
     """What the builder needs of a knowledge graph (`kg.graph.store.GraphStore` is one)."""
 
+    def check_described(self) -> None:
+        """Raises WorkbenchError: nothing is written about any entity."""
+
     def text_of(self, entity: str) -> str:
         """What is written about an entity, else its name; empty where there is neither."""
 
@@ -41,7 +44,7 @@ class DescribedTriple(Builder):
         graph: a triples corpus, or a graph store, that describes every entity.
 
     Raises:
-        WorkbenchError: a triple names an entity that the graph does not hold.
+        WorkbenchError: the graph describes no entity at all, or a triple names one that it does not hold.
     """
 
     unit = "triples"
@@ -49,9 +52,15 @@ class DescribedTriple(Builder):
     def __init__(self, tokenizer: Tokenizer, max_length: Count, graph: Location | Described) -> None:
         super().__init__(tokenizer, max_length, segments=2)
         self.graph = _open(graph) if isinstance(graph, str) else graph
+        self.graph.check_described()
 
     def reading(self, graph: Described) -> Self:
-        """The same by what another graph writes."""
+        """The same by what another graph writes.
+
+        Raises:
+            WorkbenchError: it writes nothing of any entity.
+        """
+        graph.check_described()
         other = copy.copy(self)
         other.graph = graph
         return other

@@ -26,7 +26,8 @@ class Triple(TripleText):
         visibility: as for the core's builder `triple`.
 
     Raises:
-        WorkbenchError: a triple names an entity that the graph does not hold.
+        WorkbenchError: descriptions are to be read and the graph has none, or a triple names an entity that it does
+            not hold.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class Triple(TripleText):
         self.types = (0, 1, 0) if relation else (0, 1)
         super().__init__(tokenizer, max_length, segments=len(self.types), visibility=visibility)
         self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
+        if text == "description":
+            self.graph.check_described()
         self.text = text
         self.relation = relation
 

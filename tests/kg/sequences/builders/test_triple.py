@@ -8,6 +8,7 @@ from tempfile import mkdtemp
 import pytest
 
 from kg.graph.store import GraphStore
+from kg.sequences.builders.described_triple import DescribedTriple
 from kg.sequences.builders.triple import Triple
 from tests.contracts.cases import BuilderCase
 from tests.contracts.material import tokenizer
@@ -66,3 +67,14 @@ def test_a_stranger_is_refused() -> None:
     builder = Triple(tokenizer(), 64, GRAPH)
     with pytest.raises(WorkbenchError, match="no entity 'Q9'"):
         builder([{**SAMPLE, "id": "Q9"}], Draws(0, "task", number=()))
+
+
+def test_a_graph_without_descriptions_is_refused_where_they_are_read(tmp_path: Path) -> None:
+    bare = GraphStore.build([("k0", "P1", "Q2")], tmp_path / "graph", entity_texts={"k0": {"label": "river"}})
+    with pytest.raises(WorkbenchError, match=r"describes none of its 2 entities.*prepare triples .* --entities"):
+        Triple(tokenizer(), 64, bare, text="description")
+    with pytest.raises(WorkbenchError, match="describes none"):
+        DescribedTriple(tokenizer(), 64, bare)
+    with pytest.raises(WorkbenchError, match="describes none"):
+        DescribedTriple(tokenizer(), 64, GRAPH).reading(bare)
+    Triple(tokenizer(), 64, bare, text="label")
