@@ -188,7 +188,7 @@ class LinkedTexts:
             raise WorkbenchError(f"--anchors {place}: the corpus has no links (no field 'spans')")
 
     def __iter__(self) -> Iterator[tuple[str, list[Sequence[Any]]]]:
-        from kg.linking.annotations import right_links
+        from kg.sequences.mentions import right_links
 
         links = right = 0
         for sample in all_samples(self.corpus):

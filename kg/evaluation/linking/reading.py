@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kg.linking.annotations import are_candidates, mark_of
+from kg.sequences.mentions import are_candidates, mark_of
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.passes import all_records
