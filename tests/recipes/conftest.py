@@ -147,7 +147,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     triples = [t for i in range(6) for t in ((f"T{i}", "lies_in", f"C{i}"), (f"T{i}", "near", f"T{(i + 1) % 6}"))]
     labels = {f"T{i}": TOWNS[i] for i in range(6)} | {f"C{i}": COUNTRIES[i] for i in range(6)}
     kinds = {"T": "town", "C": "country"}
-    named = {entity: {"label": label, "types": [kinds[entity[0]]]} for entity, label in labels.items()}
+    named = {e: {"label": name, "description": name, "types": [kinds[e[0]]]} for e, name in labels.items()}
     GraphStore.build(triples, folder / "graph", entity_texts=named, relation_labels={"lies_in": "lies in"})
     vectors, relations = torch.randn(12, VECTOR_SIZE), torch.randn(2, VECTOR_SIZE)
     save_vectors(Vectors(sorted(labels), vectors, ["lies_in", "near"], relations), folder / "entities.safetensors")
