@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from kg.lexicons.supersenses import Supersenses, read_supersenses
 from workbench.models.embeddings.token import Token
-from workbench.options.bounds import Count, Dropout, Location, Size, SizeOrZero
+from workbench.options.bounds import Count, Dropout, Epsilon, Location, Size, SizeOrZero
 from workbench.text.tokenizer import Tokenizer
 
 
@@ -26,6 +26,7 @@ class SenseToken(Token):
         senses: file of `workbench prepare supersenses`, of the same tokenizer.
         max_positions: rows of the table of positions.
         token_types: rows of the segment table; 0 leaves it out.
+        norm_eps: of the norm that follows.
     """
 
     def __init__(
@@ -37,8 +38,9 @@ class SenseToken(Token):
         max_positions: Count | None = 512,
         token_types: SizeOrZero = 2,
         dropout: Dropout = 0.1,
+        norm_eps: Epsilon = 1e-12,
     ) -> None:
-        super().__init__(hidden_size, vocab_size, max_positions, token_types, dropout)
+        super().__init__(hidden_size, vocab_size, max_positions, token_types, dropout, norm_eps=norm_eps)
         if not isinstance(senses, Supersenses):
             assert tokenizer is not None
             senses = read_supersenses(senses, tokenizer)

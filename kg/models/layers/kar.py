@@ -71,7 +71,7 @@ class Kar(nn.Module):
         self.linker = MentionLinker(width, size, block, scorer_size)
         self.null = nn.Parameter(torch.zeros(size))
         self.enhanced = block.sublayer(size)
-        self.attention = AttentionBlock(size, replace(block, relation=None, window=None), key_size=size)
+        self.knowledge_attention = AttentionBlock(size, replace(block, relation=None, window=None), key_size=size)
         self.feed_forward = FeedForwardBlock(size, block)
         self.project_back = nn.Linear(size, width, bias=block.bias)
         self.residual = block.sublayer(width)
@@ -106,7 +106,7 @@ class Kar(nn.Module):
         pieces = self.linker.project(self.residual.enter(text))
         mentions = self.linker.mentions(pieces, context, self.mentions)
         known = self.enhanced.leave(mentions, self._linked(mentions, hidden.get(self.candidates), context))
-        pieces = self.attention(pieces, context, (self.stream,), known, (self.mentions,))
+        pieces = self.knowledge_attention(pieces, context, (self.stream,), known, (self.mentions,))
         result = self.project_back(self.feed_forward(pieces))
         return {**hidden, self.stream: self.residual.leave(text, result)}
 

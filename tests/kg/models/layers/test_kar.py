@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from kg.models.layers.kar import Kar
 from tests.contracts.cases import LayerCase
+from workbench.interop.stream_weights import stream_layers
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
+from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
 from workbench.tasks.root import Update
@@ -98,7 +100,7 @@ def loop(layer: Kar, text: Tensor, vectors: Tensor, mentions: Mentions) -> tuple
         known.append(layer.enhanced.norm(span + entity))  # 7
         scores.append(torch.stack(psi) if psi else torch.zeros(0))
     keys = torch.stack(known) if known else spans
-    pieces = fed(layer.feed_forward, attended(layer.attention, pieces, keys, 2))  # 8
+    pieces = fed(layer.feed_forward, attended(layer.knowledge_attention, pieces, keys, 2))  # 8
     return layer.residual.norm(text + pieces @ layer.project_back.weight.T + layer.project_back.bias), scores  # 9
 
 
@@ -183,3 +185,11 @@ def test_gradients_are_finite_where_no_candidate_counts() -> None:
     layer({"text": text, "entity": table}, context)["text"].square().sum().backward()
     assert torch.isfinite(text.grad).all()
     assert float(layer.null.grad.abs().sum()) > 0
+
+
+def test_it_is_none_of_the_layers_that_go_on_from_a_text_network() -> None:
+    text = {"layer": "self", "stream": "text", "num_heads": 2}
+    names = [f"layers.1.{name}" for name in kar().state_dict()]
+    names += [f"layers.{number}.attention.attention.qkv.weight" for number in (0, 2)]
+    spec = NetworkSpec({"text": {"embedding": "token"}}, [text, {"layer": "kg.kar", **OPTIONS}, text])
+    assert [number for number, _ in stream_layers(spec, names, "text")] == [0, 2]
