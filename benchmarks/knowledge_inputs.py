@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.knowledge_extras import prepare_extras
 from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.passes import all_records
@@ -66,6 +67,7 @@ def prepare(data: Path, corpora: Path, call: Call) -> None:
             path = _written(raw / f"{name}-{part}.jsonl", rows)
             plain = made(f"raw/{name}-{part}", "text", path, "--workers", "1")
             made(f"{name}-{part}", "link", plain, *link)
+    prepare_extras(data, corpora, [f"{name}-{part}" for name in SETS for part in ("train", "test")], made)
 
 
 def write_names(data: Path, described: str, output: Path) -> Path:

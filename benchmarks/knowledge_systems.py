@@ -2,7 +2,10 @@
 
 All are brought to the size of MiniLM, whose weights they start from, and read the same windows of the linked articles.
 nsp is left out everywhere: what is compared is mlm, and what each system adds to it. WKLM masks as many tokens as the
-others do (its paper: 5 %).
+others do (its paper: 5 %). As in their papers, kg-bert reads triples, and the adapters relations of marked mentions or
+parsed texts, and none of them linked articles. Not as in their recipes: KnowBERT has a wiki and no WordNet, as no text
+here tells senses of words; SentiLR's texts have no label; of ERNIE's (Baidu) three stages the last one is compared. The
+joint model reads captions with their pictures beside the articles, and the articles without any.
 """
 
 from __future__ import annotations
@@ -19,10 +22,19 @@ MLM = "{objective: mlm, rate: 0.15}"
 
 @dataclass(frozen=True)
 class System:
-    """A recipe, with what the comparison changes in it; without one the weights as they are."""
+    """A recipe, with what the comparison changes in it; without one the weights as they are.
+
+    Attributes:
+        without: the system that is the same, or nearest to it, without knowledge.
+        tuning: options of fine-tuning beside those that are alike for all.
+        texts: which preparation of the labelled texts it reads: the linked ones, or of these `-candidates`, `-tagged`.
+    """
 
     recipe: str | None
     overrides: tuple[str, ...] = ()
+    without: str = "bert"
+    tuning: tuple[str, ...] = ()
+    texts: str = ""
 
 
 def layers(repeats: dict[int, int], heads: str = "12") -> tuple[str, ...]:
@@ -32,12 +44,19 @@ def layers(repeats: dict[int, int], heads: str = "12") -> tuple[str, ...]:
     return (*found, *(f"model.layers[{entry}].repeat={repeat}" for entry, repeat in repeats.items() if repeat > 1))
 
 
-def windows(task: str, *objectives: str) -> tuple[str, ...]:
+def windows(task: str, *objectives: str, corpus: str = "wiki-linked") -> tuple[str, ...]:
     """Overrides with which a task reads windows of the linked articles."""
     sequence = f"tasks.{task}.sequence"
     read = (f"{sequence}.builder=document", f"{sequence}.max_length={LENGTH}")
     told = f"tasks.{task}.objectives=[{','.join(objectives)}]"
-    return (f'tasks.{task}.corpora=["${{vars.data}}/wiki-linked"]', *read, told)
+    return (f'tasks.{task}.corpora=["${{vars.data}}/{corpus}"]', *read, told)
+
+
+def task(name: str, *objectives: str, corpus: str = "wiki-linked", steps: str = "") -> str:
+    """The override that gives a recipe such a task anew, without anything of what it may have had of this name."""
+    sequence = f"{{builder: document, max_length: {LENGTH}, steps: [{steps}]}}"
+    told = f"corpora: ['${{vars.data}}/{corpus}'], sequence: {sequence}, objectives: [{','.join(objectives)}]"
+    return f"{name}={{{told}}}"
 
 
 PLAIN = layers({0: 6})
@@ -56,15 +75,83 @@ TRIPLES = (
 )
 REPLACED = "{objective: kg.entity_replacement, graph: '${vars.data}/graph'}"
 
+
+TYPED = "model.streams.text.token_types=2"  # as MiniLM
+SENSES = "senses: '${vars.data}/supersenses.json'"
+SINGLE = f"{{policy: kg.single_sense, {SENSES}, share: 0.5, most: 0.4}}"
+SENTIMENT = "{policy: kg.sentiment_words, sentiment: 0.3}"
+TABLE = "'${vars.data}/entities.safetensors'"
+
+FEELINGS = (f"{{objective: mlm, rate: 0.15, policy: {SENTIMENT}, replace: {{per: word}}}}",)
+FEELINGS += ("{objective: kg.word_knowledge, of: mlm}",)
+SENSED = (f"{{objective: mlm, rate: 0.15, policy: {SINGLE}}}", f"{{objective: kg.supersense, {SENSES}, of: mlm}}")
+ADAPTER = {"after": "[0,3,5]", "size": 288, "num_heads": 12, "intermediate_size": 1152}
+ADAPTED = (*PLAIN, TYPED, *(f"model.adapt[0].{name}={value}" for name, value in ADAPTER.items()))
+BESIDE = ("model.adapted=trained", "train.freeze=[networks.main.adapters.*.end.layers.*]")
+ENTITY_TOKENS = ("model.streams.entity.hidden_size=384", "model.streams.entity.embedding_size=128")
+
+LINKED = "{embedding: token, hidden_size: 384, max_positions: 512, token_types: 2, norm_eps: 1e-12}"
+LINKER = (
+    "{layer: kg.kar, stream: text, candidates: wiki, mentions: wiki_mentions, num_heads: 4, intermediate_size: 512}"
+)
+MEANT = "{objective: kg.entity_linking, name: wiki_linking, stream: wiki, mentions: wiki_mentions, loss: margin}"
+OFFERED = f"{{step: kg.candidates, table: {TABLE}, stream: wiki, mentions: wiki_mentions}}"
+
+
+def text_layers(repeat: int) -> str:
+    """So many layers of MiniLM, for a stack that is written anew."""
+    return f"{{layer: self, stream: text, num_heads: 12, intermediate_size: 1536, norm_eps: 1e-12, repeat: {repeat}}}"
+
+
+KNOWBERT = (
+    f"model.init_from={{weights: '{WEIGHTS}', stream: text}}",  # between its layers there are others
+    f"model.streams={{text: {LINKED}, wiki: {{embedding: kg.entity_table, path: {TABLE}}}}}",
+    f"model.layers=[{text_layers(4)},{LINKER},{text_layers(2)}]",
+    "schedule=together",
+    "train.groups=[]",
+    "tasks={}",
+    task("tasks.wiki", MLM, MEANT, corpus="wiki-candidates", steps=OFFERED),
+)
+PICTURES = (
+    *layers({0: 2, 3: 2}),
+    *layers({1: 1, 2: 1}, heads="[12,4]"),
+    "model.streams.text.max_positions=512",
+    TYPED,
+    "model.streams.image.hidden_size=384",
+    "model.streams.image.grid=4",
+    "tasks.captions.sequence.image.size=64",
+    task("tasks.wiki", MLM, "{objective: kg.dea}", steps=f"{{step: kg.entity_stream, table: {TABLE}}}"),
+)
+STAGE = ("schedule=together", "tasks={}", task("tasks.wiki", "{objective: mlm, rate: 0.15, policy: entity}"))
+FACTS = ("vars.graph=${vars.data}/described", "tasks.triples.objectives[0].negatives=1")
+CONCAT = f"tasks.text.sequence.steps[0].max_length={TREE}"
+
 SYSTEMS = {
-    "minilm": System(None),
-    "bert": System("bert", (*PLAIN, *windows("text", MLM))),
-    "ernie-thu": System("ernie-thu", ERNIE),
-    "ernie-thu-random": System("ernie-thu", (*ERNIE, "control=random-entities")),
-    "k-bert": System("k-bert", TREES),
-    "k-bert-no-kg": System("k-bert", (*TREES, "control=no-kg")),
+    "minilm": System(None, without=""),
+    "bert": System("bert", (*PLAIN, *windows("text", MLM)), without=""),
+    "ernie-thu": System("ernie-thu", ERNIE, without="ernie-thu-random"),
+    "ernie-thu-random": System("ernie-thu", (*ERNIE, "control=random-entities"), without=""),
+    "k-bert": System("k-bert", TREES, without="k-bert-no-kg"),
+    "k-bert-no-kg": System("k-bert", (*TREES, "control=no-kg"), without=""),
     "kepler": System("kepler", (*PLAIN, *BERT, *windows("text", MLM), *TRIPLES)),
     "wklm": System("wklm", (*PLAIN, *windows("wiki", REPLACED, "{objective: mlm, rate: 0.15}"))),
+    "ernie-baidu": System("ernie-baidu", (*PLAIN, *STAGE)),
+    "knowbert": System("knowbert", KNOWBERT, texts="-candidates"),
+    "luke": System(
+        "luke",
+        (*PLAIN, TYPED, *ENTITY_TOKENS, *windows("wiki", MLM, "{objective: kg.mep, rate: 0.15}")),
+        tuning=("--read", "entities"),
+    ),
+    "e-bert": System("e-bert", (*PLAIN, *windows("text", MLM), CONCAT)),
+    "sensebert": System("sensebert", (*PLAIN, *windows("text", *SENSED))),
+    "libert": System("libert", (*PLAIN, *windows("text", MLM), f"tasks.words.sequence.max_length={DESCRIPTION}")),
+    "sentilr": System(
+        "sentilr", (*PLAIN, TYPED, *windows("reviews", *FEELINGS, corpus="wiki-tagged")), texts="-tagged"
+    ),
+    "joint-entity": System("joint-entity", PICTURES, tuning=("--without", "image")),
+    "k-adapter": System("k-adapter", ADAPTED, without="minilm", tuning=BESIDE),
+    "k-adapter-linguistic": System("k-adapter-linguistic", ADAPTED, without="minilm", tuning=BESIDE),
+    "kg-bert": System("kg-bert", (*PLAIN, *FACTS), without="minilm"),
 }
 
 

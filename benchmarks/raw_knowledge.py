@@ -36,9 +36,9 @@ class RawKnowledge:
         wordnet = self.data / "wordnet"
         return self._written("examples.jsonl", lambda path: write_sense_examples(wordnet, path))
 
-    def joint_vectors(self, linked: Path) -> Path:
-        """Vectors of words and entities of a corpus of linked texts."""
-        return self._written("joint-vectors.txt", lambda path: write_joint_vectors(linked, path))
+    def joint_vectors(self, linked: Path, graph: Path | None = None) -> Path:
+        """Vectors of words and entities of a corpus of linked texts, and of a graph."""
+        return self._written("joint-vectors.txt", lambda path: write_joint_vectors(linked, path, graph))
 
     def _written(self, name: str, write: Callable[[Path], None]) -> Path:
         path = self.folder / name
