@@ -52,7 +52,6 @@ class EntityLinking(Objective):
         margin: of (5).
     """
 
-    reads_spans = True
     measured = ("scores", "priors", "labels", "candidates")
 
     def __init__(

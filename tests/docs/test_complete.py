@@ -13,6 +13,7 @@ from workbench.cli import batch_page
 from workbench.cli.app import COMMANDS
 from workbench.evaluation import listing as tasks
 from workbench.parts import listing as parts
+from workbench.parts.controls import CONTROLS
 from workbench.recipe import listing as systems
 from workbench.recipe import spec as config
 from workbench.recipe.reading import shipped
@@ -57,7 +58,7 @@ def test_every_key_of_a_recipe_is_explained(kind: type) -> None:
 
 
 def test_every_control_is_explained() -> None:
-    missing = [name for name in config.CONTROLS if f"`{name}`" not in RECIPES]
+    missing = [name for name in CONTROLS if f"`{name}`" not in RECIPES]
     assert not missing
 
 

@@ -10,8 +10,9 @@ from tokenizers import models, pre_tokenizers
 from kg.graph.facts import Fact
 from workbench.models.network import Network
 from workbench.options.values import check
+from workbench.parts.controls import CONTROLS
 from workbench.recipe.reading import load_recipe
-from workbench.recipe.spec import CONTROLS, NetworkSpec, TaskSpec
+from workbench.recipe.spec import NetworkSpec, TaskSpec
 from workbench.tasks.forward import Sight
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task

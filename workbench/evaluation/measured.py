@@ -26,7 +26,6 @@ from workbench.processes.distributed import World
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import Objective
-from workbench.tasks.task import TaskObjective
 from workbench.tasks.windows import window_of
 
 Made = Mapping[str, Tensor]
@@ -42,8 +41,7 @@ def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor
     the `corrupt` of this objective acts on the sequences, which writes its targets, behind those of the objectives that
     it comes `after`.
     """
-    placed, world = run.objective, run.world
-    acting = _acting(run)
+    placed, world, acting = run.objective, run.world, run.acting
     parts: dict[int, dict[str, Tensor]] = {}
 
     def labelled(number: int, samples: list[Sample], _: tuple[int, ...]) -> list[Sequence]:
@@ -65,14 +63,6 @@ def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor
     ordered = [found[number] for number in sorted(found)]
     whole = {name: torch.cat([part[name] for part in ordered]) for name in (ordered[0] if ordered else ())}
     return whole if any(map(len, whole.values())) else {}
-
-
-def _acting(run: Evaluated) -> list[TaskObjective]:
-    """The run's objective and those that it comes after, in the order in which they act."""
-    names = {run.objective.name}
-    for each in reversed(run.task.objectives):
-        names |= {*each.after} if each.name in names else set()
-    return [each for each in run.task.objectives if each.name in names]
 
 
 class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):

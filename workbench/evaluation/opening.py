@@ -16,6 +16,8 @@ from workbench.evaluation.passes import all_records
 from workbench.files.identities import Identities
 from workbench.interop.opening import load
 from workbench.models.network import Network
+from workbench.parts.controls import check_control
+from workbench.parts.made import parts_within
 from workbench.processes.distributed import World
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.loading import Loaded
@@ -25,7 +27,6 @@ from workbench.tasks.fitting import check_linked
 from workbench.tasks.objective import Head
 from workbench.tasks.task import Task, TaskObjective
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.control import check_control
 
 logger = logging.getLogger(__name__)
 
@@ -77,9 +78,20 @@ class Evaluated:
         return self.loaded.tokenizer
 
     @property
+    def acting(self) -> list[TaskObjective]:
+        """The objective and those of the task that it comes after, in the order in which they act."""
+        names = {self.objective.name}
+        for each in reversed(self.task.objectives):
+            names |= {*each.after} if each.name in names else set()
+        return [each for each in self.task.objectives if each.name in names]
+
+    @property
     def parts(self) -> list[Any]:
-        """The parts that may heed a control."""
-        return [self.task.builder, *self.task.steps, *self.network.embeddings.values()]
+        """The parts at work: of the task as it was built, of the network and of the head."""
+        task = self.loaded.transforms[self.task.name]
+        objectives = [placed.objective for placed in self.acting]
+        modules = [part for module in (self.network, self.head) for part in parts_within(module)]
+        return [task.builder, *task.steps, *objectives, *modules]
 
     def trained_on(self) -> list[Sample] | None:
         """The records of the task's training set, for baselines; None, and said so, where it is not at hand."""

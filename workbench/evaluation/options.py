@@ -15,7 +15,7 @@ from workbench.options import bounds
 from workbench.options.bounds import Assignment, Count, Location, Positive, Word
 from workbench.options.command import Trust, WhichNetwork
 from workbench.options.values import check, is_text
-from workbench.recipe.spec import Control
+from workbench.parts.controls import Control
 
 Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
 BatchSize = Annotated[Count, typer.Option(help="Examples per step.")]

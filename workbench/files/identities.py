@@ -20,6 +20,7 @@ Identities = dict[str, dict[str, str]]
 """Identity by kind (corpus, graph, ...) and place."""
 
 _collecting: ContextVar[Identities | None] = ContextVar("collecting", default=None)
+_kinds: ContextVar[set[str] | None] = ContextVar("kinds", default=None)
 
 
 @contextmanager
@@ -33,8 +34,22 @@ def noted() -> Iterator[Identities]:
         _collecting.reset(token)
 
 
+@contextmanager
+def kinds_opened() -> Iterator[set[str]]:
+    """Collects the kinds of what is opened in the block, whoever collects identities. An inner block keeps its own."""
+    found: set[str] = set()
+    token = _kinds.set(found)
+    try:
+        yield found
+    finally:
+        _kinds.reset(token)
+
+
 def note(kind: str, place: str | Path, identity: str) -> None:
-    """Say that something of this kind was opened; without a `noted` block nothing happens."""
+    """Say that something of this kind was opened, to whoever collects it."""
     found = _collecting.get()
     if found is not None:
         found.setdefault(kind, {})[str(place)] = identity
+    kinds = _kinds.get()
+    if kinds is not None:
+        kinds.add(kind)

@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 from workbench.errors import WorkbenchError, unknown
 from workbench.options.values import check_all, refuse_not_finite
 from workbench.parts.blame import Blame, mark
+from workbench.parts.controls import check_declared
 from workbench.parts.given import offered, offering
 from workbench.parts.kinds import KINDS
+from workbench.parts.made import Made, keep, making
 from workbench.parts.modules import is_module
 from workbench.parts.trust import import_named
 
@@ -83,6 +85,7 @@ def _of_kind(kind: str, found: Any, name: str) -> Any:
     except TypeError as error:
         call = f"{wanted.method}({', '.join(wanted.arguments)})"
         raise WorkbenchError(f"{kind} {name!r} has no {call}, as every {kind} has: {error}") from error
+    check_declared(found, f"{kind} {name!r}")
     return found
 
 
@@ -103,8 +106,10 @@ def build(kind: str, spec: str | Mapping[str, Any], where: str = "", /, **given:
     accepted = checked(part, options, place, given)
     outer = _building.set(where)
     try:
-        with Blame(place), offering(given):
-            return mark(_initialised(part(**accepted)), place)
+        made = Made(kind)
+        with Blame(place), offering(given), making(made):
+            built = mark(_initialised(part(**accepted)), place)
+        return keep(built, made)
     finally:
         _building.reset(outer)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
 
@@ -38,10 +38,9 @@ from workbench.options.bounds import (
     Title,
     Word,
 )
+from workbench.parts.controls import CONTROLS
 
 Spec = dict[str, Any]
-Control = Literal["no-kg", "shuffled-kg", "random-entities", "question-only", "shuffled-captions"]
-CONTROLS: tuple[str, ...] = get_args(Control)
 
 
 @dataclass

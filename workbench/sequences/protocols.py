@@ -1,4 +1,7 @@
-"""What the parts of a sequence are, beside its builder: steps, images, policies, noises. Each kind is a base class."""
+"""What the parts of a sequence are, beside its builder: steps, images, policies, noises. Each kind is a base class.
+
+As a part of any kind they may heed controls (`controls`, `unaffected_by`: `workbench.parts.controls`).
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.parts.blame import mark, named
 from workbench.parts.calls import call
+from workbench.parts.made import Made, made_of, making
 from workbench.recipe.spec import Recipe
 from workbench.tasks.fitting import check_fit
 from workbench.tasks.forward import Sight
@@ -72,7 +73,11 @@ def _head(placed: TaskObjective, recipe: Recipe, networks: dict[str, Network]) -
     objective = placed.objective
     if placed.network not in networks:
         raise unknown("network", placed.network, networks, f"objective {placed.name!r}")
-    head: Head = call(objective, "head", STEP_HEAD if objective.step_wide else HEAD, networks[placed.network])
+    made = Made("head")
+    with making(made):
+        head: Head = call(objective, "head", STEP_HEAD if objective.step_wide else HEAD, networks[placed.network])
+    if (own := made_of(objective)) is not None:
+        own.opened |= made.opened  # it is the objective that is told of a control
     mark(head, f"{named(objective)}, its head")
     spec = recipe.networks.get(placed.network) or recipe.networks[recipe.followers[placed.network].follows]
     initialise(head, spec.init_range)

@@ -103,6 +103,11 @@ class Task:
         return [placed.name for placed in self.objectives]
 
     @property
+    def parts(self) -> list[Any]:
+        """Its builder, steps and objectives."""
+        return [self.builder, *self.steps, *(placed.objective for placed in self.objectives)]
+
+    @property
     def step_wide(self) -> list[str]:
         """The names of its step-wide objectives."""
         return [placed.name for placed in self.objectives if placed.objective.step_wide]

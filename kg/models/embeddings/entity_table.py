@@ -35,6 +35,7 @@ class EntityTable(nn.Module):
 
     keeps_values = True
     controls = ("random-entities", "shuffled-kg")
+    unaffected_by = ("no-kg",)  # it is who makes the rows that names entities
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ class WordOrEntity(Token):
     """
 
     controls = EntityTable.controls
+    unaffected_by = EntityTable.unaffected_by
 
     def __init__(
         self,

@@ -43,6 +43,7 @@ class Candidates(Step):
     """
 
     controls = ("no-kg",)
+    unaffected_by = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
     reads_spans = True
 
     def __init__(

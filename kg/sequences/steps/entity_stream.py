@@ -40,6 +40,7 @@ class EntityStream(Step):
     """
 
     controls = ("no-kg",)
+    unaffected_by = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
     reads_spans = True
 
     def __init__(

@@ -37,13 +37,14 @@ class EntityTokens(Step):
     Args:
         vocabulary: file of `workbench prepare entity-vocabulary`.
         marks: a row for each marked stretch alone (`Sequence.marks`: mention, head, tail), whose entity is the mask:
-            what the heads of fine-tuning read, which say so. The rows are marked in their turn.
+            what the heads of fine-tuning read, which say so. The rows are marked in their turn. No control changes
+            these: nothing of a graph is in them.
         tokens: the stream whose mentions are read.
         stream: the one that is made.
         control: the recipe's: `no-kg` links no mention.
     """
 
-    controls = ("no-kg",)
+    controls: tuple[str, ...] = ("no-kg",)
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class EntityTokens(Step):
         self.vocabulary = EntityVocabulary.open(vocabulary)
         self.marks = marks
         self.reads_spans = not marks
+        self.controls = () if marks else type(self).controls  # who marked a stretch did not say what it means
         self.tokens, self.stream = tokens, stream
         self.linked = control != "no-kg"
         self.dropped: Counter[str] = Counter()

@@ -64,6 +64,7 @@ class EntityWords(Step):
     """
 
     controls = ("no-kg",)
+    unaffected_by = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
     reads_spans = True
 
     def __init__(

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tests.contracts.cases import PolicyCase
+from workbench.sequences.policies.entity import Entity
+from workbench.sequences.sequence import Sequence, Span, text_fields
 
 CASE = PolicyCase()
+
+
+def test_without_knowledge_mentions_are_no_groups() -> None:
+    sequence = Sequence({"text": text_fields(np.arange(12))}, (0,), "k", [Span(0, 6, "Q1"), Span(6, 12, "Q2")])
+    sizes = {
+        control: {len(group) for group in Entity(control)(sequence, "text", 0.5, np.random.default_rng(0))}
+        for control in (None, "no-kg")
+    }
+    assert sizes == {None: {6}, "no-kg": {1}}

@@ -23,6 +23,7 @@ from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalt
 from workbench.interop.opening import load
 from workbench.metrics.texts import Splitting, check_libraries, text_scores
 from workbench.options.bounds import Count, Word
+from workbench.parts.controls import check_control
 from workbench.recipe.spec import Recipe, SequenceSpec, TaskSpec
 from workbench.runs.folder import trust_run
 from workbench.runs.loading import Loaded
@@ -142,7 +143,9 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
             )
         loaded = replace(loaded, transforms=tasks)
         generator = scoring.generator(loaded)
-        return Evaluated(loaded, generator.task, generator.placed, scoring.run)
+        opened = Evaluated(loaded, generator.task, generator.placed, scoring.run)
+        check_control(scoring.control, opened.parts, str(scoring.run))
+        return opened
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: GenerateScoring) -> Result:
         found = list(_written(scoring.generator(run.loaded), corpus, scoring))

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.options.bounds import Name
 from workbench.sequences.protocols import Policy
 from workbench.sequences.selection import Selection, shuffled_spans
 from workbench.sequences.sequence import Sequence
 
 
 class Entity(Policy):
-    """The mentions in `sequence.spans` in random order, as far as they fit; the rest of the rate by token."""
+    """The mentions in `sequence.spans` in random order, as far as they fit; the rest of the rate by token.
 
+    Args:
+        control: the recipe's; under `no-kg` all of the rate is by token.
+    """
+
+    controls = ("no-kg",)
     reads_spans = True
+
+    def __init__(self, control: Name | None = None) -> None:
+        self.linked = control != "no-kg"
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, mentions first."""
         selection = Selection(sequence, stream, rate, rng)
-        selection.take(shuffled_spans(sequence.spans_of(stream), rng))
+        if self.linked:
+            selection.take(shuffled_spans(sequence.spans_of(stream), rng))
         return selection.take_tokens(rng)

@@ -8,11 +8,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pytest
 
 from kg.sequences.entity_vocabulary import MASK, save_entity_vocabulary
 from kg.sequences.steps.entity_tokens import EntityTokens
 from tests.contracts.cases import StepCase
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
+from workbench.parts.building import build
+from workbench.parts.controls import check_control
 from workbench.sequences.rows import take
 from workbench.sequences.sequence import Mark, Sequence, Span, text_fields
 
@@ -75,3 +79,10 @@ def test_marked_stretches_become_masks_that_are_marked_too() -> None:
     assert found.marks[2:] == [Mark("head", 0, 1, "entity"), Mark("tail", 1, 2, "entity")]
     assert not step.reads_spans  # whatever the corpus, fine-tuning needs no links
     assert EntityTokens(VOCABULARY).reads_spans
+
+
+def test_a_control_that_changes_nothing_of_marked_stretches_is_refused() -> None:
+    spec = {"step": "kg.entity_tokens", "vocabulary": VOCABULARY}
+    check_control("no-kg", [build("step", spec, control="no-kg")], "a run")
+    with pytest.raises(WorkbenchError, match="control no-kg would change nothing in a run: its parts heed none"):
+        check_control("no-kg", [build("step", {**spec, "marks": True}, control="no-kg")], "a run")

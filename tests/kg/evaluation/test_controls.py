@@ -1,0 +1,211 @@
+"""A control is one only if every part that brings what it takes away heeds it, in training and in evaluation alike."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kg.evaluation.entity_typing.task import EntityTyping, TypingTuning
+from tests.kg.evaluation.conftest import recipe_tree
+from tests.kg.evaluation.graph_world import write_triples
+from workbench.errors import WorkbenchError
+from workbench.evaluation.finetuning import fine_tune
+from workbench.evaluation.opening import open_run
+from workbench.objectives.mlm import Mlm
+from workbench.parts.building import build
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import recipe_from_dict
+from workbench.tasks.building import make_root, tasks_of
+from workbench.text.tokenizer import Tokenizer
+from workbench.training.control import check_training
+from workbench.training.pretrain import pretrain
+
+PARTS = """
+from torch import nn
+
+from kg.graph.store import GraphStore
+from workbench.objectives.mlm import Mlm
+from workbench.sequences.builders.document import Document
+from workbench.sequences.policies.token import Token
+from workbench.sequences.protocols import Step
+
+
+class Linked(Step):
+    reads_spans = True
+
+    def __call__(self, sequences, draws):
+        return sequences
+
+
+class Heeding(Linked):
+    controls = ("no-kg",)
+
+    def __init__(self, control=None):
+        self.told = control
+
+
+class Deaf(Linked):
+    controls = ("no-kg",)
+
+
+class Wrong(Linked):
+    controls = ("no-graph",)
+
+    def __init__(self, control=None):
+        pass
+
+
+class Reading(Step):
+    def __init__(self, graph):
+        self.graph = GraphStore(graph)
+
+    def __call__(self, sequences, draws):
+        return sequences
+
+
+class LinkedDocument(Document):
+    reads_spans = True
+
+
+class LinkedTokens(Token):
+    reads_spans = True
+
+
+class Layer(nn.Module):
+    def __init__(self, graph):
+        super().__init__()
+        self.size = GraphStore(graph).num_entities
+
+    def forward(self, hidden, context):
+        return hidden
+
+
+class Told(Mlm):
+    def __init__(self, graph, tokenizer):
+        super().__init__(tokenizer)
+        self.size = GraphStore(graph).num_entities
+
+
+class ToldHead(Mlm):
+    def __init__(self, graph, tokenizer):
+        super().__init__(tokenizer)
+        self.path = graph
+
+    def head(self, network):
+        GraphStore(self.path)
+        return super().head(network)
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "own_parts.py").write_text(PARTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("own_parts", None)
+
+
+def tree(world: Path, control: str | None = None, knowledge: str = "tree") -> dict[str, Any]:
+    return {**recipe_tree(world, knowledge), "control": control}
+
+
+def checked(recipe: Recipe | dict[str, Any]) -> None:
+    """What a training asks before its first step."""
+    made = recipe if isinstance(recipe, Recipe) else recipe_from_dict(recipe)
+    tokenizer = Tokenizer.load(str(made.tokenizer))
+    tasks = tasks_of(made, tokenizer)
+    check_training(made, tasks.values(), make_root(made, tasks, tokenizer))
+
+
+def with_part(world: Path, kind: str, part: str, control: str) -> dict[str, Any]:
+    """A model with K-BERT's step, which heeds no-kg and shuffled-kg, and a part that heeds nothing."""
+    recipe, graph = tree(world, control), str(world / "graph")
+    task = recipe["tasks"]["facts"]
+    spec = {kind: f"own_parts:{part}", **({} if part.startswith("Linked") else {"graph": graph})}
+    if kind == "step":
+        task["sequence"]["steps"].append(spec)
+    elif kind == "builder":
+        task["sequence"]["builder"] = f"own_parts:{part}"
+    elif kind == "layer":
+        recipe["model"]["layers"].append(spec)
+    elif kind == "policy":
+        task["objectives"][0]["policy"] = f"own_parts:{part}"
+    else:
+        task["objectives"].append(spec)
+    return recipe
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "control", "read"),
+    [
+        ("step", "Linked", "no-kg", "linked entities"),
+        ("step", "Reading", "no-kg", "graph"),
+        ("step", "Reading", "shuffled-kg", "graph"),
+        ("builder", "LinkedDocument", "no-kg", "linked entities"),
+        ("policy", "LinkedTokens", "no-kg", "linked entities"),
+        ("layer", "Layer", "shuffled-kg", "graph"),
+        ("objective", "Told", "no-kg", "graph"),
+        ("objective", "ToldHead", "no-kg", "graph"),
+    ],
+)
+def test_a_part_that_brings_it_and_heeds_nothing_is_named(
+    world: Path, kind: str, part: str, control: str, read: str
+) -> None:
+    with pytest.raises(WorkbenchError, match=rf"control {control} would not be one .*{part}' reads {read} and does"):
+        checked(with_part(world, kind, part, control))
+
+
+def test_what_a_control_takes_nothing_of_may_stand_beside(world: Path) -> None:
+    recipe = with_part(world, "step", "Linked", "shuffled-kg")
+    checked(recipe)
+    with pytest.raises(WorkbenchError, match="Allowed as it is: shuffled-kg"):
+        checked({**recipe, "control": "no-kg"})
+
+
+@pytest.mark.parametrize("control", ["no-kg", "random-entities"])
+def test_links_and_vectors_are_taken_by_the_part_that_brings_them(world: Path, control: str) -> None:
+    checked(tree(world, control, "entities"))
+
+
+def test_objectives_are_asked(world: Path, tmp_path: Path) -> None:
+    """KEPLER's objective exchanges the tails; its builder reads texts, which stay."""
+    triples = [("t0", "country", "c0"), ("t1", "country", "c1"), ("t2", "country", "c2")]
+    write_triples(tmp_path / "triples", triples)
+    graph = str(world / "graph")
+    recipe = tree(world, "shuffled-kg", "none")
+    recipe["tasks"]["triples"] = {
+        "corpora": [str(tmp_path / "triples")],
+        "sequence": {"builder": "kg.described_triple", "max_length": 16, "graph": graph},
+        "objectives": [{"objective": "kg.knowledge_embedding", "graph": graph}],
+    }
+    checked(recipe)
+    with pytest.raises(WorkbenchError, match=r"'kg\.knowledge_embedding' reads graph, triples and .* is: shuffled-kg"):
+        checked({**recipe, "control": "no-kg"})
+
+
+def test_training_fine_tuning_and_evaluation_ask_alike(world: Path, tmp_path: Path) -> None:
+    recipe = with_part(world, "step", "Linked", "shuffled-kg")
+    recipe["train"] |= {"max_steps": 1, "lr_schedule": "linear"}
+    run = pretrain(recipe_from_dict(recipe), tmp_path / "run")
+    refused = r"control no-kg would not be one in .*own_parts:Linked' reads linked entities"
+    with pytest.raises(WorkbenchError, match=refused):
+        pretrain(recipe_from_dict({**recipe, "control": "no-kg"}), tmp_path / "other")
+    with pytest.raises(WorkbenchError, match=refused):
+        open_run(run, Mlm, "", control="no-kg")
+    assert open_run(run, Mlm, "", control="shuffled-kg").task.steps
+    corpus = str(world / "typing")
+    told = ["train.num_workers=0", 'tasks.entity-typing.sequence.steps=[{step: "own_parts:Linked"}]']
+    tuning = TypingTuning(run=run, corpus=corpus, overrides=told, max_length=24, control="no-kg")
+    with pytest.raises(WorkbenchError, match=refused):
+        fine_tune(EntityTyping(), tuning)
+
+
+def test_a_part_that_is_never_told_of_a_control_is_a_fault() -> None:
+    assert build("step", "own_parts:Heeding", control="no-kg").told == "no-kg"
+    with pytest.raises(WorkbenchError, match=r"Deaf' says that it heeds no-kg .*takes no argument `control`"):
+        build("step", "own_parts:Deaf")
+    with pytest.raises(WorkbenchError, match=r"unknown control 'no-graph' in .*Wrong', in its `controls`"):
+        build("step", "own_parts:Wrong")

@@ -1,0 +1,113 @@
+"""Controls: what they take away, which parts read that, and whether these heed them.
+
+A control takes one thing away from a run (its knowledge, the truth of it, its images), so that what is left tells what
+that was good for. It is one only if nothing in the run still brings it. So every part that reads what the control takes
+away must heed it:
+
+    controls        the part's attribute that names what it heeds; its argument `control` is then the recipe's, or None
+    unaffected_by   those that take away nothing of what the part reads, although they take something of that kind: a
+                    graph's descriptions stay the same when the tails of its triples are exchanged
+
+What a part reads nobody needs to list: it is what was opened while it was made, and what it says of samples (`reads`,
+`reads_spans`, the builder's `unit`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, get_args
+
+from workbench.errors import WorkbenchError, unknown
+from workbench.parts.blame import named
+from workbench.parts.made import made_of
+
+Control = Literal["no-kg", "shuffled-kg", "random-entities", "question-only", "shuffled-captions"]
+CONTROLS: tuple[str, ...] = get_args(Control)
+LINKS = "linked entities"
+TAKEN: dict[str, frozenset[str]] = {
+    "no-kg": frozenset({LINKS, "triples", "graph", "vectors"}),
+    "shuffled-kg": frozenset({"triples", "graph", "vectors"}),
+    "random-entities": frozenset({"vectors"}),
+    "question-only": frozenset({"image"}),
+    "shuffled-captions": frozenset({"captions"}),
+}
+"""By control: kinds of what is opened, fields of samples, and kinds of parts."""
+OF_SAMPLES = ("builder", "step", "objective", "policy")
+"""The kinds of parts whose `reads` names fields of samples; a layer's are streams."""
+
+
+def check_declared(part: type, name: str) -> None:
+    """What a class says of controls must be so.
+
+    Raises:
+        WorkbenchError: it names a control that does not exist, or heeds one and is never told which the recipe has.
+    """
+    for attribute in ("controls", "unaffected_by"):
+        for control in getattr(part, attribute, ()):
+            if control not in CONTROLS:
+                raise unknown("control", control, CONTROLS, f"{name}, in its `{attribute}`")
+    heeded = getattr(part, "controls", ())
+    if heeded and "control" not in inspect.signature(part).parameters:
+        raise WorkbenchError(
+            f"{name} says that it heeds {', '.join(heeded)} (`controls`), but its __init__ takes no argument "
+            "`control`, which says whether one holds; take it and heed it, or leave `controls` out"
+        )
+
+
+def check_control(control: str | None, parts: Iterable[Any], where: str, *, inherited: bool = False) -> None:
+    """Every part that reads what the control takes away must heed it, and there must be one.
+
+    Args:
+        parts: those of the run that are used; the parts inside of them are asked too.
+        where: what they are of, for messages.
+        inherited: the weights come from a run under this control: it changes something whatever the parts are.
+
+    Raises:
+        WorkbenchError: some part leaves there what the control takes away; or none heeds it.
+    """
+    if control is None:
+        return
+    asked = list(_with_inside(parts))
+    heeded = sorted({name for part in asked for name in getattr(part, "controls", ())})
+    left = _left(control, asked)
+    if left:
+        allowed = [name for name in heeded if not _left(name, asked)]
+        raise WorkbenchError(
+            f"control {control} would not be one in {where}: {'; '.join(left)}. Leave these parts out, or have them "
+            f"heed it (an argument `control`, and `controls` that name it). Allowed as it is: "
+            f"{', '.join(allowed) or 'none'}"
+        )
+    if control not in heeded and not inherited:
+        raise WorkbenchError(
+            f"control {control} would change nothing in {where}: its parts heed {', '.join(heeded) or 'none'}"
+        )
+
+
+def _left(control: str, parts: Iterable[Any]) -> list[str]:
+    """In words: the parts that read what the control takes away and don't heed it."""
+    found = []
+    for part in parts:
+        spared = (*getattr(part, "controls", ()), *getattr(part, "unaffected_by", ()))
+        read = sorted(_read_by(part) & TAKEN[control])
+        if read and control not in spared:
+            found.append(f"{named(part)} reads {', '.join(read)} and does not heed it")
+    return list(dict.fromkeys(found))
+
+
+def _read_by(part: Any) -> set[str]:
+    """What a part reads, in the words of `TAKEN`."""
+    made = made_of(part)
+    if made is None:
+        return set()
+    read = {*made.opened, made.kind}
+    if made.kind in OF_SAMPLES:
+        read |= {*getattr(part, "reads", ()), str(getattr(part, "unit", None))}
+    return read | ({LINKS} if getattr(part, "reads_spans", False) or "spans" in read else set())
+
+
+def _with_inside(parts: Iterable[Any]) -> Iterator[Any]:
+    for part in parts:
+        yield part
+        made = made_of(part)
+        yield from _with_inside(() if made is None else made.inside)
