@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kg.evaluation.entity_typing.task import EntityTyping, TypingTuning
+from kg.graph.store import GraphStore
 from tests.kg.evaluation.conftest import recipe_tree
 from tests.kg.evaluation.graph_world import write_triples
 from workbench.errors import WorkbenchError
@@ -174,7 +175,8 @@ def test_objectives_are_asked(world: Path, tmp_path: Path) -> None:
     """KEPLER's objective exchanges the tails; its builder reads texts, which stay."""
     triples = [("t0", "country", "c0"), ("t1", "country", "c1"), ("t2", "country", "c2")]
     write_triples(tmp_path / "triples", triples)
-    graph = str(world / "graph")
+    described = {entity: {"description": "a place"} for triple in triples for entity in triple[::2]}
+    graph = str(GraphStore.build(triples, tmp_path / "graph", entity_texts=described).path)
     recipe = tree(world, "shuffled-kg", "none")
     recipe["tasks"]["triples"] = {
         "corpora": [str(tmp_path / "triples")],
