@@ -43,6 +43,10 @@ class Features:
     min_regions: Annotated[CountOrZero, typer.Option(help="Regions kept even below the threshold.")] = 10
     max_regions: Annotated[Count, typer.Option(help="Regions kept at most.")] = 100
     num_classes: Annotated[Size, typer.Option(help="Classes of a detector's weights, background included.")] = 91
+    scores: Annotated[
+        bool,
+        typer.Option(help="Keep how likely each class is, too (of a grid: by its network), for vision.mrc and mrc_kl."),
+    ] = False
     dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Stored numbers: float16 or float32.")] = (
         "float16"
     )

@@ -26,6 +26,8 @@ NAMED = "named media"
 class RegionFeatures:
     """Adds `regions` (features [n, d], boxes [n, 4], from a detector also classes and confidence) and `meta.backbone`.
 
+    With `scores` the distribution over the classes is kept too, of a network's cells by its own classifier.
+
     `backbone` is a torchvision detector or a timm network; `weights` as in `vision.features.backbones.read_weights`.
     `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. An
     image that cannot be used, or a record of named media, stops the run, or is dropped where `on_error` says so. The
@@ -41,6 +43,7 @@ class RegionFeatures:
     min_regions: CountOrZero = 10
     max_regions: Count = 100
     num_classes: Size = 91
+    scores: bool = False
     dtype: Literal["float16", "float32"] = "float16"
     seed: Seed = 0
     on_error: Literal["stop", "skip"] = "stop"
@@ -84,6 +87,8 @@ class RegionFeatures:
         if not len(regions["features"]):
             return Drop("no region")
         regions = {**regions, "features": self._stored(regions["features"], sample["key"])}
+        if "scores" in regions:
+            regions["scores"] = regions["scores"].astype(self.dtype)
         meta = {**sample.get("meta", {}), "backbone": self.source.identity}
         return {**sample, "regions": regions, "meta": meta}
 
@@ -126,10 +131,11 @@ def _source(features: RegionFeatures) -> RegionSource:
             threshold=features.threshold,
             min_regions=features.min_regions,
             max_regions=features.max_regions,
+            scores=features.scores,
         )
         detector.network.to(features.device)
         return detector
     network = backbones.load(
         features.backbone, features.weights, size=features.size, grid=features.grid, stage=features.stage
     )
-    return Grid(network.to(features.device))
+    return Grid(network.to(features.device), features.scores)

@@ -23,7 +23,7 @@ from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.sequence import Fields, Rows, Sample, Sequence, text_fields
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
-FEATURES, VECTORS, ENTITIES, GRID, PATCH = 6, 4, 9, 2, 4
+FEATURES, VECTORS, ENTITIES, GRID, PATCH, CLASSES = 6, 4, 9, 2, 4, 3
 TABLE = torch.randn(ENTITIES, VECTORS, generator=torch.Generator().manual_seed(0))
 VOCABULARY = """the old river flows past harbours and bridges while people in small boats look for songs about questions
 nobody answered before winter came to Hamburg Dresden Warsaw Paris and every other city near water"""
@@ -98,6 +98,10 @@ def make_samples(count: int = 8, regions: int = 5) -> list[Sample]:
             "features": rng.normal(size=(regions, FEATURES)).astype(np.float32),
             "boxes": np.sort(rng.random((regions, 2, 2)).astype(np.float32), axis=1).reshape(regions, 4),
             "confidence": rng.random(regions).astype(np.float32),
+            "classes": rng.integers(CLASSES, size=regions),
+            "attributes": rng.integers(CLASSES, size=regions),
+            "attribute_confidence": rng.random(regions).astype(np.float32),
+            "scores": rng.dirichlet(np.ones(CLASSES), regions).astype(np.float32),
         }
         seen = {"image": picture(i % 7), "captions": [CAPTIONS[i % 8]], "regions": stored}
         samples.append(
@@ -124,7 +128,7 @@ def image_fields(sample: Sample, content: str = "features") -> Fields:
     """The image's regions, or patches made of them."""
     stored = sample["regions"]
     if content == "features":
-        return {"features": stored["features"].copy(), "boxes": stored["boxes"].copy()}
+        return {name: values.copy() for name, values in stored.items()}
     drawn = np.resize(stored["features"], (1 + GRID * GRID, 3 * PATCH * PATCH)) * 40 + 128
     boxes = np.concatenate([np.asarray([WHOLE], np.float32), grid_boxes(GRID)])
     return {"patches": drawn.clip(0, 255).astype(np.uint8), "boxes": boxes, "special": np.arange(len(drawn)) == 0}

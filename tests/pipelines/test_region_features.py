@@ -52,6 +52,17 @@ def test_features_are_stored_as_asked(source, picture, dtype, value):
     assert found["meta"] == {"licence": "own", "backbone": "made-up"}
 
 
+def test_distributions_are_stored_as_small(picture):
+    found = RegionFeatures("test_efficientnet", size=64, grid=2, scores=True)(sample("dog", picture()))
+    assert {name: values.dtype.name for name, values in found["regions"].items()} == {
+        "features": "float16",
+        "boxes": "float32",
+        "classes": "int64",
+        "confidence": "float32",
+        "scores": "float16",
+    }
+
+
 def test_features_that_the_type_cannot_hold_are_refused(source, picture):
     source.value = 1e5
     with pytest.raises(

@@ -73,6 +73,34 @@ class GridBackbone(nn.Module):
                 features = F.adaptive_avg_pool2d(features, self.grid)
             return features.flatten(2).transpose(1, 2)
 
+    def classify(self, features: Tensor) -> Tensor:
+        """What the network's classifier says of each cell: features [images, cells, width] -> [images, cells, classes].
+
+        A cell stands in the place of the mean over all cells that the classifier was trained on. The rows add up to 1.
+        """
+        cells = features.flatten(0, 1)[:, :, None, None]
+        scores: Tensor = self.network.forward_head(cells).float().softmax(-1)
+        return scores.unflatten(0, features.shape[:2])
+
+    def check_classifier(self) -> None:
+        """
+        Raises:
+            WorkbenchError: the network has no classifier that a cell could be given to.
+        """
+        problem = "has no classifier" if not getattr(self.network, "num_classes", 0) else ""
+        if self.stage is not None:
+            problem = f"classifies its last stage, and the features are of stage {self.stage}"
+        try:
+            with torch.no_grad():
+                self.classify(torch.zeros(1, 2, self.width, device=self.mean.device))
+        except (AttributeError, RuntimeError, ValueError, IndexError) as error:
+            problem = problem or f"classifies no single cell ({type(error).__name__})"
+        if problem:
+            raise WorkbenchError(
+                f"{self.identity} {problem}; leave the classes of its cells out, or take the last stage of a network "
+                "of convolutions (resnet, efficientnet)"
+            )
+
     def _features(self, pixels: Tensor) -> Tensor:
         if self.stage is None:
             return self._map(self.network.forward_features(pixels))

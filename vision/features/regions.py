@@ -3,13 +3,16 @@
     source([source.pixels(image, where), ...]) -> per image {features [n, d], boxes [n, 4]}, float32, boxes in 0..1;
                                                   from a detector also classes [n] int64 and confidence [n] float32
 
+With `scores` there is also the distribution over the classes, scores [n, classes] float32, and of a grid its classes
+and confidence too: what the backbone's own classifier says of each cell, instead of the mean of all of them.
+
 `source.identity` belongs beside the features (`meta.backbone`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -55,20 +58,37 @@ class RegionSource(Protocol):
 class Grid:
     """The cells of a backbone's grid as regions."""
 
-    def __init__(self, backbone: GridBackbone) -> None:
+    def __init__(self, backbone: GridBackbone, scores: bool = False) -> None:
         # a quarter less time for a network of convolutions, on a CPU too
         self.backbone: GridBackbone = backbone.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.identity = backbone.identity
         self.square = Square(backbone.size)
         self.boxes = grid_boxes(backbone.grid)
+        self.scores = scores
+        if scores:
+            backbone.check_classifier()
 
     def pixels(self, image: bytes, where: str) -> Tensor:
         return self.square(decode(image, where, at_least=2 * self.square.size), None)
 
     @torch.inference_mode()
     def __call__(self, pixels: list[Tensor]) -> list[Fields]:
-        features = self.backbone(torch.stack(pixels).to(self.backbone.mean.device)).float().cpu().numpy()
-        return [{"features": f, "boxes": self.boxes.copy()} for f in features]
+        features = self.backbone(torch.stack(pixels).to(self.backbone.mean.device))
+        found: list[Fields] = [{"features": f, "boxes": self.boxes.copy()} for f in features.float().cpu().numpy()]
+        if self.scores:
+            for fields, scores in zip(found, self.backbone.classify(features).cpu().numpy(), strict=True):
+                best = scores.argmax(-1)
+                fields |= {"classes": best, "confidence": scores[np.arange(len(best)), best], "scores": scores}
+        return found
+
+
+class Detections(NamedTuple):
+    """What is kept of an image: boxes [k, 4] in pixels, confidence [k], classes [k], scores [k, classes]."""
+
+    boxes: Tensor
+    confidence: Tensor
+    classes: Tensor
+    scores: Tensor
 
 
 class Detector:
@@ -79,9 +99,17 @@ class Detector:
     """
 
     def __init__(
-        self, name: str, network: detection.FasterRCNN, *, threshold: float, min_regions: int, max_regions: int
+        self,
+        name: str,
+        network: detection.FasterRCNN,
+        *,
+        threshold: float,
+        min_regions: int,
+        max_regions: int,
+        scores: bool = False,
     ) -> None:
         self.network = network.eval()
+        self.scores = scores
         self.threshold = threshold
         self.min_regions = min_regions
         self.max_regions = max_regions
@@ -108,22 +136,26 @@ class Detector:
         candidates = heads.box_coder.decode(deltas, proposals).split([len(p) for p in proposals])
         scores = logits.softmax(-1).split([len(p) for p in proposals])
         chosen = [self._choose(b, s, size) for b, s, size in zip(candidates, scores, sizes, strict=True)]
-        features = heads.box_head(heads.box_roi_pool(maps, [boxes for boxes, _, _ in chosen], sizes))
-        split = features.split([len(boxes) for boxes, _, _ in chosen])
-        return [_fields(f, *c, size) for f, c, size in zip(split, chosen, sizes, strict=True)]
+        features = heads.box_head(heads.box_roi_pool(maps, [c.boxes for c in chosen], sizes))
+        split = features.split([len(c.boxes) for c in chosen])
+        found = [_fields(f, c, size) for f, c, size in zip(split, chosen, sizes, strict=True)]
+        if self.scores:
+            for fields, detections in zip(found, chosen, strict=True):
+                fields["scores"] = detections.scores.cpu().numpy()
+        return found
 
-    def _choose(self, boxes: Tensor, scores: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Of one image, boxes [n, classes, 4] and scores [n, classes] -> boxes [k, 4], confidence [k], class [k]."""
+    def _choose(self, boxes: Tensor, scores: Tensor, size: tuple[int, int]) -> Detections:
+        """Of one image, boxes [n, classes, 4] and scores [n, classes]."""
         confidence, classes = scores[:, 1:].max(-1)  # class 0 is the background
         classes = classes + 1
         best = boxes[torch.arange(len(boxes), device=boxes.device), classes]
         best = box_operations.clip_boxes_to_image(best, size)
         solid = box_operations.remove_small_boxes(best, 1.0)
-        best, confidence, classes = best[solid], confidence[solid], classes[solid]
+        best, confidence, classes, scores = best[solid], confidence[solid], classes[solid], scores[solid]
         order = batched_nms(best, confidence, classes, 0.5)[: self.max_regions]
         confident = int((confidence[order] >= self.threshold).sum())
         keep = order[: max(confident, self.min_regions)]
-        return best[keep], confidence[keep], classes[keep]
+        return Detections(best[keep], confidence[keep], classes[keep], scores[keep])
 
 
 def load_detector(
@@ -134,6 +166,7 @@ def load_detector(
     threshold: float = 0.2,
     min_regions: int = 10,
     max_regions: int = 100,
+    scores: bool = False,
 ) -> Detector:
     """A torchvision detector by name; `weights` is a .safetensors or .pth file, None gives random weights.
 
@@ -145,15 +178,16 @@ def load_detector(
     network = DETECTORS[name](weights=None, weights_backbone=None, num_classes=num_classes)
     if weights is not None:
         network.load_state_dict(fit(read_weights(weights), network.state_dict(), f"{weights} -> {name}"))
-    return Detector(name, network, threshold=threshold, min_regions=min_regions, max_regions=max_regions)
+    kept = {"threshold": threshold, "min_regions": min_regions, "max_regions": max_regions}
+    return Detector(name, network, **kept, scores=scores)  # type: ignore[arg-type]
 
 
-def _fields(features: Tensor, boxes: Tensor, confidence: Tensor, classes: Tensor, size: tuple[int, int]) -> Fields:
+def _fields(features: Tensor, found: Detections, size: tuple[int, int]) -> Fields:
     height, width = size
-    relative = boxes / boxes.new_tensor([width, height, width, height])
+    relative = found.boxes / found.boxes.new_tensor([width, height, width, height])
     return {
         "features": features.cpu().numpy().astype(np.float32),
         "boxes": relative.clamp(0, 1).cpu().numpy().astype(np.float32),
-        "classes": classes.cpu().numpy(),
-        "confidence": confidence.cpu().numpy().astype(np.float32),
+        "classes": found.classes.cpu().numpy(),
+        "confidence": found.confidence.cpu().numpy().astype(np.float32),
     }

@@ -136,7 +136,8 @@ SCHEMA = (
         "regions",
         _IMAGE,
         ARRAYS,
-        "`features [n, d]`, `boxes [n, 4]` (x1, y1, x2, y2 in 0..1), optional `classes`, `confidence [n]`",
+        "`features [n, d]`, `boxes [n, 4]` (x1, y1, x2, y2 in 0..1); optional what a detector says of each: `classes`, "
+        "`confidence`, `attributes`, `attribute_confidence [n]`, `scores [n, classes]`",
         AS_ARRAYS,
         foreign=("regions.npz",),
     ),

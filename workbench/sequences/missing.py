@@ -30,6 +30,13 @@ _COMMANDS = {
     "spans": "workbench prepare link CORPUS --graph GRAPH --output LINKED",
     "mask_spans": "workbench prepare phrases CORPUS --output PHRASES",
     "regions": "workbench prepare regions CORPUS --backbone NETWORK --output FEATURES",
+    **{
+        f"regions.{name}": "workbench prepare regions CORPUS --backbone NETWORK --scores --output FEATURES"
+        for name in ("classes", "confidence", "scores")
+    },
+    **{
+        f"regions.{name}": "workbench index FOLDER --kind image-text" for name in ("attributes", "attribute_confidence")
+    },
     "triples": "workbench prepare triples GRAPH.tsv --output CORPUS",
     "description": "workbench prepare triples GRAPH.tsv --entities DESCRIPTIONS.tsv --output CORPUS",
     "language": "workbench prepare text FILES --language en --output CORPUS",

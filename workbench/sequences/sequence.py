@@ -17,7 +17,8 @@ The `entity` stream has `entity_ids` (row of the entity table, 0 = none) and `to
 row it hangs on). A stream of mentions has `token` and `last` (the rows of the text at which each begins and ends), one
 of candidates `entity_ids`, `mention` (the row of the mention), `prior`, and `right` (int64: 1 for the entity that is
 meant, 0 for another, -1 where nobody said; worker only). The `image` stream has one of `features`, `patches` or
-`pixels`, and `boxes`, `masked`.
+`pixels`, and `boxes`, `masked`; of a detector's regions also what it said of them, as it is stored: `classes`,
+`confidence`, `attributes`, `attribute_confidence`, `scores` (worker only).
 
 A field is an array with an entry a row, or `Rows`, which name rows of a stream and follow them wherever they go: when
 rows are taken, inserted or dropped (`workbench.sequences.rows`), and when sequences become a batch.
@@ -37,7 +38,10 @@ from workbench.keyed import Draw
 Sample = dict[str, Any]
 Fields = dict[str, Any]  # numpy arrays and Rows
 
-WORKER_FIELDS = frozenset({"word_ids", "special", "char_start", "char_end", "taken", "right"})
+WORKER_FIELDS = frozenset(
+    {"word_ids", "special", "char_start", "char_end", "taken", "right"}
+    | {"classes", "confidence", "attributes", "attribute_confidence", "scores"}
+)
 
 
 class Slot(NamedTuple):

@@ -6,6 +6,7 @@ import json
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -51,6 +52,25 @@ def test_an_earlier_stage_is_the_map_after_it(name: str) -> None:
     assert backbone.identity.endswith(":stage1")
     with pytest.raises(WorkbenchError, match=r"stage 99 is not among its \d+ stages"):
         load(name, stage=99)
+
+
+@torch.no_grad()
+def test_a_cell_is_classified_as_an_image_would_be() -> None:
+    backbone = load("test_efficientnet", size=64, grid=1)
+    pixels = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
+    normal = (pixels.float() / 255 - backbone.mean[:, None, None]) / backbone.std[:, None, None]
+    whole = backbone.network.eval()(normal).softmax(-1)
+    cells = Grid(backbone, scores=True)(list(pixels))
+    for fields, wanted in zip(cells, whole.numpy(), strict=True):
+        np.testing.assert_allclose(fields["scores"][0], wanted, rtol=1e-4, atol=1e-6)
+        assert fields["classes"].tolist() == [wanted.argmax()]
+        assert fields["confidence"][0] == pytest.approx(wanted.max(), rel=1e-4)
+
+
+@pytest.mark.parametrize(("name", "stage", "message"), [("test_vit", None, "single cell"), ("resnet10t", 2, "stage 2")])
+def test_a_network_that_classifies_no_cells_is_refused(name: str, stage: int | None, message: str) -> None:
+    with pytest.raises(WorkbenchError, match=message):
+        Grid(load(name, size=160, grid=2, stage=stage), scores=True)
 
 
 @pytest.mark.parametrize("name", ["deit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "efficientformer_l1"])

@@ -38,10 +38,20 @@ def test_regions_of_a_batch(detector: Detector, photo: Callable[[int], bytes]) -
         assert (np.diff(regions["confidence"]) <= 0).all()
 
 
+def test_how_likely_each_class_is(detector: Detector, photo: Callable[[int], bytes]) -> None:
+    scored = Detector(NAME, detector.network, threshold=0.9, min_regions=4, max_regions=6, scores=True)
+    [found] = scored([scored.pixels(photo(0), "here")])
+    assert found["scores"].shape == (len(found["features"]), 5)
+    np.testing.assert_allclose(found["scores"].sum(1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(found["scores"][:, 1:].argmax(1) + 1, found["classes"])
+    assert scored.identity == detector.identity, "the features are the same"
+
+
 def test_the_threshold_and_its_bounds(detector: Detector) -> None:
     boxes = torch.tensor([[[10.0 * i, 0.0, 10.0 * i + 8, 8.0]] * 3 for i in range(8)])
     scores = torch.tensor([[0.05, 0.95, 0.0]] * 2 + [[0.4, 0.3, 0.3]] * 6)
-    kept, confidence, classes = detector._choose(boxes, scores, (100, 100))
+    kept, confidence, classes, distributions = detector._choose(boxes, scores, (100, 100))
+    torch.testing.assert_close(distributions.max(-1).values[:2], confidence[:2])
     assert len(kept) == 4, "two are confident, min_regions is 4"
     assert confidence[0] == pytest.approx(0.95)
     assert classes[0] == 1

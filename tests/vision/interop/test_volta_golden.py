@@ -57,7 +57,7 @@ def test_states_and_word_logits(name: str, shared: Path, jagged: Callable[..., B
     if name == "original_lxmert":
         head = Mrfr(loss="smooth_l1", tied=False).head(network)
         head.load_state_dict({n.removeprefix("mrfr."): t for n, t in weights.items() if n.startswith("mrfr.")})
-        predicted = head.predict(network, states["image"])
+        predicted = head.predict(network, head.transform(states["image"]))
         torch.testing.assert_close(predicted, outputs["region_logits.5"][masks["image"]], **CLOSE)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
-from vision.images.boxes import check_boxes
+from vision.images.boxes import WHOLE, check_boxes
 from vision.images.decoding import place
+from vision.sequences.region_targets import TARGETS
 from workbench.errors import BadValueError, WorkbenchError
 from workbench.options.bounds import Count, Name
 from workbench.sequences.missing import missing
@@ -17,12 +20,20 @@ class Regions(Image):
     """Stored features of the sample, the most confident `max_regions` of them.
 
     A model that was trained on the features of one backbone is useless on those of another and nothing else would
-    tell, so `backbone` is compared with what the corpus recorded (`meta.backbone`).
+    tell, so `backbone` is compared with what the corpus recorded (`meta.backbone`). What a detector said of its
+    regions (`vision.sequences.region_targets`) goes with them, as far as it is stored.
+
+    Args:
+        backbone: what the corpus says its features are of.
+        max_regions: the most confident ones, as many at most.
+        whole: a row for the image as a whole stands before the regions (`first`; ViLBERT) or behind them (`last`;
+            VL-BERT): the mean of their features. No objective hides it or predicts it.
     """
 
-    def __init__(self, backbone: Name, max_regions: Count = 100) -> None:
+    def __init__(self, backbone: Name, max_regions: Count = 100, whole: Literal["first", "last"] | None = None) -> None:
         self.backbone = backbone
         self.max_regions = max_regions
+        self.whole = whole
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
         where = place(sample)
@@ -49,7 +60,24 @@ class Regions(Image):
         keep: slice | np.ndarray = slice(self.max_regions)
         if "confidence" in regions and len(regions["confidence"]) > self.max_regions:
             keep = np.sort(np.argsort(-regions["confidence"], kind="stable")[: self.max_regions])
-        return {
-            "features": regions["features"][keep].copy(),  # of the type they are stored with, half the bytes to move
-            "boxes": np.array(regions["boxes"][keep], np.float32),
-        }
+        said = {name: regions[name][keep].copy() for name in TARGETS if name in regions}
+        return self._with_whole(
+            {
+                "features": regions["features"][
+                    keep
+                ].copy(),  # of the type they are stored with, half the bytes to move
+                "boxes": np.array(regions["boxes"][keep], np.float32),
+                **said,
+            }
+        )
+
+    def _with_whole(self, fields: Fields) -> Fields:
+        if self.whole is None:
+            return fields
+        mean = fields["features"].mean(0, dtype=np.float32) if len(fields["features"]) else 0
+        rows = {name: np.zeros_like(values, shape=(1, *values.shape[1:])) for name, values in fields.items()}
+        rows["features"][:], rows["boxes"][:] = mean, WHOLE
+        rows["special"] = np.ones(1, np.bool_)
+        fields["special"] = np.zeros(len(fields["boxes"]), np.bool_)
+        order = (rows, fields) if self.whole == "first" else (fields, rows)
+        return {name: np.concatenate([part[name] for part in order]) for name in fields}

@@ -1,0 +1,142 @@
+"""What objectives over hidden image rows share: which rows are hidden and how, what heads make of their states."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vision.sequences.pairs import MATCHED
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.options.bounds import Share, SomeShare, Word
+from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Fields, Rows, Sequence
+from workbench.tasks.objective import BatchTargets, Head, Objective
+
+
+class MaskedRegions(Objective):
+    """Hides image rows and has something of them predicted: `wanted`.
+
+    Args:
+        rate: share of the image rows to predict, at least one an image.
+        zero: share of these whose features become zero (and `masked`); the rest of them ...
+        random: ... or become those of a row of another image of the micro-batch; what is left over is kept.
+            UNITER: 1, 0. LXMERT: 0.8, 0.1. ViLBERT: 0.9, 0.
+        matched_only: leave pairs alone that itm exchanged. LXMERT's code predicts their regions too.
+        stream: of the image rows.
+    """
+
+    def __init__(
+        self,
+        rate: SomeShare = 0.15,
+        zero: Share = 1.0,
+        random: Share = 0.0,
+        matched_only: bool = True,
+        stream: Word = "image",
+    ) -> None:
+        if zero + random > 1 + 1e-9:
+            kind = type(self).__name__
+            raise WorkbenchError(f"{kind}: zero = {zero}, random = {random}; allowed: shares of at most 1 together")
+        self.rate, self.zero, self.random = rate, zero, random
+        self.matched_only = matched_only
+        self.stream = stream
+
+    def wanted(self, sequence: Sequence, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """What is to be predicted of rows [n] that are not hidden yet: arrays [n, ...]."""
+        raise NotImplementedError(f"{type(self).__name__} must define wanted")
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        chosen = [s for s in sequences if s.length(self.stream) and not self._skipped(s)]
+        lent = {id(s): _shown(s.streams[self.stream]) for s in chosen}
+        for sequence in chosen:
+            rng = draws.of(sequence.draw)
+            fields = sequence.streams[self.stream]
+            rows = self._select(fields, rng)
+            if not len(rows):
+                continue
+            others = [features for key, features in lent.items() if key != id(sequence) and len(features)]
+            sequence.targets[self.name] = {"rows": Rows(self.stream, rows), **self.wanted(sequence, rows)}
+            self._hide(fields, rows, others, rng)
+        return {}
+
+    def _skipped(self, sequence: Sequence) -> bool:
+        return self.matched_only and sequence.labels.get(MATCHED) == 0
+
+    def _select(self, fields: Fields, rng: np.random.Generator) -> np.ndarray:
+        """Each free row with probability `rate`; one of them where none was drawn."""
+        n = len(fields["boxes"])
+        fields.setdefault("taken", np.zeros(n, np.bool_))
+        free = np.flatnonzero(~fields["taken"] & ~special_rows(fields))
+        rows = free[rng.random(len(free)) < self.rate]
+        if not len(rows) and len(free):
+            rows = free[[rng.integers(len(free))]]
+        return rows
+
+    def _hide(self, fields: Fields, rows: np.ndarray, others: list[np.ndarray], rng: np.random.Generator) -> None:
+        features = fields[feature_field(fields)]
+        fields["taken"][rows] = True
+        fields.setdefault("masked", np.zeros(len(features), np.bool_))
+        for row, lot in zip(rows, rng.random(len(rows)), strict=True):
+            if lot < self.zero or (lot < self.zero + self.random and not others):
+                features[row] = 0
+                fields["masked"][row] = True
+            elif lot < self.zero + self.random:
+                donor = others[int(rng.integers(len(others)))]
+                features[row] = donor[int(rng.integers(len(donor)))]
+        if "features" in fields:
+            keep_whole(fields)
+
+    def count(self, batch: Batch) -> float:
+        """The number of rows to predict."""
+        return float(len(batch.targets.get(self.name, {}).get("rows", ())))
+
+
+class RegionHead(Head):
+    """What heads begin with: dense, gelu, LayerNorm, of the states of hidden rows."""
+
+    def __init__(self, hidden_size: int, stream: str, norm: bool = True) -> None:
+        super().__init__()
+        self.stream = stream
+        self.dense = nn.Linear(hidden_size, hidden_size)
+        self.norm = nn.LayerNorm(hidden_size, eps=1e-12) if norm else nn.Identity()
+
+    def transform(self, rows: Tensor) -> Tensor:
+        """States [rows, hidden_size] -> the same shape."""
+        transformed: Tensor = self.norm(F.gelu(self.dense(rows)))
+        return transformed
+
+
+def feature_field(fields: Fields) -> str:
+    """The field of an image stream that can be hidden.
+
+    Raises:
+        WorkbenchError: the features are only made inside the model.
+    """
+    for name in ("features", "patches"):
+        if name in fields:
+            return name
+    raise WorkbenchError(
+        f"to hide image rows takes stored features or patches; the image stream has {', '.join(sorted(fields))}. "
+        "Extract grid features with `workbench prepare regions` and use vision.regions, or use vision.patches"
+    )
+
+
+def special_rows(fields: Fields) -> np.ndarray:
+    """Which rows are no part of the image (a class token, the image as a whole): [rows], bool."""
+    return fields.get("special", np.zeros(len(fields["boxes"]), np.bool_))
+
+
+def keep_whole(fields: Fields) -> None:
+    """Make the row that stands for the image as a whole, where there is one, the mean of the rows that are not hidden:
+    else it would tell of those that are (ViLBERT's code)."""
+    whole = np.flatnonzero(special_rows(fields))
+    if len(whole):
+        parts = fields["features"][~special_rows(fields) & ~fields["masked"]]
+        fields["features"][whole] = parts.mean(0, dtype=np.float32) if len(parts) else 0
+
+
+def _shown(fields: Fields) -> np.ndarray:
+    """The features of the rows that are parts of the image, as they are before anything is hidden."""
+    shown: np.ndarray = fields[feature_field(fields)][~special_rows(fields)]
+    return shown

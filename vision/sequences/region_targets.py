@@ -1,0 +1,29 @@
+"""What is stored of a detector's regions beside their features, for objectives to predict."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.errors import WorkbenchError
+from workbench.sequences.missing import how_to_prepare
+from workbench.sequences.sequence import Sequence
+
+TARGETS = ("classes", "confidence", "attributes", "attribute_confidence", "scores")
+"""The most likely class [n] and the confidence in it, the same of an attribute, the distribution [n, classes]. They
+stay in the loader's workers: an objective puts those of the rows that it hides among its targets."""
+
+
+def stored(sequence: Sequence, stream: str, name: str, reader: str) -> np.ndarray:
+    """One of the targets of a sequence's image rows [rows, ...].
+
+    Raises:
+        WorkbenchError: the corpus has none; `reader` is the objective that wants it.
+    """
+    fields = sequence.streams[stream]
+    if name not in fields:
+        raise WorkbenchError(
+            f"objective {reader!r}: the regions of {sequence.key!r} have no {name!r} (the image stream has "
+            f"{', '.join(sorted(fields))}). Prepare it: {how_to_prepare(f'regions.{name}')}"
+        )
+    found: np.ndarray = fields[name]
+    return found
