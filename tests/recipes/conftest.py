@@ -28,6 +28,7 @@ from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 BACKBONE = "made-up"
 FEATURES = 12
+CLASSES = 4
 VECTOR_SIZE = 16
 TOWNS = ["Oslo", "Lima", "Cairo", "Quito", "Seoul", "Paris"]
 COUNTRIES = ["Norway", "Peru", "Egypt", "Ecuador", "Korea", "France"]
@@ -102,18 +103,23 @@ def _image_texts(count: int) -> list[dict[str, Any]]:
     for i in range(count):
         corners = np.sort(rng.random((5, 2, 2)).astype(np.float32), axis=1)
         answer = "two" if i % 2 else "one"
-        caption, town = f"the bridge number {i} of {TOWNS[i % 6]}", TOWNS[i % 6]
+        town = TOWNS[i % 6]
+        captions = [f"the bridge number {i} of {town}", f"people near the river of {town}"]
         question = {"question_id": i, "question": f"how many in {TOWNS[i % 6]}?", "answers": [answer]}
         samples.append(
             {
                 "image": _picture(i),
-                "captions": [caption],
-                "caption_spans": [[[len(caption) - len(town), len(caption), f"T{i % 6}", 0.9]]],
+                "captions": captions,
+                "caption_spans": [[[len(c) - len(town), len(c), f"T{i % 6}", 0.9]] for c in captions],
                 "questions": [question],
                 "regions": {
                     "features": rng.normal(size=(5, FEATURES)).astype(np.float16),
                     "boxes": corners.reshape(5, 4),
                     "confidence": rng.random(5).astype(np.float32),
+                    "classes": rng.integers(CLASSES, size=5),
+                    "attributes": rng.integers(CLASSES, size=5),
+                    "attribute_confidence": rng.random(5).astype(np.float32),
+                    "scores": rng.dirichlet(np.ones(CLASSES), 5).astype(np.float16),
                 },
                 "meta": {"backbone": BACKBONE},
             }

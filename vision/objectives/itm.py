@@ -4,6 +4,9 @@ With probability `rate` a sample's text (or its image) is exchanged for that of 
 never one that shows the same image or says or asks the same. The label of a sequence is 1 = matched, 0 = exchanged, as
 UNITER's release; ViLBERT's and LXMERT's have it the other way round. A sample without such a partner stays matched.
 
+With `exchange: second_caption` the text is two captions, of which the first is always the image's (VisualBERT,
+arXiv:1908.03557, section 3.3: sentence-image prediction).
+
 The label is `sequence.labels["matched"]`: a fact about the pair, so that other objectives can leave exchanged ones
 alone. A pair that was exchanged before, by another itm of the task, stays as it is and lends nothing; so does an image
 without a text, but for the image.
@@ -21,7 +24,7 @@ from torch.nn import functional as F
 from vision.sequences.pairs import MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Share, Word
+from workbench.options.bounds import Share, Size, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen, States
@@ -32,22 +35,32 @@ if TYPE_CHECKING:
 
 EXCHANGED = {"caption": ("captions", "caption_spans", "questions"), "image": ("image", "media", "regions", "meta")}
 
+_BY_CAPTION = ("captions", "caption_spans")
+
 
 class Itm(Objective):
     """Image-text matching as a two-way classification of the pooled output.
 
     Args:
         rate: probability of an exchange (0.5 in all published models).
-        exchange: what is replaced: `caption` (or question; LXMERT, ViLBERT) or `image` (UNITER).
+        exchange: what is replaced: `caption` (or question; LXMERT, ViLBERT), `second_caption` of two (VisualBERT), or
+            `image` (UNITER).
         pool: the streams whose pooled outputs are multiplied: [text] (UNITER, LXMERT) or [text, image] (ViLBERT).
+        pooled_size: width of poolers of the objective's own, relu(W h + b), which brings streams of different widths
+            together (ViLBERT's code); by default the network's poolers.
     """
 
     def __init__(
-        self, rate: Share = 0.5, exchange: Literal["caption", "image"] = "caption", pool: list[Word] | None = None
+        self,
+        rate: Share = 0.5,
+        exchange: Literal["caption", "second_caption", "image"] = "caption",
+        pool: list[Word] | None = None,
+        pooled_size: Size | None = None,
     ) -> None:
         self.rate = rate
         self.exchange = exchange
         self.pool = pool or ["text"]
+        self.pooled_size = pooled_size
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         arranged = []
@@ -62,10 +75,28 @@ class Itm(Objective):
                 arranged.append(labelled(sample, MATCHED, 1))
                 continue
             other = partners[int(rng.integers(len(partners)))]
-            borrowed = {name: other[name] for name in EXCHANGED[self.exchange] if name in other}
-            kept = {name: value for name, value in sample.items() if name not in EXCHANGED[self.exchange]}
-            arranged.append(labelled({**kept, **borrowed}, MATCHED, 0))
+            exchanged = (
+                self._second(sample, other, rng) if self.exchange == "second_caption" else self._all(sample, other)
+            )
+            arranged.append(labelled(exchanged, MATCHED, 0))
         return arranged
+
+    def _all(self, sample: Sample, other: Sample) -> Sample:
+        borrowed = {name: other[name] for name in EXCHANGED[self.exchange] if name in other}
+        return {**{name: value for name, value in sample.items() if name not in EXCHANGED[self.exchange]}, **borrowed}
+
+    def _second(self, sample: Sample, other: Sample, rng: np.random.Generator) -> Sample:
+        """The sample with its own first caption and one of the other's."""
+        if len(sample["captions"]) != 2:
+            raise WorkbenchError(
+                f"objective {self.name!r}: the second of two captions is to be exchanged, and sample "
+                f"{sample.get('key', '?')!r} has {len(sample['captions'])}; use the builder caption_pair"
+            )
+        drawn = int(rng.integers(len(other["captions"])))
+        pairs = {
+            name: [sample[name][0], other[name][drawn]] for name in _BY_CAPTION if name in sample and name in other
+        }
+        return {**{name: value for name, value in sample.items() if name not in _BY_CAPTION}, **pairs}
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -81,30 +112,39 @@ class Itm(Objective):
 
     def head(self, network: Network) -> Head:
         for stream in self.pool:
-            if stream not in network.poolers:
+            if stream not in network.poolers and self.pooled_size is None:
                 raise WorkbenchError(
                     f"objective {self.name!r}: the stream {stream!r} has no pooler; set model.poolers: "
                     f"[{', '.join(self.pool)}]"
                 )
-        return ItmHead(self.pool, {name: network.sizes[name] for name in self.pool})
+        return ItmHead(self.pool, {name: network.sizes[name] for name in self.pool}, self.pooled_size)
 
 
 class ItmHead(Head):
     """A linear classifier on the pooled output, or on the product of several streams' pooled outputs."""
 
-    def __init__(self, pool: list[str], sizes: dict[str, int]) -> None:
+    def __init__(self, pool: list[str], sizes: dict[str, int], pooled_size: int | None = None) -> None:
         super().__init__()
-        if len(set(sizes.values())) != 1:
-            raise WorkbenchError(f"itm: streams that are multiplied need one pooled width; found {sizes}")
+        if pooled_size is None and len(set(sizes.values())) != 1:
+            raise WorkbenchError(
+                f"itm: streams that are multiplied need one pooled width; found {sizes}. Set pooled_size to one"
+            )
         self.pool = pool
-        self.classifier = nn.Linear(sizes[pool[0]], 2)
+        own = {name: nn.Linear(sizes[name], pooled_size) for name in pool} if pooled_size else {}
+        self.poolers = nn.ModuleDict(own)
+        self.classifier = nn.Linear(pooled_size or sizes[pool[0]], 2)
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, 2]: exchanged, matched."""
-        pooled = network.pool(states, batch, self.pool[0])
+        pooled = self._pooled(network, states, batch, self.pool[0])
         for stream in self.pool[1:]:
-            pooled = pooled * network.pool(states, batch, stream)
+            pooled = pooled * self._pooled(network, states, batch, stream)
         return self.classifier(pooled)
+
+    def _pooled(self, network: Network, states: States, batch: Batch, stream: str) -> Tensor:
+        if stream in self.poolers:
+            return F.relu(self.poolers[stream](network.summary_rows(states, batch, stream)))
+        return network.pool(states, batch, stream)
 
     def forward(self, seen: Seen) -> LossOutput:
         logits = self.logits(seen.network, seen.states, seen.batch).float()

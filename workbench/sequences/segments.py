@@ -93,6 +93,15 @@ def _between(sample: Sample, begin: int, end: int) -> dict[str, Any]:
     return segment
 
 
+def cut_longer(first: int, second: int, room: int) -> tuple[int, int]:
+    """How many tokens two segments of these lengths lose, of which `room` tokens are to stay: first the longer one,
+    then both alike, as if tokens were taken one by one from the longer (BERT's release)."""
+    excess = max(0, first + second - room)
+    longer = min(excess, abs(first - second))
+    cut_first = (longer if first > second else 0) + (excess - longer + 1) // 2
+    return cut_first, excess - cut_first
+
+
 def labelled(sample: Sample, name: str, label: int) -> Sample:
     """A copy of the sample with one more label (-100: none)."""
     return {**sample, "labels": {**sample.get("labels", {}), name: label}}

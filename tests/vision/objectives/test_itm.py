@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.contracts.cases import ObjectiveCase
-from vision.objectives.itm import Itm
+from vision.objectives.itm import Itm, ItmHead
 from vision.sequences.pairs import image_id
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
@@ -21,6 +21,11 @@ CASES = {
     "": ObjectiveCase({}, UNCHANGED),
     "vilbert": ObjectiveCase(
         {"exchange": "image", "pool": ["text", "image"]},
+        UNCHANGED | {"no image": "a product of pooled outputs needs both"},
+        reads=("text", "image"),
+    ),
+    "poolers": ObjectiveCase(
+        {"pool": ["text", "image"], "pooled_size": 64},
         UNCHANGED | {"no image": "a product of pooled outputs needs both"},
         reads=("text", "image"),
     ),
@@ -54,6 +59,36 @@ def test_labels_say_whether_the_pair_is_true(exchange: str, samples: list[Sample
             assert (label == 1) == (after["captions"] == before["captions"] and after["image"] == before["image"])
     assert seen == {0, 1}
     assert originals == samples, "the given samples are left as they are"
+
+
+def test_the_second_of_two_captions_is_exchanged(samples: list[Sample]) -> None:
+    """VisualBERT: the first one is always of the picture."""
+    for sample in samples:
+        own = sample["captions"][0]
+        sample |= {"captions": [own, f"{own} again"], "caption_spans": [[], [[0, 7, sample["key"], 1.0]]]}
+    seen = set()
+    for seed in range(10):
+        for before, after in zip(samples, arranged(itm(exchange="second_caption"), samples, seed), strict=True):
+            label = after["labels"]["matched"]
+            assert after["captions"][0] == before["captions"][0]
+            assert after["image"] == before["image"]
+            assert (label == 1) == (after["captions"] == before["captions"])
+            owner = next(s for s in samples if after["captions"][1] in s["captions"])
+            assert (label == 1) == (image_id(owner) == image_id(before))
+            assert after["caption_spans"][1] == owner["caption_spans"][owner["captions"].index(after["captions"][1])]
+            seen.add(label)
+    assert seen == {0, 1}
+
+
+def test_a_single_caption_has_no_second_one(samples: list[Sample]) -> None:
+    with pytest.raises(WorkbenchError, match="sample '0' has 1; use the builder caption_pair"):
+        arranged(itm(exchange="second_caption", rate=1.0), samples)
+
+
+def test_streams_of_two_widths_need_a_pooled_size() -> None:
+    with pytest.raises(WorkbenchError, match="Set pooled_size to one"):
+        ItmHead(["text", "image"], {"text": 4, "image": 6})
+    assert ItmHead(["text", "image"], {"text": 4, "image": 6}, 5).classifier.in_features == 5
 
 
 def test_the_rate_is_half(samples: list[Sample]) -> None:

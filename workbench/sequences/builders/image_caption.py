@@ -37,6 +37,7 @@ class ImageCaption(Builder):
     """
 
     controls = (QUESTION_ONLY, SHUFFLED_CAPTIONS)
+    segments = 1
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class ImageCaption(Builder):
         control: Name | None = None,
         visibility: VisibilityAlone = "bidirectional",
     ) -> None:
-        super().__init__(tokenizer, max_length, partial=partial, visibility=visibility)
+        super().__init__(tokenizer, max_length, partial=partial, visibility=visibility, segments=self.segments)
         self.image = ImageStream(image, control, media)
         self.shuffled = control == SHUFFLED_CAPTIONS
         self.unit = "captions" if captions == "each" else None
@@ -63,10 +64,7 @@ class ImageCaption(Builder):
         return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
-        if self.shuffled:
-            samples, lost = shuffled_captions(samples, draws)
-            if lost:
-                self.dropped[NO_PARTNER] += lost
+        samples = self.controlled(samples, draws)
         chosen = [
             (sample, part, number, rng)
             for sample in samples
@@ -75,6 +73,15 @@ class ImageCaption(Builder):
         ]
         encoded = self.tokenizer.encode_batch([sample["captions"][number] for sample, _, number, _ in chosen])
         return [self._sequence(*choice, text) for choice, text in zip(chosen, encoded, strict=True)]
+
+    def controlled(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        """The samples with the captions that the control gives them."""
+        if not self.shuffled:
+            return samples
+        samples, lost = shuffled_captions(samples, draws)
+        if lost:
+            self.dropped[NO_PARTNER] += lost
+        return samples
 
     def _choose(self, sample: Sample, rng: np.random.Generator) -> list[int]:
         captions = sample.get("captions")

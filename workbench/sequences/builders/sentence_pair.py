@@ -11,7 +11,7 @@ from workbench.options.bounds import Count, Positive
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import TRUNCATED, Builder, sample_text, sequence_of
 from workbench.sequences.layout import Mixture, Visibility, shifted
-from workbench.sequences.segments import in_two, one_way, segments_of
+from workbench.sequences.segments import cut_longer, in_two, one_way, segments_of
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
 
@@ -91,9 +91,6 @@ class SentencePair(Builder):
         if len(lengths) == 1:
             return [(0, lengths[0] - excess)]
         first, second = lengths
-        longer = min(excess, abs(first - second))
-        both = excess - longer
-        cut_first = (longer if first > second else 0) + (both + 1) // 2
-        cut_second = excess - cut_first
+        cut_first, cut_second = cut_longer(first, second, self.capacity)
         begin = cut_first if self.split else 0
         return [(begin, begin + first - cut_first), (0, second - cut_second)]
