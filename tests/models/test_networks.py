@@ -43,6 +43,14 @@ def test_tables_are_tied_within_a_network() -> None:
     assert embeddings["target"].token is embeddings["text"].token
 
 
+def test_a_module_of_a_layer_is_tied() -> None:
+    layers = [{"layer": "self", "stream": "text", "num_heads": 2}, {"layer": "self", "stream": "text", "num_heads": 2}]
+    tie = {"layers.1.feed_forward": "layers.0.feed_forward"}
+    made = build_networks(recipe(main=described(layers=layers, tie=tie)), vocab_size=9)["main"]
+    assert made.layers[1].feed_forward is made.layers[0].feed_forward
+    assert made.layers[1].attention is not made.layers[0].attention
+
+
 @pytest.mark.parametrize(
     ("tie", "message"),
     [

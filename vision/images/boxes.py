@@ -33,6 +33,19 @@ def box_numbers(boxes: Tensor, size: int) -> Tensor:
     raise ValueError(f"box_size = {size}; allowed: 4 (corners), 5 (and area), 7 (and width, height, area)")
 
 
+def box_waves(boxes: Tensor, waves: int) -> Tensor:
+    """Sines and cosines of boxes [rows, 4]: [rows, 4 * 2 * waves] (Vaswani et al.; VL-BERT's geometry embedding).
+
+    Of the centre's x and y, width and height, each times 100: at `waves` rates that fall from 1 to nearly 1 / 1000,
+    first the sines of a number, then its cosines.
+    """
+    low, high = boxes[:, :2], boxes[:, 2:]
+    numbers = torch.cat([(low + high) / 2, high - low], dim=1) * 100
+    rates = 1000 ** (torch.arange(waves, device=boxes.device, dtype=boxes.dtype) / waves)
+    angles = numbers[:, :, None] / rates
+    return torch.cat([angles.sin(), angles.cos()], dim=-1).flatten(1)
+
+
 def check_boxes(regions: Fields) -> None:
     """Refuse boxes that are not [n, 4] with 0 <= x1 <= x2 <= 1 and 0 <= y1 <= y2 <= 1, one per feature.
 

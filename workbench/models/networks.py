@@ -42,7 +42,7 @@ def build_networks(recipe: Recipe, **given: Any) -> dict[str, Network]:
 
 
 def _tie(networks: dict[str, Network], name: str, own: str, other: str, where: str) -> None:
-    """Make the module `own` of a network's embeddings the module `other`, of the same network or another one."""
+    """Make the module `own` of a network's embeddings or layers the module `other`, of the same or another network."""
     place, _, attribute = own.rpartition(".")
     parent = _module(networks, name, place, where)
     found, wanted = getattr(parent, attribute, None), _module(networks, name, other, where)
@@ -58,11 +58,13 @@ def _tie(networks: dict[str, Network], name: str, own: str, other: str, where: s
 
 
 def _module(networks: dict[str, Network], name: str, path: str, where: str) -> nn.Module:
-    """`[network.]stream.module...` of the embeddings."""
+    """`[network.]stream.module...` of the embeddings, or `[network.]layers.number.module...`."""
     first, _, rest = path.partition(".")
     if first in networks and first not in networks[name].embeddings:
         name, path = first, rest
-    current: nn.Module = networks[name].embeddings
+    network = networks[name]
+    of_layers = path.startswith("layers.") and "layers" not in network.embeddings
+    current: nn.Module = network if of_layers else network.embeddings
     for step in path.split("."):
         children = dict(current.named_children())
         if step not in children:

@@ -1,0 +1,190 @@
+"""The layer `vision.visual_elements`, and VL-BERT as a whole against the numbers of its release in VOLTA."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tests.contracts.cases import LayerCase
+from vision.models.layers.visual_elements import VisualElements
+from vision.objectives.mrc import MrcHead, classified
+from workbench.errors import WorkbenchError
+from workbench.models.context import Context
+from workbench.models.network import Network
+from workbench.models.networks import build_networks
+from workbench.objectives.mlm import MlmHead
+from workbench.recipe.trees import recipe_from_dict
+from workbench.sequences.batch import Batch, Stream
+
+CASE = LayerCase(excused={"attention": "it has none"})
+CLOSE = {"atol": 1e-5, "rtol": 0.0}
+
+
+def layer(**options: Any) -> VisualElements:
+    torch.manual_seed(0)
+    return VisualElements({"text": 8, "image": 8}, **options).eval()
+
+
+def two() -> tuple[Batch, dict[str, Tensor]]:
+    """A text with an image of two rows, and one without."""
+    text = Stream({}, torch.tensor([0, 2, 5]), [2, 3])
+    image = Stream({"position_ids": torch.tensor([2, 3])}, torch.tensor([0, 2, 2]), [2, 0])
+    return Batch({"text": text, "image": image}), {"text": torch.randn(5, 8), "image": torch.randn(2, 8)}
+
+
+def test_words_have_the_feature_of_the_last_row_of_their_image() -> None:
+    made, (batch, hidden) = layer(texts_alone=True), two()
+    found = made(hidden, Context(batch))["text"]
+    for row, visual in enumerate([hidden["image"][1]] * 2 + [made.alone] * 3):
+        torch.testing.assert_close(found[row], made.norm(hidden["text"][row] + made.norm_text(visual)))
+
+
+def test_a_text_alone_adds_nothing_without_a_vector_for_it() -> None:
+    made, (batch, hidden) = layer(), two()
+    torch.testing.assert_close(made(hidden, Context(batch))["text"][2:], made.norm(hidden["text"][2:]))
+
+
+def test_a_position_beyond_the_table_is_named() -> None:
+    batch, hidden = two()
+    with pytest.raises(WorkbenchError, match="an image has position 3, but the network has max_positions = 3"):
+        layer(max_positions=3)(hidden, Context(batch))
+
+
+@pytest.fixture
+def golden(shared: Path) -> Path:
+    """The original settings; under the controlled ones words get the feature of what may be a padded row."""
+    return shared / "golden" / "volta" / "original_vl-bert"
+
+
+@torch.no_grad()
+def test_states_and_logits_are_those_of_the_release(golden: Path, jagged: Callable[..., Batch]) -> None:
+    config = json.loads((golden / "config.json").read_text())
+    inputs, outputs = load_file(golden / "inputs.safetensors"), load_file(golden / "outputs.safetensors")
+    weights = load_file(golden / "weights.safetensors")
+    network = vl_bert(config)
+    network.load_state_dict(named(weights, config["vocab_size"]))
+    masks = {"text": inputs["attention_mask"].bool(), "image": inputs["image_attention_mask"].bool()}
+    batch = given(inputs, masks, jagged)
+    context = Context(batch, keep_hidden=True)
+    states = network(batch, context)
+    for number, after in ((0, 1), (2, 2), (4, 3), (6, 4)):
+        for stream, mask in masks.items():
+            expected = outputs[f"{stream}_states.{number}"][mask]
+            torch.testing.assert_close(context.hidden[after][stream], expected, **CLOSE)
+    head = MlmHead(network)
+    head.load_state_dict(mlm_head(weights))
+    torch.testing.assert_close(head.logits(network, states["text"]), outputs["mlm_logits"][masks["text"]], **CLOSE)
+    check_classes(weights, inputs, outputs, states["image"], masks["image"])
+
+
+def check_classes(
+    weights: dict[str, Tensor], inputs: dict[str, Tensor], outputs: dict[str, Tensor], rows: Tensor, mask: Tensor
+) -> None:
+    """The head without a norm, and its loss at the regions that are labelled; the last row of each is the whole."""
+    theirs, size = "cls.imagePredictions", rows.shape[1]
+    head = MrcHead(size, 17, norm=False)
+    for ours, name in (("dense", "transform.dense"), ("output", "decoder_dict.6")):
+        values = {part: weights[f"{theirs}.{name}.{part}"] for part in ("weight", "bias")}
+        head.get_submodule(ours).load_state_dict(values)
+    logits = head.logits(rows)
+    torch.testing.assert_close(logits, outputs["region_logits.6"][mask], **CLOSE)
+    padded = torch.zeros_like(outputs["region_logits.6"])
+    padded[mask] = logits
+    wanted = inputs["image_label"] == 1
+    found = classified(padded[:, :-1][wanted], {"labels": inputs["obj_labels"][wanted]}).loss / wanted.sum()
+    torch.testing.assert_close(found, outputs["loss_region_part.6"], **CLOSE)
+
+
+def vl_bert(config: dict[str, Any]) -> Network:
+    """VL-BERT as its recipe has it, of the sizes of a configuration."""
+    size, tall = config["hidden_size"], config["max_position_embeddings"]
+    text = {"embedding": "token", "hidden_size": size, "max_positions": tall, "norm": None, "dropout": 0.0}
+    image = {"embedding": "vision.visual_feature", "hidden_size": size, "feature_size": config["v_feature_size"]}
+    block = {"num_heads": config["num_attention_heads"], "intermediate_size": config["intermediate_size"]}
+    quiet = {"dropout": 0.0, "attention_dropout": 0.0}
+    recipe = {
+        "description": "VL-BERT",
+        "model": {
+            "streams": {"text": text, "image": {**image, "waves": config["v_coordinate_embeddings_dim"]}},
+            "tie": {"layers.0.position": "text.position"},
+            "layers": [
+                {"layer": "vision.visual_elements", "max_positions": tall, "masked_element": True, "dropout": 0.0},
+                *[{"layer": "joint", "streams": ["text", "image"], **block, **quiet}] * 3,
+            ],
+        },
+        "tasks": {
+            "t": {
+                "corpora": ["x"],
+                "sequence": {"builder": "document", "max_length": 8},
+                "objectives": [{"objective": "mlm"}],
+            }
+        },
+        "train": {"max_steps": 1, "global_batch_size": 1, "micro_batch_size": 1, "lr": 1e-3},
+    }
+    [network] = build_networks(recipe_from_dict(recipe), vocab_size=config["vocab_size"]).values()
+    return network.eval()
+
+
+def named(weights: dict[str, Tensor], vocab_size: int) -> dict[str, Tensor]:
+    """The release's weights under our names."""
+    before = "bert.embeddings."
+    waves = {p: weights[f"{before}obj_downsample.1.{p}"] for p in ("weight", "bias")}
+    types, positions = weights[f"{before}token_type_embeddings.weight"], weights[f"{before}position_embeddings.weight"]
+    found = {
+        "embeddings.text.token.weight": weights[f"{before}word_embeddings.weight"],
+        "embeddings.text.position.weight": positions,
+        "embeddings.text.token_type.weight": types[:2],
+        "embeddings.image.mask": weights[f"{before}object_mask_visual_embedding.weight"][0],
+        "layers.0.element": weights[f"{before}object_linguistic_embeddings.weight"][0],
+        "layers.0.masked_element": weights[f"{before}object_mask_word_embedding.weight"][0],
+        "layers.0.end": weights[f"{before}end_embedding.weight"][0],
+        "layers.0.type_vector": types[2],
+        "layers.0.position.weight": positions,
+        **{f"embeddings.image.combine.{p}": value for p, value in waves.items()},
+    }
+    for p in ("weight", "bias"):
+        for ours, theirs in (
+            ("norm_text", "visual_ln_text"),
+            ("norm_image", "visual_ln_object"),
+            ("norm", "LayerNorm"),
+        ):
+            found[f"layers.0.{ours}.{p}"] = weights[f"{before}{theirs}.{p}"]
+        for number in range(3):
+            first, second = (f"bert.encoder.layer.{2 * number + n}" for n in range(2))
+            ours = f"layers.{1 + number}"
+            parts = [weights[f"{first}.attention_self.{n}.{p}"] for n in ("query", "key", "value")]
+            found[f"{ours}.attention.attention.qkv.{p}"] = torch.cat(parts)
+            found[f"{ours}.attention.attention.output.{p}"] = weights[f"{first}.attention_output.dense.{p}"]
+            found[f"{ours}.attention.residual.norm.{p}"] = weights[f"{first}.attention_output.LayerNorm.{p}"]
+            found[f"{ours}.feed_forward.network.inner.{p}"] = weights[f"{second}.intermediate.dense.{p}"]
+            found[f"{ours}.feed_forward.network.outer.{p}"] = weights[f"{second}.output.dense.{p}"]
+            found[f"{ours}.feed_forward.residual.norm.{p}"] = weights[f"{second}.output.LayerNorm.{p}"]
+    return found
+
+
+def mlm_head(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    names = {"dense": "transform.dense", "norm": "transform.LayerNorm"}
+    found = {f"{o}.{p}": weights[f"cls.predictions.{t}.{p}"] for o, t in names.items() for p in ("weight", "bias")}
+    return {**found, "bias": weights["cls.predictions.bias"]}
+
+
+def given(inputs: dict[str, Tensor], masks: dict[str, Tensor], jagged: Callable[..., Batch]) -> Batch:
+    """Their inputs; they take a region for hidden where all of its feature is zero."""
+    ids, features, lengths = inputs["input_ids"], inputs["image_feat"], masks["text"].sum(1)
+    places = torch.arange(ids.shape[1]).expand_as(ids)
+    behind = lengths[:, None] + (torch.arange(features.shape[1]) == features.shape[1] - 1)  # padding is before the last
+    image = {
+        "features": features,
+        "boxes": inputs["image_loc"][..., :4],
+        "masked": (features == 0).all(-1),
+        "position_ids": behind,
+    }
+    text = {"input_ids": ids, "position_ids": places, "token_type_ids": inputs["token_type_ids"]}
+    return jagged(text=(masks["text"], text), image=(masks["image"], image))

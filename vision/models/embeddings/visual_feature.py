@@ -1,0 +1,44 @@
+"""Visual feature embeddings of regions, which other elements share (VL-BERT, arXiv:1908.08530, section 3.2)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vision.images.boxes import box_waves
+from vision.models.embeddings._rows import field, hide, vector
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Count, Size
+
+
+class VisualFeature(nn.Module):
+    """relu(W [waves of the box ; feature] + b), the feature of a masked row a learned vector.
+
+    The layer `vision.visual_elements` makes elements of them, and gives the last one of an image to its text.
+
+    Args:
+        feature_size: numbers of a stored feature.
+        waves: sines and as many cosines of each of the four numbers of a box (the release: 256).
+    """
+
+    def __init__(self, hidden_size: Size, feature_size: Size, waves: Count = 256) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.feature_size, self.waves = feature_size, waves
+        self.combine = nn.Linear(8 * waves + feature_size, hidden_size)
+        self.mask = vector(feature_size)
+
+    def forward(self, fields: dict[str, Tensor]) -> Tensor:
+        """`features` [rows, feature_size] of any type, `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
+        features = field(fields, "features", self).to(self.combine.weight.dtype)
+        if features.shape[1] != self.feature_size:
+            raise WorkbenchError(
+                f"image stream: the features have {features.shape[1]} numbers, the embedding's feature_size is "
+                f"{self.feature_size}; set feature_size to what the corpus holds"
+            )
+        features = hide(features, fields.get("masked"), self.mask)
+        boxes = box_waves(fields["boxes"], self.waves).to(features.dtype)
+        # in two parts, so that the two need not be copied into one wide matrix
+        size = boxes.shape[1]
+        hidden = F.linear(boxes, self.combine.weight[:, :size]) + F.linear(features, self.combine.weight[:, size:])
+        return F.relu(hidden + self.combine.bias)

@@ -1,0 +1,1 @@
+"""Layers of vision-language models, one file each."""

@@ -1,0 +1,95 @@
+"""Words and regions as elements of one sequence, each with a visual feature (VL-BERT, arXiv:1908.08530, section 3.2).
+
+    region:  norm(e + norm_o(v_i) + type + position)     e = [IMG], of the last row [END]
+    word:    norm(w + norm_t(v_last))                    w = word + position + segment
+
+v are the rows of `vision.visual_feature`; the last row of an image stands for it as a whole (`whole: last` of
+`vision.regions`). What is the last here is a row of its own without a feature in the release; here it is as in VOLTA.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vision.models.embeddings._rows import vector
+from workbench.models.context import Context
+from workbench.options.bounds import Count, Dropout, Epsilon, Word
+from workbench.sequences.limits import check_limits
+
+
+class VisualElements(nn.Module):
+    """The first layer of a stack over words and regions, which have no norm yet (`norm: null` of `token`).
+
+    Args:
+        max_positions: rows of the table of positions, which the step `vision.visual_positions` numbers; tied to the
+            text's by `tie: {layers.0.position: text.position}`. null: regions have no positions.
+        masked_element: masked regions have a learned vector in the place of [IMG] (VOLTA, where their classes are
+            predicted).
+        texts_alone: texts without an image get a learned vector as their visual feature (the release).
+        stream, image: of the words, and of the regions.
+    """
+
+    def __init__(
+        self,
+        sizes: dict[str, int],
+        max_positions: Count | None = None,
+        masked_element: bool = False,
+        texts_alone: bool = False,
+        stream: Word = "text",
+        image: Word = "image",
+        norm_eps: Epsilon = 1e-12,
+        dropout: Dropout = 0.1,
+    ) -> None:
+        super().__init__()
+        size = sizes[stream]
+        self.stream, self.image = stream, image
+        self.reads = self.changes = (stream, image)
+        self.element, self.end, self.type_vector = vector(size), vector(size), vector(size)
+        self.masked_element = vector(size) if masked_element else None
+        self.alone = vector(size) if texts_alone else None
+        self.position = nn.Embedding(max_positions, size) if max_positions else None
+        self.norm_text, self.norm_image, self.norm = (nn.LayerNorm(size, norm_eps) for _ in range(3))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        new = dict(hidden)
+        if self.image in hidden:
+            new[self.image] = self._finished(self._regions(hidden[self.image], context))
+        if self.stream in hidden:
+            new[self.stream] = self._finished(self._words(hidden, context))
+        return new
+
+    def _finished(self, rows: Tensor) -> Tensor:
+        finished: Tensor = self.dropout(self.norm(rows))
+        return finished
+
+    def _regions(self, visual: Tensor, context: Context) -> Tensor:
+        fields, offsets = context.fields(self.image), context.layout(self.image).offsets
+        elements = self.element.expand(len(visual), -1)
+        if self.masked_element is not None and "masked" in fields:
+            elements = torch.where(fields["masked"][:, None], self.masked_element, elements)
+        last = torch.zeros(len(visual), dtype=torch.bool, device=visual.device)
+        last[offsets[1:][offsets.diff() > 0] - 1] = True
+        rows = torch.where(last[:, None], self.end, elements) + self.norm_image(visual) + self.type_vector
+        if self.position is None:
+            return rows
+        if not visual.is_cuda:
+            check_limits(fields, {"position_ids": self.position.num_embeddings}, "an image")
+        return rows + self.position(fields["position_ids"])
+
+    def _words(self, hidden: dict[str, Tensor], context: Context) -> Tensor:
+        """The words with the last row of their image, be it of the batch or of the past."""
+        words, lengths = hidden[self.stream], context.layout(self.stream).offsets.diff()
+        nothing = words.new_zeros(len(lengths), words.shape[1])
+        if self.alone is not None:
+            nothing = nothing + self.norm_text(self.alone)
+        if self.image in hidden:
+            visual, layout = hidden[self.image], context.layout(self.image)
+            if context.keeps("keys") or context.keeps("rows"):
+                visual, layout = context.recall((self.image,), visual)
+            ends, counts = layout.offsets[1:], layout.offsets.diff()
+            if len(visual):
+                whole = self.norm_text(visual[(ends - 1).clamp(min=0)])
+                nothing = torch.where((counts > 0)[:, None], whole, nothing)
+        return words + torch.repeat_interleave(nothing, lengths, dim=0, output_size=len(words))

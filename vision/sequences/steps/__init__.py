@@ -1,0 +1,1 @@
+"""Steps of sequences with images, one file each."""
