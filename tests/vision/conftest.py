@@ -53,6 +53,10 @@ def samples(photo: Callable[[int], bytes]) -> list[Sample]:
                     "features": rng.normal(size=(5, 12)).astype(np.float32),
                     "boxes": corners.reshape(5, 4),
                     "confidence": rng.random(5).astype(np.float32),
+                    "classes": rng.integers(4, size=5),
+                    "attributes": rng.integers(4, size=5),
+                    "attribute_confidence": rng.random(5).astype(np.float32),
+                    "scores": rng.dirichlet(np.ones(4), 5).astype(np.float16),
                 },
                 "meta": {"backbone": "made-up"},
             }

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from vision.interop import volta_sublayers
 from workbench.errors import WorkbenchError
+from workbench.interop.release import Config
 from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
@@ -29,6 +31,7 @@ SMALL = {
     "num_heads": 2,
     "repeat": 1,
     "feature_size": 12,
+    "num_classes": 4,
     "grid": 2,
     "patch": 8,
     "dropout": 0.0,
@@ -50,7 +53,7 @@ def shrunk(tree: Any) -> Any:
     small = {key: SMALL[key] if key in SMALL else shrunk(value) for key, value in tree.items()}
     if "layer" in small and small["layer"] in ("self", "joint", "co"):
         small |= {"dropout": 0.0, "attention_dropout": 0.0}
-    if "embedding" in small:
+    if "embedding" in small and small["embedding"] != "vision.visual_feature":  # which has none
         small["dropout"] = 0.0
     if "patch" in small and "size" in small:
         small["size"] = 16
@@ -107,7 +110,7 @@ def test_patches_of_another_grid_than_the_positions_are_refused(
         built(tree, tokenizer)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [*RECIPES, "visualbert", "vilbert", "vl-bert", "unicoder-vl"])
 def test_it_names_its_paper_and_what_that_leaves_open(name: str) -> None:
     recipe = load_recipe(name)
     assert recipe.kind == "vision-language"
@@ -131,7 +134,38 @@ def test_uniter_masks_words_or_regions_never_both(samples: list[Sample], tokeniz
         batch = task.micro_batch(samples, (0, 0)).views["main"]
         masked_words = bool((batch.streams["text"].fields["input_ids"] == tokenizer.id("mask")).any())
         masked_regions = "masked" in batch.streams["image"].fields
-        assert (masked_words, masked_regions) == (name == "words", name == "regions")
+        assert (masked_words, masked_regions) == (name == "words", name in ("regions", "classes"))
+
+
+def test_vilbert_connects_its_encoders_where_the_release_does() -> None:
+    """The sublayers of VOLTA's `vilbert_base`: 6 of 12 text layers, then a connection before each of the others."""
+    later = range(12, 36, 4)
+    directions = {
+        "tt": [*range(0, 12, 2), *(n + 2 for n in later)],
+        "tv": [*later],
+        "vt": [*later],
+        "vv": [n + 2 for n in later],
+    }
+    wanted = volta_sublayers.read(
+        Config({**{f"{d}_attn_sublayers": numbers for d, numbers in directions.items()}, "shared_sublayers": []})
+    )
+    found: list[str] = []
+    for layer in load_recipe("vilbert").networks["main"].layers:
+        group = layer.get("group", [layer])
+        found += ["co" if "streams" in one else str(one["stream"]) for one in group] * layer["repeat"]
+    assert found == [sublayer.kind for sublayer in wanted]
+
+
+def test_vl_bert_reads_texts_without_images(samples: list[Sample], tokenizer: Tokenizer) -> None:
+    """Their words have a learned visual feature, and share the stack with those of captions."""
+    _, tasks, root = tiny("vl-bert", tokenizer)
+    texts = [{"key": str(i), "draw": (0, i), "text": "a dog in the snow"} for i in range(4)]
+    batch = tasks["texts"].micro_batch(texts, (0, 0))
+    assert batch.views["main"].streams.keys() == {"text"}
+    root(batch, ["mlm_alone"])["mlm_alone"].loss.backward()
+    first = root.network().layers[0]
+    assert first.alone.grad.abs().sum() > 0
+    assert first.position is root.network().embeddings["text"].position
 
 
 def test_lxmert_shares_one_cross_attention_per_layer(tokenizer: Tokenizer) -> None:

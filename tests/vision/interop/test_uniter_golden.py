@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vision.objectives.itm import Itm
+from vision.objectives.mrc import Mrc
+from vision.objectives.mrc_kl import MrcKl
 from vision.objectives.mrfr import Mrfr
 from workbench.interop.files import find_files
 from workbench.interop.reading import read_release
@@ -129,6 +131,26 @@ def test_region_regression(golden: Golden, network: Network, batch: Callable[...
     goal = golden.inputs["img_feat"][golden.inputs["img_masks"]]
     output = head(Seen.of(network, masked, {"rows": rows, "features": goal}, states))
     torch.testing.assert_close(output.loss / len(rows), golden.outputs["train_loss_mrfr"], **CLOSE)
+
+
+@torch.no_grad()
+def test_region_classes(golden: Golden, network: Network, batch: Callable[..., Batch], shared: Path) -> None:
+    theirs = load_file(shared / "golden" / "uniter" / "weights.safetensors")
+    names = (("dense", "0"), ("norm", "2"), ("output", "3"))
+    weights = {f"{o}.{p}": theirs[f"region_classifier.net.{n}.{p}"] for o, n in names for p in ("weight", "bias")}
+    masked = batch(masked_regions=True)
+    rows = masked.streams["image"].fields["masked"].nonzero()[:, 0]
+    states, scores = network(masked), golden.inputs["img_soft_labels"][golden.inputs["img_masks"]]
+    kl = MrcKl(15).head(network)
+    kl.load_state_dict(weights)
+    torch.testing.assert_close(kl.logits(states["image"][rows]), golden.outputs["mrc_logits"], **CLOSE)
+    output = kl(Seen.of(network, masked, {"rows": rows, "scores": scores}, states))
+    torch.testing.assert_close(output.loss / scores.numel(), golden.outputs["train_loss_mrckl"], **CLOSE)
+    hard = Mrc(15).head(network)
+    hard.load_state_dict(weights)
+    labels = scores[:, 1:].argmax(-1) + 1  # the background is never a target
+    output = hard(Seen.of(network, masked, {"rows": rows, "labels": labels}, states))
+    torch.testing.assert_close(output.loss / len(rows), golden.outputs["train_loss_mrc"], **CLOSE)
 
 
 @torch.no_grad()

@@ -12,15 +12,20 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from vision.interop.releases.volta import Volta
+from vision.objectives.itm import ItmHead
+from vision.objectives.mrc_kl import MrcKlHead
 from vision.objectives.mrfr import Mrfr
 from workbench.errors import WorkbenchError
 from workbench.interop.files import find_files
 from workbench.interop.reading import read_release
 from workbench.interop.release import Config
 from workbench.models.network import Network
+from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch
+from workbench.tasks.forward import Seen
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
+REGIONS, CLASSES = "cls.imagePredictions.transform", "cls.imagePredictions.decoder_dict"
 FOLDERS = ("ctrl_uniter", "ctrl_visualbert", "ctrl_lxmert", "ctrl_vilbert", "original_lxmert", "original_vilbert")
 
 
@@ -80,3 +85,46 @@ def test_region_regression_losses(function: str, shared: Path) -> None:
     names = [n for n in outputs if n.startswith(f"some.{key}.w1")]
     assert names, sorted(outputs)
     torch.testing.assert_close(ours / counted.sum(), outputs[names[0]], **CLOSE)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@torch.no_grad()
+def test_the_distributions_and_the_alignment_of_vilbert(name: str, shared: Path, jagged: Callable[..., Batch]) -> None:
+    """Poolers with relu, multiplied, and the divergence from the detector's classes."""
+    folder = shared / "golden" / "volta" / name
+    inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
+    weights = load_file(folder / "weights.safetensors")
+    if "region_logits.0" not in outputs:
+        pytest.skip("it has other targets")
+    masks = {"text": inputs["attention_mask"].bool(), "image": inputs["image_attention_mask"].bool()}
+    streams = {s: (mask, {"place": torch.zeros(mask.shape)}) for s, mask in masks.items()}
+    batch = jagged(**streams)
+    last = max(int(n.split(".")[1]) for n in outputs if n.startswith("text_states."))
+    states = {s: outputs[f"{s}_states.{last}"][mask] for s, mask in masks.items()}
+    sizes = {s: rows.shape[1] for s, rows in states.items()}
+    head = ItmHead(["text", "image"], sizes, 56)
+    head.load_state_dict(
+        {
+            f"{ours}.{p}": weights[f"{theirs}.{p}"]
+            for p in ("weight", "bias")
+            for ours, theirs in (
+                ("poolers.text", "bert.t_pooler.dense"),
+                ("poolers.image", "bert.v_pooler.dense"),
+                ("classifier", "cls.bi_seq_relationship"),
+            )
+        }
+    )
+    network = Network(NetworkSpec({"text": {"embedding": "token", "hidden_size": 8, "vocab_size": 4}}, []))
+    torch.testing.assert_close(head.logits(network, states, batch), outputs["itm_logits"], **CLOSE)
+    kl = MrcKlHead(sizes["image"], 17, norm=f"{REGIONS}.LayerNorm.weight" in weights)
+    names = [("dense", f"{REGIONS}.dense"), ("norm", f"{REGIONS}.LayerNorm"), ("output", f"{CLASSES}.0")]
+    kl.load_state_dict({f"{o}.{p}": weights[f"{t}.{p}"] for o, t in names for p in ("weight", "bias")})
+    logits = torch.zeros_like(outputs["region_logits.0"])
+    logits[masks["image"]] = kl.logits(states["image"])
+    torch.testing.assert_close(logits[masks["image"]], outputs["region_logits.0"][masks["image"]], **CLOSE)
+    wanted, whole = inputs["image_label"] == 1, torch.ones(len(logits), 1, dtype=torch.bool)
+    placed = torch.cat([~whole, wanted], 1) & masks["image"]  # the image as a whole is the first row
+    rows = placed[masks["image"]].nonzero()[:, 0]
+    targets = {"rows": rows, "scores": inputs["image_cls"][wanted]}
+    loss = kl(Seen.of(network, batch, targets, states)).loss / wanted.sum()
+    torch.testing.assert_close(loss, outputs["loss_region_part.0"], **CLOSE)
