@@ -17,15 +17,23 @@ from pathlib import Path
 import numpy as np
 
 from kg.vectors.formats.rows import Row
+from kg.vectors.vectors import load_vectors
 from workbench.errors import WorkbenchError
-from workbench.files.identities import Identities, noted
+from workbench.files.identities import Identities, note, noted
 from workbench.interop.sources import note_source, read_source
 from workbench.recipe.spec import InitFrom
+from workbench.runs.data_record import MADE_FOR, NOTHING, START
 
 TABLE = "embeddings.text.token.weight"
 INSIDE = "##"
 BEGINS = ("\u0120", "\u2581")
 """What stands before the first piece of a word in vocabularies of bytes (GPT-2, RoBERTa) and of SentencePiece."""
+
+
+def note_space(place: str) -> None:
+    """Note in the space of whose words the vectors of a file are."""
+    mapped = load_vectors(place).provenance.get("mapped") or {}
+    note(MADE_FOR, place, ", ".join(mapped.get("to", {}).get(START, {}).values()) or NOTHING)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,16 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.files.identities import noted
+from workbench.interop.belonging import refuse_foreign
 from workbench.interop.initial import initialise
 from workbench.interop.reading import Read, names_of, read_release
-from workbench.interop.sources import note_sources, release_files
+from workbench.interop.sources import note_source, note_sources, release_files
 from workbench.packages import PREFIX, TOKENIZER, WEIGHTS, located
 from workbench.parts.building import find
 from workbench.recipe.spec import InitFrom, Recipe, SequenceSpec, Spec, TaskSpec, TrainSpec
 from workbench.recipe.trees import with_overrides
 from workbench.runs import loading
+from workbench.runs.data_record import MADE_FOR, START
 from workbench.runs.folder import read_recipe
 from workbench.runs.loading import Loaded
 from workbench.runs.names import RECIPE, is_run
@@ -68,7 +70,12 @@ def load(
     """
     place = Path(place)
     if is_run(place):
-        return loading.load(place, overrides, control=control, trust=trust)
+        loaded = loading.load(place, overrides, control=control, trust=trust)
+        if MADE_FOR in loaded.read:
+            with noted() as own:
+                note_source(InitFrom(str(place)))
+            refuse_foreign(loaded.read, own.get(START, {}))
+        return loaded
     if control is not None:
         raise WorkbenchError(f"control {control} takes away what a run was trained with, and {place} is no run")
     folder, read = _folder(place), _read(place)
@@ -82,6 +89,7 @@ def load(
         note_sources(recipe)
         tasks = tasks_of(recipe, tokenizer)
         root = make_root(recipe, tasks, tokenizer)
+    refuse_foreign(opened, opened.get(START, {}))
     spec, seen = recipe.networks[DEFAULT_NETWORK], visibilities_of(recipe, DEFAULT_NETWORK)
     copied = initialise(root, DEFAULT_NETWORK, spec, tokenizer, read.heads, seen)
     lacking = sorted({f"{head}.{name}" for head, part in root.heads.items() for name in part.state_dict()} - {*copied})

@@ -33,6 +33,10 @@ BASE = "base"
 """What the file is noted as that holds the weights which the run does not change (`workbench.runs.kept`)."""
 PART = "part"
 """What `workbench.parts.trust` notes the files of parts as that lie beside the recipe."""
+MADE_FOR = "made for weights"
+"""What is noted of things that fit certain weights alone, such as vectors in the space of a model's words: whose they
+are, as `START` names them, or `NOTHING` where they were made for none."""
+NOTHING = "none"
 START = "weights"
 """What `workbench.interop.sources` notes the weights as that a run starts from: `<family> <SHA-256>`."""
 

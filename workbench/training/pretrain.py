@@ -16,6 +16,7 @@ from rich.console import Console
 
 from workbench.files.identities import noted
 from workbench.files.lock import locked
+from workbench.interop.belonging import refuse_foreign
 from workbench.interop.initial import initialise
 from workbench.interop.sources import note_sources
 from workbench.optimization.building import make_lr_schedule
@@ -24,7 +25,7 @@ from workbench.processes.stop_request import StopRequest
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoint import files_of
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.data_record import keep_base, keep_data, refuse_changed
+from workbench.runs.data_record import START, keep_base, keep_data, refuse_changed
 from workbench.runs.folder import keep_code, open_run
 from workbench.runs.kept import Kept, base_of, keep, recorded_base
 from workbench.runs.metrics import read_metrics
@@ -120,6 +121,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
     world.from_main(lambda: keep_code(run, recipe))
     kept = None
     if not steps:
+        refuse_foreign(read, read.get(START, {}))
         check_training(recipe, tasks.values(), root)
         tell_unused_memory(tasks.values(), root)
         for network, spec in recipe.networks.items():

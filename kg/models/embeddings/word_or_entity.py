@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from kg.models.embeddings.entity_table import EntityTable
+from kg.vectors.mapping import note_space
 from workbench.models.blocks import NormKind
 from workbench.models.embeddings.token import Token
 from workbench.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
@@ -15,9 +16,10 @@ FIELD = "entity_ids"
 class WordOrEntity(Token):
     """`token`, but a row with `entity_ids` r > 0 has vector r - 1 of the file in place of its word's.
 
-    The vectors are those of the entities in the space of the words (`prepare vectors --map-to`); they stay as they are,
-    and in their file (`kg.entity_table`). The step `kg.entity_words` makes such rows; where nobody does, this is
-    `token`. Its weights have the same names, so that it starts from a network with that embedding.
+    The vectors are those of the entities in the space of the words (`prepare vectors --map-to`), and refused with other
+    words than these; they stay as they are, and in their file (`kg.entity_table`). The step `kg.entity_words` makes
+    such rows; where nobody does, this is `token`. Its weights have the same names, so that it starts from a network
+    with that embedding.
 
     Args:
         path: file of the vectors, of the size `hidden_size`.
@@ -45,6 +47,8 @@ class WordOrEntity(Token):
         seed: Seed = 0,
     ) -> None:
         super().__init__(hidden_size, vocab_size, max_positions, token_types, dropout, norm, norm_eps)
+        if isinstance(path, str):
+            note_space(path)
         self.entities = EntityTable(path, False, hidden_size, shuffled, control, seed)
 
     def words(self, fields: dict[str, Tensor]) -> Tensor:

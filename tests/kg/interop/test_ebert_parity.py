@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from kg.vectors import mapping
 from kg.vectors.vectors import Vectors, save_vectors
 from tests.interop.worlds import SPECIAL, WORDS, tokenizer
 from workbench.errors import WorkbenchError
 from workbench.interop.opening import load
+from workbench.runs.data_record import START
 from workbench.sequences.batch import collate
 
 SIZE = 16
@@ -38,8 +40,14 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Any:
     model.save_pretrained(folder)
     tokenizer(folder / "tokenizer.json", ("/",))
     vectors = torch.randn(2, SIZE, generator=torch.Generator().manual_seed(1))
-    found = Vectors(["Q1", "Q2"], vectors, ["P1"], torch.zeros(1, SIZE))
-    save_vectors(found, folder / "mapped.safetensors")
+    for file, to in (
+        ("mapped", mapping.words_of(folder).read),
+        ("foreign", {START: {"another": "bert 0"}}),
+        ("none", {}),
+    ):
+        provenance = {"mapped": {"to": to}} if to else {}
+        found = Vectors(["Q1", "Q2"], vectors, ["P1"], torch.zeros(1, SIZE), provenance)
+        save_vectors(found, folder / f"{file}.safetensors")
     return model, folder, vectors
 
 
@@ -74,6 +82,16 @@ def test_states_and_logits_are_berts(form: str | None, bert: Any) -> None:
         logits = head.logits(loaded.model.network(), states)
         torch.testing.assert_close(states, wanted, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(logits, model.cls(wanted), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("file", "made"), [("foreign", "made for the weights bert 0"), ("none", "made for no model's weights")]
+)
+def test_vectors_in_another_space_than_the_words_are_refused(file: str, made: str, bert: Any) -> None:
+    folder: Path = bert[1]
+    changes = ["model.streams.text.embedding=kg.word_or_entity", f"model.streams.text.path={folder}/{file}.safetensors"]
+    with pytest.raises(WorkbenchError, match=rf"{file}\.safetensors was {made}, .*--map-to"):
+        load(folder, changes)
 
 
 def test_a_change_that_needs_training_is_refused(bert: Any) -> None:

@@ -13,9 +13,10 @@ from kg.graph.store import GraphStore
 from kg.vectors.importing import import_vectors
 from kg.vectors.mapping import TABLE, fit, whole_words, words_of
 from kg.vectors.options import ImportOptions
-from kg.vectors.vectors import load_vectors
+from kg.vectors.vectors import Vectors, load_vectors, save_vectors
 from tests.interop.worlds import WORDS, recipe_file, text_task, texts, tokenizer
 from workbench.errors import WorkbenchError
+from workbench.interop.opening import load
 from workbench.interop.sources import read_source
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import InitFrom
@@ -85,3 +86,41 @@ def test_words_are_spelt_whole_whatever_the_tokenizer() -> None:
 def test_a_model_without_words_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="there is no such file or folder"):
         words_of(tmp_path / "nothing")
+
+
+def test_a_run_takes_the_vectors_of_its_start_alone(tmp_path: Path, model: Path) -> None:
+    """Mapped for the weights that it starts from, or trained on from these; unmapped ones for fresh weights alone."""
+    place, _, _ = vectors(tmp_path, model)
+    store = GraphStore.build([("Q1", "P1", "Q2")], tmp_path / "graph")
+    mapped, bare = tmp_path / "mapped.safetensors", tmp_path / "bare.safetensors"
+    import_vectors(store, place, mapped, ImportOptions(map_to=model))
+    save_vectors(Vectors(["Q1"], torch.zeros(1, WIDTH), ["P1"], torch.zeros(1, WIDTH)), bare)
+
+    def trained(name: str, file: Path, start: Path | None) -> Path:
+        text = {"embedding": "kg.word_or_entity", "path": str(file), "hidden_size": WIDTH, "max_positions": 20}
+        layer = {"layer": "self", "stream": "text", "num_heads": 2, "intermediate_size": 12}
+        tree: dict[str, Any] = {"streams": {"text": text}, "layers": [layer]}
+        tree |= {"init_from": str(start)} if start else {"init_range": 0.1}
+        words = str(tokenizer(tmp_path / "tokenizer.json"))
+        task = text_task(texts(tmp_path / "texts"), "mlm")
+        return pretrain(
+            load_recipe(str(recipe_file(tmp_path / "e.yaml", tree, task, tokenizer=words))), tmp_path / name
+        )
+
+    first = trained("first", mapped, model)
+    trained("second", mapped, first)
+    load(first)
+    trained("fresh", bare, None)
+    for name, file, start, told in (
+        ("a", mapped, None, "made for the weights run .* those here are fresh ones"),
+        ("b", bare, model, "made for no model's weights, and those here are .*run"),
+        ("c", mapped, tmp_path / "fresh", "made for the weights run"),
+    ):
+        with pytest.raises(WorkbenchError, match=told):
+            trained(name, file, start)
+        assert not (tmp_path / name).exists()
+    changes = ["model.streams.text.embedding=kg.word_or_entity", f"model.streams.text.path={mapped}"]
+    load(model, changes)
+    changes[1] = f"model.streams.text.path={bare}"
+    with pytest.raises(WorkbenchError, match="made for no model's weights"):
+        load(model, changes)
