@@ -130,7 +130,7 @@ class GraphStore:
         return str(self.meta["digest"])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (str(self.path), self.seed)
+        return _reopen, (str(self.path), self.seed, self.identity)
 
     @property
     def num_entities(self) -> int:
@@ -358,6 +358,13 @@ class GraphStore:
         return [(names[r], ids[e]) for r, e in zip(relations.tolist(), entities.tolist(), strict=True)]
 
 
-def _reopen(path: str, seed: int | None) -> GraphStore:
+def _reopen(path: str, seed: int | None, identity: str) -> GraphStore:
+    """In another process.
+
+    Raises:
+        WorkbenchError: another graph lies there by now.
+    """
     store = GraphStore(path)
+    if store.identity != identity:
+        raise WorkbenchError(f"the graph {path} was replaced while it was in use; put it back, or start again")
     return store if seed is None else store.shuffled(seed)

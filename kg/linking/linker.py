@@ -35,7 +35,7 @@ from kg.linking.lexicon import Lexicon
 from kg.linking.mentions import COMMON_NOUN, Form
 from kg.linking.outcomes import Outcomes
 from workbench.errors import WorkbenchError
-from workbench.files.drafts import draft_folder
+from workbench.files.drafts import check_writable, draft_folder, explained
 from workbench.files.identities import note
 from workbench.files.sealed import open_sealed, seal
 
@@ -203,19 +203,31 @@ class Linker:
         """Write the linker to the new folder `path`.
 
         Raises:
-            WorkbenchError: `path` exists.
+            MachineError: the disk is full.
+            WorkbenchError: `path` exists, or cannot be written.
         """
         path = Path(path)
+        self.check_new(path)
+        with explained(path):
+            draft = draft_folder(path)
+            try:
+                self._write(draft)
+                os.rename(draft, path)
+            except BaseException:
+                shutil.rmtree(draft)
+                raise
+        self.path = path
+
+    @staticmethod
+    def check_new(path: Path) -> None:
+        """
+        Raises:
+            MachineError: the disk is full.
+            WorkbenchError: something is at `path`, or nothing can be written there.
+        """
         if path.exists():
             raise WorkbenchError(f"{path} exists already; remove it, or name another folder for the linker")
-        draft = draft_folder(path)
-        try:
-            self._write(draft)
-            os.rename(draft, path)
-        except BaseException:
-            shutil.rmtree(draft)
-            raise
-        self.path = path
+        check_writable(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Linker:
@@ -248,7 +260,7 @@ class Linker:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
-            return Linker.load, (self.path,)
+            return _reopen, (self.path, self.version)
         return Linker, (self.tables, self.case, self.profiles, None, self.lexicon)
 
     def _write(self, folder: Path) -> None:
@@ -341,3 +353,15 @@ class Linker:
             zip(entities, (shares / shares.sum()).tolist(), strict=True), key=lambda item: (-item[1], item[0])
         )
         return [(self.tables.ids[entity], share) for entity, share in ranked]  # numbers are in the order of the ids
+
+
+def _reopen(path: Path, version: str) -> Linker:
+    """In another process.
+
+    Raises:
+        WorkbenchError: another linker lies there by now.
+    """
+    linker = Linker.load(path)
+    if linker.version != version:
+        raise WorkbenchError(f"the linker {path} was replaced while it was in use; put it back, or start again")
+    return linker

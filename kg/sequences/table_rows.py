@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workbench.errors import WorkbenchError
 
 
 class TableRows(Mapping[str, int]):
@@ -13,7 +16,7 @@ class TableRows(Mapping[str, int]):
 
     def __init__(self, table: str | Mapping[str, int]) -> None:
         self.table = table
-        self._rows = _read(table) if isinstance(table, str) else table
+        self._rows, self._identity = _read(table) if isinstance(table, str) else (table, "")
 
     def __getitem__(self, entity: str) -> int:
         return self._rows[entity]
@@ -24,11 +27,24 @@ class TableRows(Mapping[str, int]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __reduce__(self) -> tuple[type[TableRows], tuple[str | Mapping[str, int]]]:
-        return TableRows, (self.table,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.table, self._identity)
 
 
-def _read(path: str) -> Mapping[str, int]:
+def _reopen(table: str | Mapping[str, int], identity: str) -> TableRows:
+    """In another process.
+
+    Raises:
+        WorkbenchError: other vectors lie there by now.
+    """
+    rows = TableRows(table)
+    if rows._identity != identity:
+        raise WorkbenchError(f"the vectors {table} were replaced while they were in use; put them back, or start again")
+    return rows
+
+
+def _read(path: str) -> tuple[Mapping[str, int], str]:
     from kg.vectors.vectors import load_vectors
 
-    return load_vectors(path).rows
+    found = load_vectors(path)
+    return found.rows, found.identity

@@ -37,13 +37,17 @@ CHECKSUM = "sha256"
 
 @dataclass(frozen=True)
 class Vectors:
-    """`vectors` [entities, size] by row of `ids`, `relations` [relations, size] by row of `relation_ids`, float32."""
+    """`vectors` [entities, size] by row of `ids`, `relations` [relations, size] by row of `relation_ids`, float32.
+
+    `identity` is the checksum of those that come from a file.
+    """
 
     ids: Sequence[str]
     vectors: Tensor
     relation_ids: Sequence[str]
     relations: Tensor
     provenance: dict[str, Any] = field(default_factory=dict)
+    identity: str = ""
 
     @cached_property
     def rows(self) -> Mapping[str, int]:
@@ -103,13 +107,14 @@ def load_vectors(path: str | Path) -> Vectors:
     except ValueError as error:
         raise WorkbenchError(f"{path} is damaged: its provenance is no JSON ({error}); train them again") from error
     ids, relation_ids = _unpacked("entity", tensors), _unpacked("relation", tensors)
-    found = Vectors(ids, tensors["entity"], relation_ids, tensors["relation"], provenance)
+    identity = checksum or sha256_of(path)
+    found = Vectors(ids, tensors["entity"], relation_ids, tensors["relation"], provenance, identity)
     if found.vectors.ndim != 2 or len(ids) != len(found.vectors):
         raise WorkbenchError(
             f"{path} has vectors {list(found.vectors.shape)} and {len(ids)} entity ids; allowed: [entities, size] and "
             "an id for each"
         )
-    note("vectors of a shuffled graph" if found.of_shuffled_graph else "vectors", path, checksum or sha256_of(path))
+    note("vectors of a shuffled graph" if found.of_shuffled_graph else "vectors", path, identity)
     return found
 
 

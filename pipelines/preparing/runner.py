@@ -78,6 +78,7 @@ def _found(complete: dict[str, Manifest], space: Workspace, started: float) -> P
 
 def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str, Manifest]:
     """Write the corpus.json of every part with a record; the corpus's own comes last, as it says that all is done."""
+    space.check_unchanged()
     shards = {part: [outcome.shards[part] for outcome in outcomes] for part in space.folders}
     check_keys([space.folders[part] / info.name for part, infos in shards.items() for info in infos])
     for part, infos in shards.items():

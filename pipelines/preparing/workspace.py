@@ -44,6 +44,19 @@ class Workspace:
         with Blame(job.reader):
             self.inputs = job.reader.inputs(inputs)
         self.before: dict[str, Manifest] = {}
+        self._seen: list[tuple[int, int, int]] = []
+
+    def check_unchanged(self) -> None:
+        """
+        Raises:
+            WorkbenchError: an input is not what it was when the work began.
+        """
+        for path, seen in zip(self.inputs, self._seen, strict=True):
+            if not path.is_file() or _version(path) != seen:
+                raise WorkbenchError(
+                    f"{path} changed while it was read: what was made of it may be of both. Delete {self.job.output} "
+                    "and run the command again"
+                )
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -82,6 +95,7 @@ class Workspace:
             path.with_suffix(".index").unlink(missing_ok=True)
             path.unlink(missing_ok=True)
         self._clear()
+        self._seen = [_version(path) for path in self.inputs]
         with atomic(self.job.output / STATE) as file:
             file.write(json.dumps({"command": self.command, **self.fingerprint}, indent=1).encode())
 
@@ -164,6 +178,12 @@ class Workspace:
                 f"{self.job.output} was begun with other options or inputs: {'; '.join(changed)}. Choose another "
                 "--output, delete the folder, or use the same options again"
             )
+
+
+def _version(path: Path) -> tuple[int, int, int]:
+    """What changes whenever a file is written or replaced."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _read_state(path: Path) -> dict[str, Any]:

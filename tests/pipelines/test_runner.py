@@ -230,6 +230,20 @@ def test_a_signal_keeps_finished_shards_and_says_how_to_go_on(tmp_path, json_lin
     assert {n.replace(".index", ".tar") for n in names if n.endswith(".index")} == {n for n in names if ".tar" in n}
 
 
+def test_an_input_that_changes_while_it_is_read_makes_no_corpus(json_lines, text_job, monkeypatch):
+    path = json_lines("docs.jsonl", ROWS)
+    job, each = text_job(path), runner.each
+
+    def changing(*arguments):
+        yield from each(*arguments)
+        path.write_text('{"text": "another one"}\n')
+
+    monkeypatch.setattr(runner, "each", changing)
+    with pytest.raises(WorkbenchError, match=r"docs\.jsonl changed while it was read.* Delete .* and run"):
+        prepare(job, [path], Limits(workers=1))
+    assert not (job.output / "corpus.json").exists()
+
+
 def test_duplicate_keys_in_a_shard_and_across_shards(json_lines, text_job):
     rows = [{"id": f"d{i % 4}", "text": str(i)} for i in range(8)]
     path = json_lines("docs.jsonl", rows)

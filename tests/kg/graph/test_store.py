@@ -168,6 +168,14 @@ def test_pickles_as_its_path(store):
     assert list(again.triples()) == list(store.shuffled(3).triples())
 
 
+def test_a_graph_that_was_replaced_is_not_opened_in_its_place(tmp_path):
+    data = pickle.dumps(GraphStore.build([("a", "r", "b")], tmp_path / "g"))
+    (tmp_path / "g").rename(tmp_path / "away")
+    GraphStore.build([("a", "r", "c")], tmp_path / "g")
+    with pytest.raises(WorkbenchError, match="was replaced while it was in use"):
+        pickle.loads(data)
+
+
 def test_from_records(tmp_path, store):
     records = [
         {

@@ -106,6 +106,16 @@ def test_a_graph_without_labels_links_ids(tmp_path):
     assert Linker.from_store(store).link("我眼睛发红了") == [(1, 5, "眼睛发红", 0.25)]
 
 
+def test_a_linker_that_was_replaced_is_not_opened_in_its_place(store, tmp_path):
+    linker = Linker.from_store(store)
+    linker.save(tmp_path / "linker")
+    sent = pickle.dumps(linker)
+    (tmp_path / "linker").rename(tmp_path / "away")
+    Linker.from_store(store, skip=["Texas"]).save(tmp_path / "linker")
+    with pytest.raises(WorkbenchError, match="was replaced while it was in use"):
+        pickle.loads(sent)
+
+
 @pytest.mark.parametrize("context", [True, False])
 def test_saving_pickling_and_versions(store, tmp_path, context):
     linker = Linker.from_store(store, context=context)
