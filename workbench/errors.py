@@ -90,11 +90,16 @@ def system_error(error: OSError, path: object = None) -> WorkbenchError:
     place = str(path) if path is not None else " -> ".join(named)
     place = place if len(place) <= LONGEST_PATH else f"{place[:SHOWN]}..."
     reason = error.strerror or str(error) or type(error).__name__
-    advice = ADVICE.get(error.errno or 0, "the operating system says: {}. Mend that and run the same command again")
+    advice = ADVICE.get(_number(error), "the operating system says: {}. Mend that and run the same command again")
     kind = WorkbenchError if error.errno in CHOICES else MachineError
     notes = getattr(error, "__notes__", ())
     parts = [note.removeprefix(RAISED_IN) for note in notes if note.startswith(RAISED_IN)]
     return kind(": ".join([*parts, *filter(None, [place]), advice.format(reason)]))
+
+
+def _number(error: OSError) -> int:
+    """The error's number. numpy, which writes arrays by itself, gives none where the disk is full."""
+    return error.errno or (errno.ENOSPC if re.fullmatch(r"\d+ requested and \d+ written", str(error)) else 0)
 
 
 def memory_error(error: MemoryError | ImportError) -> MachineError | None:

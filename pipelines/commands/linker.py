@@ -96,6 +96,9 @@ def linker(
 
       workbench prepare linker -o linkers/titles --names titles.tsv
     """
+    with needs_kg():
+        from kg.linking.linker import Linker
+    Linker.check_new(output)
     made = make_linker(graph, options)
     made.save(output)
     table = Table("has", "", title=f"The linker {output.name}")

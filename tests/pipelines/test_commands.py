@@ -360,6 +360,8 @@ def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
         told = rf"{option} .*: none of its 1 rows is of an entity of the graph .* as 'Q1', the graph's as 'e\d'"
         with pytest.raises(WorkbenchError, match=told):
             prepare("linker", graph, "-o", tmp_path / "bad", option, place)
+    with pytest.raises(WorkbenchError, match="graphs exists already"):  # before anything is read
+        prepare("linker", tmp_path / "gone", "-o", tmp_path / "graphs")
     names.write_text("Bobby\te2\t3\nBobby\te2\t1\nBobby\te9\t1\n")
     kept = InMemoryLookupKB(Vocab(), entity_vector_length=2)
     for entity in ("e1", "e9"):
