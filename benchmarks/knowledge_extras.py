@@ -6,8 +6,7 @@ mentions, parses, captions with their pictures, words and entities in one space;
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.knowledge_systems import WEIGHTS
@@ -18,8 +17,6 @@ Made = Callable[..., str]
 """Runs a command of `prepare` where its output (the first argument) is not there; gives the output's path."""
 
 PICTURES = 1280
-TOLD = 80
-"""Texts of a relation that k-adapter reads: of FewRel's other training relations, 16 of them."""
 MOST = 15
 """Facts that are asked for of a relation, at most."""
 CODEX_PARTS = {"described-test": "test.txt", "described-valid": "valid.txt"}
@@ -63,8 +60,7 @@ def prepare_extras(data: Path, corpora: Path, sets: list[str], made: Made) -> No
     made("word-pairs", "word-pairs", wordnet, "--texts", gold, "--dim", "50", *single)
     joint = raw.joint_vectors(gold, graph)
     made("mapped.safetensors", "vectors", graph, "--from", joint, "--map-to", WEIGHTS)
-    relations = written_relations(data / "fewrel/wiki_dev.jsonl", corpora / "raw/relations.jsonl")
-    made("relations", "text", relations, *single)
+    made("relations", "text", data / "fewrel/wiki_dev.jsonl", *single)
     made("parsed", "text", raw.parses(), *single)
     shown = (data / "flickr8k/captions_train.jsonl", "--images", data / "flickr8k/images_train.tar")
     captions = made("raw/captions", "image-text", *shown, "--resize", "64", "--limit", str(PICTURES), *single)
@@ -107,20 +103,3 @@ def _states(graph: GraphStore, head: str, relation: str, tail: str) -> bool:
     return (
         head in graph and tail in graph and graph.relation_ids.find(relation) >= 0 and graph.has(head, relation, tail)
     )
-
-
-def written_relations(source: Path, output: Path) -> Path:
-    """The first texts of each relation, in turn."""
-    if not output.exists():
-        told: dict[str, list[str]] = {}
-        for line, relation in _lines(source):
-            told.setdefault(relation, []).append(line)
-        turns = zip(*(lines[:TOLD] for lines in told.values()), strict=True)
-        output.write_text("".join(line for turn in turns for line in turn), encoding="utf-8")
-    return output
-
-
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield line, json.loads(line)["relation"]

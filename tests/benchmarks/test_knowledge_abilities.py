@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.joint_vectors import stated
 from benchmarks.knowledge_abilities import TRANSE, abilities, ability_tables
-from benchmarks.knowledge_extras import unseen_triples, written_relations
+from benchmarks.knowledge_extras import unseen_triples
 from benchmarks.knowledge_systems import SYSTEMS
 from kg.graph.store import GraphStore
 
@@ -53,14 +53,6 @@ def test_facts_that_are_asked_for_are_in_no_graph_that_a_system_reads(tmp_path: 
     held_out.write_text("Q1\tP1\tQ2\nQ1\tP1\tQ3\nQ1\tP2\tQ2\nQ9\tP1\tQ2\n")
     found = unseen_triples(held_out, tmp_path / "graph", tmp_path / "unseen.tsv")
     assert found.read_text() == "Q1\tP1\tQ3\nQ1\tP2\tQ2\nQ9\tP1\tQ2\n"
-
-
-def test_relations_come_in_turn(tmp_path: Path) -> None:
-    lines = [json.dumps({"relation": name, "id": i}) + "\n" for i, name in enumerate("a" * 90 + "b" * 90)]
-    (tmp_path / "all.jsonl").write_text("".join(lines))
-    found = written_relations(tmp_path / "all.jsonl", tmp_path / "some.jsonl").read_text().splitlines(keepends=True)
-    assert len(found) == 160
-    assert found[:4] == [lines[0], lines[90], lines[1], lines[91]]
 
 
 def test_a_triple_is_read_as_a_sentence(tmp_path: Path) -> None:
