@@ -100,12 +100,19 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
     spec = known[name]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
     poolers = sorted({*spec.poolers, *setup.poolers})
-    start = [InitFrom(str(tuning.run))]
+    start = [InitFrom(str(tuning.run), heads=None if _same_classes(base, setup.objective) else False)]
     streams = _with_pictures(spec.streams, setup.pictures)
     made = dataclasses.replace(spec, streams=streams, init_from=start, poolers=poolers, tie=own, frozen=False)
     for place in tuning.adapters or ():
         made = _with_adapters(made, name, place)
     return name, made
+
+
+def _same_classes(base: Recipe, objective: dict[str, Any]) -> bool:
+    """Whether no objective of the run's is of the same kind and tells other classes, with a head that cannot go on."""
+    told = [each for task in base.tasks.values() for each in task.objectives]
+    same = [each for each in told if each["objective"] == objective["objective"]]
+    return all(each.get("classes") == objective.get("classes") for each in same)
 
 
 def _with_adapters(spec: NetworkSpec, name: str, place: Path) -> NetworkSpec:

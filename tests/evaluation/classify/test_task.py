@@ -77,6 +77,18 @@ def test_it_learns_and_the_majority_does_not(tuned: Path, prepared: Callable[...
     assert "✓ 1" in shown
 
 
+def test_a_run_that_told_other_classes_goes_on_with_a_fresh_head(
+    tuned: Path, prepared: Callable[..., str], tmp_path: Path
+) -> None:
+    other = prepared(
+        "three", [{"text": f"the film is {word} .", "labels": {"stars": i % 3}} for i, word in enumerate(GOOD)]
+    )
+    again = fine_tune(Classification(), tuning(tuned, other, tmp_path / "other", epochs=1.0))
+    assert dict(load(again).recipe.tasks["classify"].objectives[0])["classes"] == ["0", "1", "2"]
+    kept = recipe_of(Classification(), tuning(tuned, prepared("films", []), tmp_path / "same"))
+    assert kept.networks["main"].init_from[0].heads is None
+
+
 def test_a_metric_of_the_whole_pass_chooses_the_best_checkpoint(tuned: Path, prepared: Callable[..., str]) -> None:
     lines = [json.loads(line) for line in (tuned / "metrics.jsonl").read_text().splitlines()]
     measured = [line["held_out/classify/macro_f1"] for line in lines if "held_out/classify/macro_f1" in line]
