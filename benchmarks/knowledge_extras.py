@@ -16,6 +16,8 @@ from kg.graph.store import GraphStore
 Made = Callable[..., str]
 """Runs a command of `prepare` where its output (the first argument) is not there; gives the output's path."""
 
+LINKED = "fewrel"
+"""The labelled set whose mentions have their entities."""
 PICTURES = 1280
 MOST = 15
 """Facts that are asked for of a relation, at most."""
@@ -67,13 +69,15 @@ def prepare_extras(data: Path, corpora: Path, sets: list[str], made: Made) -> No
     made("captions-linked", "link", captions, "--linker", linker, *single)
     asked(data / "codex", corpora, made)
 
-    offered = ("--linker", linker, "--candidates", "30", "--supervise", *single)
+    offered = ("--linker", linker, "--candidates", "30", *single)
     felt = ("--lexicon", raw.polarities(), *single)
-    made("wiki-candidates", "link", gold, *offered)
+    made("wiki-candidates", "link", gold, *offered, "--supervise")
     made("wiki-tagged", "sentiment", corpora / "wiki-linked", *felt)
+    made("facts-candidates", "link", corpora / "facts", *offered, "--supervise")
     made("facts-tagged", "sentiment", corpora / "facts", *felt)
     for name in sets:
-        made(f"{name}-candidates", "link", corpora / "raw" / name, *offered)
+        known = ("--supervise",) if name.startswith(LINKED) else ()
+        made(f"{name}-candidates", "link", corpora / "raw" / name, *offered, *known)
         made(f"{name}-tagged", "sentiment", corpora / name, *felt)
 
 

