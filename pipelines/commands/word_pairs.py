@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -93,18 +93,40 @@ def word_pairs(
         store.relation_row(name)
     opened = [Corpus.open(place) for place in texts]
     splits = parse_splits(split)
-    job = Job(WordPairs(tuple(relation)), "text", options.output, splits=splits)
-    options.prepare(job, [store.path])
-    words = sorted({word for part in job.parts for word in _words(part_folder(options.output, part))})
-    if not words:
-        raise WorkbenchError(f"the graph {store.path} relates no two words; prepare WordNet's folder `dict`")
     provenance = {
         **dataclasses.asdict(training),
         "corpora": {str(corpus.place): corpus.identity for corpus in opened},
         "gensim": version("gensim"),
     }
+    _refuse_other(options.output / VECTORS, provenance)
+    job = Job(WordPairs(tuple(relation)), "text", options.output, splits=splits)
+    options.prepare(job, [store.path])
+    if (options.output / VECTORS).is_file():
+        log.info("%s is there already", options.output / VECTORS)
+        return
+    words = sorted({word for part in job.parts for word in _words(part_folder(options.output, part))})
+    if not words:
+        raise WorkbenchError(f"the graph {store.path} relates no two words; prepare WordNet's folder `dict`")
     save_word_vectors(options.output / VECTORS, words, Texts(opened), training, provenance)
     log.info("%s: vectors of %s words", options.output / VECTORS, f"{len(words):,}")
+
+
+def _refuse_other(path: Path, provenance: Mapping[str, Any]) -> None:
+    """
+    Raises:
+        WorkbenchError: the vectors that lie there were made otherwise, or of other texts.
+    """
+    if not path.is_file():
+        return
+    from kg.vectors.vectors import load_vectors
+
+    made = load_vectors(path).provenance
+    changed = [name for name in provenance if made.get(name) != provenance[name]]
+    if changed:
+        raise WorkbenchError(
+            f"{path} was made otherwise ({', '.join(changed)}); choose another --output, or remove the file to train "
+            "these vectors again"
+        )
 
 
 def _words(folder: Path) -> Iterator[str]:

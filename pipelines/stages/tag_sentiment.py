@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from kg.lexicons.sentiment import UNKNOWN, SentimentLexicon, read_sentiment_lexicon
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import sha256_of
 from workbench.sequences.sequence import Sample
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -25,7 +28,7 @@ class TagSentiment:
     sha256: str
 
     def __call__(self, sample: Sample) -> Sample:
-        table = _lexicon(self.lexicon)
+        table = _lexicon(self.lexicon, self.sha256)
         found = ((m.start(), m.end(), table.of(m.group())) for m in WORD.finditer(sample.get("text", "")))
         tags = [[start, end, known.tag] for start, end, known in found if known != UNKNOWN]
         meta = {**sample.get("meta", {}), "sentiment": {"lexicon_sha256": self.sha256}}
@@ -33,5 +36,11 @@ class TagSentiment:
 
 
 @lru_cache(maxsize=1)
-def _lexicon(path: str) -> SentimentLexicon:
+def _lexicon(path: str, sha256: str) -> SentimentLexicon:
+    """
+    Raises:
+        WorkbenchError: the file is another one by now.
+    """
+    if sha256_of(Path(path)) != sha256:
+        raise WorkbenchError(f"the lexicon {path} changed while it was in use; put it back, or start again")
     return read_sentiment_lexicon(path)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from pipelines.commands.app import app
+from pipelines.stages.tag_sentiment import TagSentiment
 from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
 
 
@@ -39,3 +42,12 @@ def test_known_words_are_marked_in_place_of_other_tags(tmp_path: Path, json_line
     assert corpus.manifest.about["sentiment"] == {"lexicon_sha256": sha256_of(lexicon)}
     missing = runner.invoke(app, ["sentiment", plain, "--lexicon", str(tmp_path / "none.tsv"), "-o", raw])
     assert missing.exit_code != 0
+
+
+def test_a_lexicon_that_changed_is_not_taken_for_the_other(tmp_path: Path) -> None:
+    lexicon = tmp_path / "polarity.tsv"
+    lexicon.write_text("good\ta\t0.7\n")
+    stage = TagSentiment(str(lexicon), sha256_of(lexicon))
+    lexicon.write_text("good\ta\t-0.7\n")
+    with pytest.raises(WorkbenchError, match="changed while it was in use"):
+        stage({"text": "good"})

@@ -47,3 +47,9 @@ def test_pairs_and_their_vectors(tmp_path: Path, json_lines) -> None:
     assert again.exit_code == 0
     other = WordVectors(tmp_path / "again" / "words.safetensors")
     np.testing.assert_array_equal(other.of(["dog", "zzyx"]), vectors.of(["dog", "zzyx"]))
+    written = tmp_path / "again" / "words.safetensors"
+    before = written.stat().st_mtime_ns
+    assert runner.invoke(app, [*command, "-o", str(tmp_path / "again"), "--workers", "1"]).exit_code == 0
+    changed = runner.invoke(app, [*command, "-o", str(tmp_path / "again"), "--workers", "1", "--epochs", "1"])
+    assert "was made otherwise (epochs)" in str(changed.exception)
+    assert written.stat().st_mtime_ns == before
