@@ -55,8 +55,12 @@ def write_graph(folder: Path) -> None:
     triples = [(city, "country", country) for city, (_, country) in CITIES.items()]
     triples += [(a, "near", b) for a in CITIES for b in CITIES if a < b and CITIES[a][1] == CITIES[b][1]]
     (folder / "graph.tsv").write_text("".join("\t".join(triple) + "\n" for triple in triples))
-    entities = [{"id": i, "label": label, "types": ["place", "city"]} for i, (label, _) in CITIES.items()]
-    entities += [{"id": i, "label": label, "types": ["place", "country"]} for i, label in COUNTRIES.items()]
+    labels = {"city": {i: label for i, (label, _) in CITIES.items()}, "country": COUNTRIES}
+    entities = [
+        {"id": i, "label": label, "description": f"{label}, a {kind}", "types": ["place", kind]}
+        for kind, named in labels.items()
+        for i, label in named.items()
+    ]
     write_json_lines(folder / "entities.jsonl", entities)
     write_json_lines(
         folder / "relations.jsonl", [{"id": "country", "label": "lies in"}, {"id": "near", "label": "near"}]

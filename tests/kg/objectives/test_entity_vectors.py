@@ -30,6 +30,7 @@ WORDS = VOCABULARY.split()
 SEEN, UNSEEN = [f"Q{i}" for i in range(8)], ["Q8", "Q9"]
 TRIPLES = [(f"Q{i}", relation, f"Q{(i + by) % 8}") for i in range(8) for relation, by in (("P1", 1), ("P2", 3))]
 SIZE = 16
+OLD = {"Q1": {"description": "old songs"}}
 
 
 def record(entity: str, place: int, triples: list[tuple[str, str, str]]) -> dict[str, Any]:
@@ -143,16 +144,22 @@ def test_a_run_and_its_vectors_score_triples_alike(run: Path, world: Path, tmp_p
         )
 
 
+def test_a_graph_that_describes_nothing_is_refused(run: Path, tmp_path: Path) -> None:
+    GraphStore.build([("Q1", "P1", "Q2")], tmp_path / "other", entity_texts={"Q1": {"label": "old songs"}})
+    with pytest.raises(WorkbenchError, match="describes none of its 2 entities"):
+        write(run, tmp_path / "other", tmp_path / "v.safetensors")
+
+
 def test_relations_that_were_not_learnt_are_refused_by_name(run: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    GraphStore.build([("Q1", "P7", "Q2")], other)
+    GraphStore.build([("Q1", "P7", "Q2")], other, entity_texts=OLD)
     with pytest.raises(WorkbenchError, match="'P7'"):
         write(run, other, tmp_path / "v.safetensors")
 
 
 def test_relations_that_are_read_may_be_new(world: Path, tmp_path: Path) -> None:
     run = pretrain(recipe(world, relations="texts"), tmp_path / "run")
-    GraphStore.build([("Q1", "P7", "Q2")], tmp_path / "other", relation_labels={"P7": "old songs"})
+    GraphStore.build([("Q1", "P7", "Q2")], tmp_path / "other", entity_texts=OLD, relation_labels={"P7": "old songs"})
     assert write(run, tmp_path / "other", tmp_path / "v.safetensors").exit_code == 0
     assert load_vectors(tmp_path / "v.safetensors").relations.abs().sum() > 0
 
