@@ -257,3 +257,84 @@ def test_a_helper_that_is_missing_is_told(beside: Path, refused: Any) -> None:
     assert "model.layers[0]: layer 'own_layer:Own' needs the package 'own_helper'" in message
     assert "neither installed nor beside 'own_layer'" in message
     assert not Path("run").exists()
+
+
+TASK = """
+from dataclasses import dataclass
+
+from own_helper import BIAS
+from workbench.evaluation.options import Scoring
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask
+from workbench.tasks.objective import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnScoring(Scoring):
+    \"\"\"Tells a number of the code beside it.\"\"\"
+
+    measured: int = 1
+
+
+class Own(DownstreamTask):
+    scoring, objective = OwnScoring, Objective
+
+    def score(self, run, corpus, scoring):
+        return Result(self.name, {"bias": BIAS}, {"texts": scoring.measured, "of corpora": 1})
+"""
+
+
+def test_what_an_own_task_imports_comes_from_the_run_first(
+    beside: Path, workbench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert start(workbench).code == 0
+    (beside / "own_task.py").write_text(TASK)
+    (beside / "own_helper.py").write_text("BIAS = 7.0\n")
+    forget()
+    sys.path[:] = [place for place in sys.path if place not in (str(beside), str(beside / "run" / "code"))]
+    done = workbench("evaluate", "own_task:Own", "run", "corpora/text", "--trust")
+    assert done.code == 0, done.err
+    (result,) = Path("run/evaluations").glob("own*.json")
+    assert json.loads(result.read_text())["numbers"] == {"bias": 0.0}
+    assert f"'own_helper' is {beside / 'run' / 'code' / 'own_helper.py'}" in caplog.text
+
+
+def test_an_own_task_that_measures_nothing_is_refused(beside: Path, workbench: Any, refused: Any) -> None:
+    assert start(workbench).code == 0
+    (beside / "own_task.py").write_text(TASK)
+    forget()
+    message = refused("evaluate", "own_task:Own", "run", "corpora/text", "--measured", 0, "--trust")
+    assert "own has measured nothing of " in message
+    assert "corpora/text; its counts: 0 texts, 1 of corpora. Evaluate on records" in message
+    assert not list(Path("run").glob("evaluations/*.json"))
+
+
+def test_own_parts_of_a_recipe_are_listed(beside: Path, workbench: Any, refused: Any) -> None:
+    recipe = (beside / "recipe.yaml").read_text()
+    (beside / "recipe.yaml").write_text(recipe.replace("layer: self,", "layer: 'own_layer:Own',"))
+    assert "own_layer.py" in refused("parts", "--recipe", "recipe.yaml")
+    (beside / "own_layer.py").write_text(OPTIONS)
+    forget()
+    shown = workbench("parts", "layer", "--recipe", "recipe.yaml", "--trust").out
+    assert all(text in shown for text in ("own_layer:Own", "What passes.", "factor", "a number from 0, at most 1"))
+    assert "cross" not in shown
+    assert "names no step by import path (found: layer)" in refused(
+        "parts", "step", "--recipe", "recipe.yaml", "--trust"
+    )
+
+
+OPTIONS = """
+from torch import nn
+
+from workbench.options.bounds import Share
+
+
+class Own(nn.Module):
+    \"\"\"What passes.\"\"\"
+
+    def __init__(self, stream, num_heads, intermediate_size, factor: Share = 0.5):
+        super().__init__()
+
+    def forward(self, hidden, context):
+        return hidden
+"""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from workbench.cli.app import Commands, Entry, needed_packages, typer_app
 from workbench.errors import WorkbenchError
 from workbench.evaluation.folders import task_folders
+from workbench.runs.names import is_run
 
 
 class TaskCommands(Commands):
@@ -32,7 +34,12 @@ class TaskCommands(Commands):
             from workbench.evaluation.finding import find_task
 
             # the options are the task's own, so its code runs before they are read
-            return typer_app(self.command_of(find_task(name, trust="--trust" in rest)))
+            return typer_app(self.command_of(find_task(name, trust="--trust" in rest, run=_run_among(rest))))
+
+
+def _run_among(words: Sequence[str]) -> Path | None:
+    """The run that a command line is about."""
+    return next((Path(word) for word in words if is_run(Path(word))), None)
 
 
 def _finetune(task: Any) -> Callable[..., None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Opened
 from workbench.evaluation.options import Measuring, Scoring
 from workbench.evaluation.result import Result, corpus_input
@@ -26,7 +27,7 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Measuring) -> Result:
     Several ranks share the work of a task that `gathers`; that of others the main rank does alone.
 
     Raises:
-        WorkbenchError: a wrong input; or the run reads knowledge, and the corpus has none linked.
+        WorkbenchError: a wrong input; the run reads knowledge, and the corpus has none linked; or nothing was measured.
     """
     with distributed() as world:
         if task.gathers:
@@ -42,6 +43,7 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
         run: Opened = replace(task.open(scoring), world=world)
         run.check_linked(corpus)
         result = task.score(run, corpus, scoring)
+    _check_measured(result, corpus)
     result.control = scoring.control if isinstance(scoring, Scoring) else None
     result.panels = list(task.panels)
     read = {kind: {**run.read.get(kind, {}), **opened.get(kind, {})} for kind in {*run.read, *opened}}
@@ -54,6 +56,19 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
             task.draw(run, corpus, scoring)
         result.show(folder=results_of(scoring.run))
     return result
+
+
+def _check_measured(result: Result, corpus: Corpus) -> None:
+    """
+    Raises:
+        WorkbenchError: the result is of nothing, whatever its numbers are.
+    """
+    if not next(iter(result.counts.values()), 0):
+        counted = ", ".join(f"{value} {name}" for name, value in result.counts.items())
+        raise WorkbenchError(
+            f"{result.task} has measured nothing of {corpus.place}; its counts: {counted or 'none'}. Evaluate on "
+            "records that have what the task reads. (The first of a result's counts is how many it has measured.)"
+        )
 
 
 def results_of(place: Path) -> Path:

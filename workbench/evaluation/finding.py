@@ -11,18 +11,22 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.folders import task_folders
 from workbench.evaluation.task import DownstreamTask
 from workbench.parts.trust import allow, import_named
+from workbench.runs.folder import read_recipe, trust_run
 
 
-def find_task(name: str, *, trust: bool = False) -> DownstreamTask[Any, Any]:
+def find_task(name: str, *, trust: bool = False, run: Path | None = None) -> DownstreamTask[Any, Any]:
     """The task of this name: that of a folder, or `package.module:Class`.
 
     Args:
         trust: whether code that is not installed may be imported (from the current folder).
+        run: the run that it is for: what the task imports comes from there first, as the run's own parts do.
 
     Raises:
         WorkbenchError: there is none, its code is not trusted, or it is no downstream task.
     """
     if ":" in name:
+        if run is not None:
+            trust_run(run, read_recipe(run), trust)
         allow([name], Path.cwd(), f"the task {name!r}", trust=trust)
         return _made(import_named("task", name), name)
     folders = task_folders()

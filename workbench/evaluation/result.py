@@ -30,6 +30,7 @@ SHOWN = 20
 class Result:
     """A result as it is written to `evaluations/*.json` of a run.
 
+    `counts` tell what the numbers are of, the first one how many were measured;
     `variant` names the convention of the metric where published scripts differ; `control` what was taken away;
     `options` are those of the evaluation that differ from their default;
     `inputs` are the run's checkpoint, the corpus with its checksum, and in `read` the identity of all else that was

@@ -1,4 +1,4 @@
-"""The parts that come with the workbench, in words: for `workbench parts` and docs/parts.md."""
+"""Parts in words, those that come with the workbench and those of a recipe: for `workbench parts` and docs/parts.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, get_type_hints
 
 from workbench.options.values import described, group
@@ -24,17 +24,30 @@ class Option(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part: its first line, its options, and what it asks for of what is given."""
+    """A part: its first line, its options, what it asks for of what is given, and the controls that it heeds."""
 
     name: str
     line: str
     options: list[Option]
     given: list[str]
+    controls: tuple[str, ...]
 
 
-def parts(kind: str) -> list[Part]:
-    """The parts of a kind, the core's first."""
-    return [_part(kind, name, find(kind, name)) for name in short_names(kind)]
+def parts(kind: str, names: Iterable[str] | None = None) -> list[Part]:
+    """The parts of a kind: those of these names, or all that come with the workbench, the core's first."""
+    return [_part(kind, name, find(kind, name)) for name in (short_names(kind) if names is None else names)]
+
+
+def named_in(tree: Any) -> dict[str, list[str]]:
+    """By kind, the parts that a tree of plain values names by import path, each once."""
+    found: dict[str, list[str]] = {}
+    inner = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
+    named = tree.items() if isinstance(tree, Mapping) else ()
+    own = [{key: [name]} for key, name in named if key in KINDS and isinstance(name, str) and ":" in name]
+    for each in (*own, *map(named_in, inner)):
+        for kind, names in each.items():
+            found[kind] = list(dict.fromkeys([*found.get(kind, ()), *names]))
+    return found
 
 
 def kind_line(kind: str) -> str:
@@ -57,7 +70,7 @@ def _part(kind: str, name: str, part: Any) -> Part:
             given.append(option)
         else:
             stated += _options(option, types.get(option), defaults.get(option, dataclasses.MISSING))
-    return Part(name, _first_line(part), stated, given)
+    return Part(name, _first_line(part), stated, given, tuple(getattr(part, "controls", ())))
 
 
 def _options(name: str, hint: Any, default: Any) -> Iterator[Option]:
@@ -102,7 +115,8 @@ def markdown() -> Iterator[str]:
         yield from ("", f"## {kind}", "", kind_line(kind))
         for part in parts(kind):
             asks = f" Given: {', '.join(f'`{name}`' for name in part.given)}." if part.given else ""
-            yield from ("", f"### `{part.name}`", "", f"{part.line}{asks}")
+            heeds = f" Controls: {', '.join(f'`{name}`' for name in part.controls)}." if part.controls else ""
+            yield from ("", f"### `{part.name}`", "", f"{part.line}{asks}{heeds}")
             if part.options:
                 yield from ("", "| option | allowed | default |", "|---|---|---|")
                 yield from (f"| `{o.name}` | {_cell(o.allowed)} | {_cell(o.default)} |" for o in part.options)
