@@ -110,7 +110,7 @@ class Fixed(Policy):
 
 
 class Partial(Objective):
-    """Its head embeds all sequences but one."""
+    """Its head embeds all sequences, but not all of their other side."""
 
     step_wide = True
 
@@ -127,7 +127,8 @@ class PartialHead(StepHead):
         self.score = nn.Linear(width, 1)
 
     def embed(self, seen: Any) -> Any:
-        return {"score": self.score(seen.network.first_rows(seen.states, seen.batch, "text"))[1:]}
+        score = self.score(seen.network.first_rows(seen.states, seen.batch, "text"))
+        return {"score": score, "other": score[1:]}
 
     def loss(self, embedded: Any, own: Any) -> Any:
         return LossOutput(embedded["score"][own].square().sum(), {})

@@ -135,6 +135,29 @@ def test_a_micro_batch_on_every_rank_is_compared_with_all(
     assert "held_out/contrast/accuracy" in one[-1]
 
 
+@pytest.mark.parametrize("sizes", [(2, 1), (6, 1)], ids=["one pass", "two passes"])
+def test_what_is_compared_need_not_be_sequences(
+    make_recipe: Any, world_folder: Path, launch: Launch, tmp_path: Path, sizes: tuple[int, int]
+) -> None:
+    """Mentions: micro-batches have other numbers of them, those of a short text none."""
+
+    def change(tree: dict[str, Any]) -> None:
+        tree["model"]["init_range"] = 0.3
+        tree["tasks"]["text"]["objectives"] = [{"objective": "toy_parts:MentionContrast", "name": "contrast"}]
+        tree["tasks"]["text"]["held_out"] = [str(world_folder / "held-out")]
+        tree["train"].update(global_batch_size=sizes[0], micro_batch_size=sizes[1], evaluate_every=10, lr=0.002)
+
+    recipe = make_recipe(change)
+    pretrain(load_recipe(str(recipe), trust=True), tmp_path / "one")
+    run_ranks(launch, 2, recipe, tmp_path / "two")
+    one, two = read_metrics(tmp_path / "one"), read_metrics(tmp_path / "two")
+    for first, second in zip(one, two, strict=True):
+        names = {name for name in first if "/" in name or name == "grad_norm"}
+        assert {name: second[name] for name in names} == pytest.approx({n: first[n] for n in names}, abs=2e-5, rel=1e-5)
+    assert one[0]["contrast/loss"] > 0
+    assert one[-1]["held_out/contrast/paired"] > 0.5
+
+
 def test_a_micro_batch_on_every_rank_runs_forward_once(make_recipe: Any, launch: Launch, tmp_path: Path) -> None:
     def change(tree: dict[str, Any]) -> None:
         contrast(tree)

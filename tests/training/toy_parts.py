@@ -77,6 +77,47 @@ class NearbyHead(ContrastHead):
         self.queue = torch.cat([self.queue, update.made["left"]])[-8:]
 
 
+class MentionContrast(Objective):
+    """Mentions of an entity find each other among those of all texts of the step (ERICA, CoLAKE). The mentions are the
+    tokens of every fifth number of the vocabulary: several in most texts, none in some."""
+
+    step_wide = True
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            ids = sequence.fields("text")["input_ids"]
+            rows = np.flatnonzero(ids % 5 == 0)
+            sequence.targets[self.name] = {"rows": Rows("text", rows), "entity": ids[rows]}
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        return float(len(batch.targets[self.name]["entity"]))
+
+    def head(self, network: Any) -> StepHead:
+        return MentionContrastHead(network.sizes["text"])
+
+
+class MentionContrastHead(StepHead):
+    """-log (sum of exp s(i, j) over j of the entity of i / sum over all j), for each mention i that has such a j."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(width, 8)
+
+    def embed(self, seen: Seen) -> dict[str, Tensor]:
+        states = seen.states["text"][seen.targets["rows"]]
+        return {"mention": F.normalize(self.project(states), dim=-1), "entity": seen.targets["entity"]}
+
+    def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
+        mention, entity = embedded["mention"], embedded["entity"]
+        number = torch.arange(len(entity))
+        scores = (5 * mention[own] @ mention.T).masked_fill(number[own, None] == number, -torch.inf)
+        same = (entity[own, None] == entity) & (number[own, None] != number)
+        scores, same = scores[same.any(1)], same[same.any(1)]
+        found = scores.masked_fill(~same, -torch.inf).logsumexp(1)
+        return LossOutput((scores.logsumexp(1) - found).sum(), {"paired": (float(len(found)), float(len(number[own])))})
+
+
 class Exploding(Objective):
     """A loss that becomes NaN when the head's parameter has moved far enough."""
 

@@ -66,24 +66,31 @@ class Head(nn.Module):
 class StepHead(Head):
     """The head of a step-wide objective: its loss looks at the samples of the whole step.
 
-    `embed` gives per-sample tensors of one micro-batch; the trainer gathers them over micro-batches and ranks, in
-    lane order, and calls `loss` for each micro-batch: with the tensors of the whole step, and where its own sequences
-    are among them. The sum of what these calls give is the step's loss; it is divided by the global count. So no rank
-    does the work of another, and no more than the terms of one micro-batch is in memory at once. What is embedded is
-    also what such a head has `made`, for the heads behind it, for `keeps` and for `measured`.
+    `embed` gives tensors of one micro-batch, with a row for each of what is compared: sequences, or the mentions in
+    them. The trainer gathers them over micro-batches and ranks, in lane order, and calls `loss` for each micro-batch:
+    with the tensors of the whole step, and where its own rows are among them. The sum of what these calls give is the
+    step's loss; it is divided by the global count. So no rank does the work of another, and no more than the terms of
+    one micro-batch is in memory at once. What is embedded is also what such a head has `made`, for the heads behind it,
+    for `keeps` and for `measured`.
     """
 
     def embed(self, seen: Seen) -> dict[str, Tensor]:
-        """Tensors whose first dimension is the micro-batch's sequences."""
+        """Tensors of equally many rows (of none, where nothing in the micro-batch is to be compared), by name: for
+        every micro-batch the same names."""
         raise NotImplementedError(f"{type(self).__name__} must define embed")
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
-        """The terms of the sequences `own` (`embedded[name][own]`) among all those of the step."""
+        """The terms of the rows `own` (`embedded[name][own]`) among all those of the step."""
         raise NotImplementedError(f"{type(self).__name__} must define loss")
 
     def forward(self, seen: Seen) -> LossOutput:
         embedded = self.embed(seen)
-        return self.loss(embedded, slice(0, seen.batch.size))._replace(made=embedded)
+        return self.loss(embedded, slice(0, rows_of(embedded)))._replace(made=embedded)
+
+
+def rows_of(embedded: Mapping[str, Tensor]) -> int:
+    """How many rows a head has embedded: as many in each tensor."""
+    return len(next(iter(embedded.values())))
 
 
 class Objective:

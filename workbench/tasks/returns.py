@@ -11,7 +11,6 @@ from torch import Tensor
 
 from workbench.parts.calls import Returns, described
 from workbench.tasks.continuation import Continuation
-from workbench.tasks.forward import Seen
 from workbench.tasks.objective import Head, LossOutput, StepHead
 
 
@@ -47,9 +46,11 @@ def _is_count(found: Any, *_: Any) -> bool:
     return isinstance(found, Real) and not isinstance(found, bool) and 0 <= float(found) < math.inf
 
 
-def _are_embedded(found: Any, seen: Seen, *_: Any) -> bool:
-    return isinstance(found, dict) and all(
-        isinstance(inner, Tensor) and inner.ndim and len(inner) == seen.batch.size for inner in found.values()
+def _are_embedded(found: Any, *_: Any) -> bool:
+    return (
+        isinstance(found, dict)
+        and all(isinstance(inner, Tensor) and inner.ndim for inner in found.values())
+        and len({len(inner) for inner in found.values()}) == 1
     )
 
 
@@ -74,8 +75,4 @@ LOSS = Returns(
     _is_loss,
     _told_loss,
 )
-EMBEDDED = Returns(
-    "a dict of tensors, a row for each sequence",
-    _are_embedded,
-    lambda found, seen, *_: f"{described(found)} for {seen.batch.size} sequences",
-)
+EMBEDDED = Returns("a dict of tensors of equally many rows, one for each of what is compared", _are_embedded)

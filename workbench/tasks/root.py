@@ -19,7 +19,7 @@ from workbench.recipe.spec import Follower
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.forward import Forward, Seen, Sight
 from workbench.tasks.memory import Memory
-from workbench.tasks.objective import Head, LossOutput, StepHead
+from workbench.tasks.objective import Head, LossOutput, StepHead, rows_of
 from workbench.tasks.returns import EMBEDDED, LOSS
 
 
@@ -154,7 +154,7 @@ class Root(nn.Module):
             if isinstance(head, StepHead):
                 embedded = call(head, "embed", EMBEDDED, seen)
                 passed.made[name] = embedded
-                own = slice(0, seen.batch.size)
+                own = slice(0, rows_of(embedded))
                 alone = name not in embed
                 results[name] = call(head, "loss", LOSS, embedded, own)._replace(made=embedded) if alone else embedded
             else:

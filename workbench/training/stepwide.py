@@ -1,4 +1,4 @@
-"""Step-wide losses (contrastive): one loss over the samples of all micro-batches and ranks.
+"""Step-wide losses (contrastive): one loss over what is embedded of all micro-batches and ranks.
 
 The embeddings of a step are gathered on every rank. Each rank computes the terms of its own micro-batches, one after
 another, against all of them, and their gradients with respect to all embeddings, which are summed over ranks; a
@@ -104,7 +104,7 @@ def _over_ranks(sums: list[Tensor | None], inputs: list[Tensor], world: World) -
 
 
 def loss_of(head: StepHead, embedded: Embedded, own: slice) -> LossOutput:
-    """The terms of the sequences `own` among the embeddings of a step, in float32."""
+    """The terms of the rows `own` among the embeddings of a step, in float32."""
     whole = {name: t.float() if t.is_floating_point() else t for name, t in embedded.items()}
     output: LossOutput = call(head, "loss", LOSS, whole, own)
     return output
