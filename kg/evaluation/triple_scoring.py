@@ -86,9 +86,10 @@ def open_scored(scoring: TripleScoring) -> Evaluated | ScoredVectors:
             network=scoring.network,
             control=scoring.control,
         )
-    for name in ("control", "network"):
-        if getattr(scoring, name) is not None:
-            raise WorkbenchError(f"--{name} is of runs, and {scoring.run} is a file of vectors; leave it out")
+    told = {"--control": scoring.control, "--network": scoring.network, "KEY=VALUE": scoring.overrides}
+    for name, value in told.items():
+        if value:
+            raise WorkbenchError(f"{name} is of runs, and {scoring.run} is a file of vectors; leave {value} out")
     return ScoredVectors(scoring.run, load_vectors(scoring.run))
 
 

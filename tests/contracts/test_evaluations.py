@@ -118,6 +118,13 @@ def test_a_run_without_the_head_is_refused(name: str, world: World) -> None:
 
 
 @over("evaluation")
+def test_an_override_changes_what_is_opened(name: str, world: World) -> None:
+    task = find_task(cases_of("evaluation")[name].part)
+    told: dict[str, Any] = {"run": world.run, "corpus": world.corpus, **world.options}
+    assert task.open(task.scoring(**told, overrides=["seed=1234"])).loaded.recipe.seed == 1234
+
+
+@over("evaluation")
 def test_a_corpus_of_something_else_is_refused(name: str, world: World, tmp_path: Path) -> None:
     with ShardWriter(tmp_path / "graph" / "part-000000.tar", kind="triples") as writer:
         writer.add("a", {"id": "Q1", "triples": [{"relation": "P1", "tail": "Q2"}]})

@@ -53,7 +53,7 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
             linking = placed.objective
             return isinstance(linking, EntityLinking) and scoring.stream in (None, linking.stream)
 
-        loaded = load(scoring.run, control=scoring.control, trust=scoring.trust)
+        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         what = "the objective kg.entity_linking" + (f" of the stream {scoring.stream!r}" if scoring.stream else "")
         wanted = "evaluate a run that was pretrained with it"
         where: Any = {"network": scoring.network, "control": scoring.control}

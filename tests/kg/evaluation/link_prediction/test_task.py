@@ -83,8 +83,9 @@ def test_triples_of_strangers_are_left_out_and_counted(world: Path, tmp_path: Pa
 
 
 def test_what_does_not_fit_is_refused(world: Path, tmp_path: Path) -> None:
-    with pytest.raises(WorkbenchError, match="--control is of runs"):
-        scored(world, control="no-kg")
+    for option in ({"control": "no-kg"}, {"network": "main"}, {"overrides": ["seed=1"]}):
+        with pytest.raises(WorkbenchError, match=r"is of runs, and .* is a file of vectors"):
+            scored(world, **option)
     vectors = load_vectors(world / "v.safetensors")
     one = Vectors(list(vectors.ids)[1:], vectors.vectors[1:], list(vectors.relation_ids), vectors.relations, {})
     for provenance, told in (
