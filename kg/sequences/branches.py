@@ -24,6 +24,9 @@ Unnamed = Literal["skip", "id"]
 class Graph(Protocol):
     """What the tree needs of a knowledge graph (`kg.graph.store.GraphStore` is one)."""
 
+    def __contains__(self, entity: object) -> bool:
+        """Whether it holds an entity."""
+
     def facts(self, entity: str, direction: Direction, relations: Iterable[str] | None) -> Ordered[Fact]:
         """The triples of an entity, in the graph's order, the outgoing ones first."""
 

@@ -22,6 +22,7 @@ from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
 from workbench.files.identities import note
 from workbench.runs.weights import save_tensors
+from workbench.sequences.entities import Entities
 
 KIND = "entity vocabulary"
 SPECIAL = ("[PAD]", "[UNK]", "[MASK]")
@@ -32,8 +33,8 @@ IDS = ("blob", "spans", "hashes", "order")
 class EntityVocabulary:
     """The row of each entity; `len` is the number of rows, the special ones included."""
 
-    def __init__(self, entities: StringTable) -> None:
-        self.entities = entities
+    def __init__(self, entities: StringTable, place: str) -> None:
+        self.entities, self.place = entities, place
 
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.entities)
@@ -42,6 +43,10 @@ class EntityVocabulary:
         """None for one that the vocabulary lacks."""
         found = self.entities.find(entity)
         return None if found < 0 else len(SPECIAL) + found
+
+    def listed(self) -> Entities:
+        """Its entities, and the file."""
+        return Entities(self.place, self.entities)
 
     @classmethod
     def open(cls, path: str | Path) -> EntityVocabulary:
@@ -63,7 +68,7 @@ class EntityVocabulary:
             raise WorkbenchError(f"{path} holds no vocabulary of entities; {make} makes one")
         note(KIND, path, sha256_of(Path(path)))
         blob, spans, hashes, order = (arrays[name] for name in IDS)
-        return cls(StringTable(blob.data, spans, hashes.view(np.uint64), order))
+        return cls(StringTable(blob.data, spans, hashes.view(np.uint64), order), str(path))
 
 
 def save_entity_vocabulary(path: Path, counts: Counter[str], size: int, provenance: Mapping[str, Any]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.errors import WorkbenchError
+from workbench.sequences.entities import Entities
 
 
 class TableRows(Mapping[str, int]):
@@ -26,6 +27,14 @@ class TableRows(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def entities(self) -> Entities:
+        """All of them, by row."""
+        if isinstance(self.table, str):
+            from kg.vectors.vectors import load_vectors
+
+            return Entities(self.table, load_vectors(self.table).ids)
+        return Entities("the table that is given", sorted(self.table, key=self.table.__getitem__))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self.table, self._identity)

@@ -23,6 +23,9 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, "is", "in", "near
 
 
 class Graph:
+    def __contains__(self, entity):
+        return int(entity[1:]) < len(NAMES)
+
     def facts(self, entity, direction, relations):
         tail = "Q4" if entity in ("Q0", "Q1") else "Q5"
         return [Fact("country", tail, False)] if entity in ("Q0", "Q1", "Q2", "Q3") else []

@@ -18,7 +18,8 @@ from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.steps.languages import Languages
 from workbench.tasks.building import make_root
-from workbench.tasks.fitting import check_fields, check_links
+from workbench.tasks.fitting import check_fields
+from workbench.tasks.linked import check_links
 from workbench.tasks.needs import check_corpora, fields_read
 from workbench.tasks.task import build_tasks
 from workbench.text.tokenizer import Tokenizer

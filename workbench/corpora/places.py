@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from workbench.corpora.schema import FIELDS, Field, marks_of
+from workbench.corpora.schema import FIELDS, Field, links_among, marks_of
 from workbench.corpora.values import TEXT, TEXTS, TEXTS_BY_NAME, Stretches
 from workbench.errors import WorkbenchError, shown
 from workbench.sequences.sequence import Sample
+
+
+def linked_entities(sample: Sample) -> Iterator[str]:
+    """The ids of the entities that are linked in the texts of a sample, as often as they are."""
+    for field in links_among(sample):
+        yield from (str(link[2]) for _, links in marked_texts(sample, field) for link in links)
 
 
 def marked_texts(sample: Sample, field: Field) -> list[tuple[str, list[Any]]]:

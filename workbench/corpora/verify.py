@@ -11,9 +11,9 @@ import numpy as np
 from workbench.corpora.corpus import Corpus, Shard
 from workbench.corpora.manifest import ShardInfo
 from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, medium_kind
-from workbench.corpora.places import marked_texts
+from workbench.corpora.places import linked_entities
 from workbench.corpora.record import check_sample, cuts_of, lengths_of
-from workbench.corpora.schema import FIELDS, links_among
+from workbench.corpora.schema import FIELDS
 from workbench.corpora.tars import records
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
@@ -179,8 +179,7 @@ def _regions(regions: dict[str, np.ndarray]) -> Iterator[str]:
 
 
 def _entities(sample: Sample) -> Iterator[str]:
-    for field in links_among(sample):
-        yield from (str(link[2]) for _, links in marked_texts(sample, field) for link in links)
+    yield from linked_entities(sample)
     if "triples" in sample:
         yield str(sample["id"])
         yield from (

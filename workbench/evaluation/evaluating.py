@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.opening import Opened
+from workbench.evaluation.opening import Evaluated, Opened
 from workbench.evaluation.options import Measuring, Scoring
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
@@ -44,6 +44,8 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
         run.check_linked(corpus)
         result = task.score(run, corpus, scoring)
     _check_measured(result, corpus)
+    if isinstance(run, Evaluated) and result.used is None:
+        result.used, result.dropped = run.take_account().values()
     result.control = scoring.control if isinstance(scoring, Scoring) else None
     result.panels = list(task.panels)
     read = {kind: {**run.read.get(kind, {}), **opened.get(kind, {})} for kind in {*run.read, *opened}}

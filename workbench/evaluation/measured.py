@@ -73,6 +73,7 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
     def score(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> Result:
         objective = run.objective.objective
         made = measured(run, items(run, corpus, scoring.batch_size, scoring.limit))
+        account = run.take_account()  # of this pass alone: examples are read again
         if not made:
             raise WorkbenchError(
                 f"corpus {corpus.name!r} has no {self.needs(objective)} (it has {', '.join(corpus.manifest.fields)}); "
@@ -90,6 +91,7 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
             variant=self.variant(objective, scoring),
             baselines={name: self.numbers(objective, other, scoring) for name, other in baselines.items()},
             examples=list(self._examples(run, corpus, scoring.limit)) if run.world.is_main else [],
+            **account,
         )
 
     def needs(self, objective: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.loading import Loaded
 from workbench.runs.names import is_run
 from workbench.sequences.sequence import Sample
-from workbench.tasks.fitting import check_linked
+from workbench.tasks.linked import check_linked
 from workbench.tasks.objective import Head
 from workbench.tasks.task import Task, TaskObjective
 from workbench.text.tokenizer import Tokenizer
@@ -110,6 +111,14 @@ class Evaluated:
             WorkbenchError: a step of the task reads linked entities, and the corpus has none.
         """
         check_linked(self.task, [corpus.place], self.loaded.recipe.control)
+
+    def take_account(self) -> dict[str, dict[str, int]]:
+        """What the task has `used` and `dropped` since the last call, on all ranks, as a result tells it."""
+        used, dropped = Counter[str](), Counter[str]()
+        for ours, lost in self.world.gather((self.task.take_used(), self.task.take_dropped())):
+            used.update(ours)
+            dropped.update(lost)
+        return {"used": dict(used), "dropped": dict(dropped)}
 
     @property
     def read(self) -> Identities:

@@ -35,9 +35,10 @@ class Result:
     `options` are those of the evaluation that differ from their default;
     `inputs` are the run's checkpoint, the corpus with its checksum, and in `read` the identity of all else that was
     opened (`workbench.files.identities`: the tokenizer, graphs, how true a shuffled one is); `classes` are the numbers
-    of each class by itself (`workbench.metrics.classes.by_class`); `examples` are a few predictions, which the `panels`
-    (import paths, `workbench.report.panels`) show; `documents`, where a task tells of each text, lie beside the result,
-    a line of JSON for each.
+    of each class by itself (`workbench.metrics.classes.by_class`); `used` is what knowledge was brought into the
+    sequences that were scored, `dropped` what was left out of them, by reason (None: nobody counted); `examples` are a
+    few predictions, which the `panels` (import paths, `workbench.report.panels`) show; `documents`, where a task tells
+    of each text, lie beside the result, a line of JSON for each.
     """
 
     task: str
@@ -49,6 +50,8 @@ class Result:
     options: dict[str, Any] = field(default_factory=dict)
     baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     classes: dict[str, dict[str, float]] = field(default_factory=dict)
+    used: dict[str, int] | None = None
+    dropped: dict[str, int] | None = None
     examples: list[dict[str, Any]] = field(default_factory=list)
     panels: list[str] = field(default_factory=list)
     documents: list[dict[str, Any]] = field(default_factory=list)
@@ -103,8 +106,9 @@ class Result:
         """The numbers beside those of others, and of the baselines."""
         beside = {**others, **self.baselines}
         title = self.task + (f", control: {self.control}" if self.control else "")
-        counted = ", ".join(f"{value:,} {name}" for name, value in self.counts.items())
-        table = Table(title=title, caption="; ".join(filter(None, (counted, self.variant))) or None)
+        counts = {"": self.counts, "used: ": self.used or {}, "left out: ": self.dropped or {}}
+        counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
+        table = Table(title=title, caption="; ".join(filter(None, (*counted, self.variant))) or None)
         table.add_column("")
         table.add_column("result", justify="right")
         for name in beside:

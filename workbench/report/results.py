@@ -190,7 +190,10 @@ def _sources(found: Sequence[tuple[Run, Record]]) -> str:
     """What was counted, and on which inputs."""
     lines = []
     for run, result in found:
-        parts = [f"{number(value)} {escape(name)}" for name, value in (result.get("counts") or {}).items()]
+        counts = [f"{number(value)} {escape(name)}" for name, value in (result.get("counts") or {}).items()]
+        used = [f"{number(value)} {escape(name)} used" for name, value in (result.get("used") or {}).items()]
+        lost = [f"{number(value)} left out: {escape(name)}" for name, value in (result.get("dropped") or {}).items()]
+        parts = [*counts, *used, *lost]
         inputs = [f"{escape(name)} {escape(_identity(value))}" for name, value in (result.get("inputs") or {}).items()]
         if parts or inputs:
             lines.append(f"<li><b>{escape(run.name)}</b> {'; '.join([*parts, *inputs])}</li>")

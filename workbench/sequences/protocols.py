@@ -8,18 +8,30 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.keyed import Draws
+from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Fields, Sample, Sequence
 
 
 class Step:
     """Changes the sequences that the builder made: injects knowledge, adds a stream, narrows who sees whom.
 
-    It may have `take_dropped() -> dict[str, int]`: what it left out since the last call, by reason; and `reads_spans`,
-    where it reads the entities that are linked to the text: a corpus without any is then refused. `reads` names other
-    fields of samples that it goes by, which must be in the corpora, unless the builder `gives` what they say.
+    It may have `take_dropped() -> dict[str, int]`: what it left out since the last call, by reason; and
+    `take_used() -> dict[str, int]`: what it brought in, by what that is (`mentions`, `branches`). What it left out of
+    that for want of room has the reason `branches over max_length`.
+
+    `reads_spans` says that it reads the entities that are linked to the text: a corpus without any is then refused.
+    `numbers` is the stream whose `entity_ids` are rows of the `known_entities`: an embedding of that stream must
+    have the same ones. `reads` names other fields of samples that it goes by, which must be in the corpora,
+    unless the builder `gives` what they say.
     """
 
     reads: tuple[str, ...] = ()
+    reads_spans: bool = False
+    numbers: str | None = None
+
+    def known_entities(self) -> Entities | None:
+        """The entities that it knows, and others it passes over; None where it knows all, or that of none is asked."""
+        return None
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The sequences of one micro-batch, changed in place or made anew."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from torch import nn
 
 from workbench.corpora.corpus import Corpus
-from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
+from workbench.parts.blame import named
 from workbench.sequences.missing import how_to_prepare
 from workbench.sequences.protocols import Policy
 from workbench.sequences.segments import splits_at_sentence
@@ -20,7 +21,6 @@ from workbench.tasks.task import DEFAULT_NETWORK, Task, TaskObjective
 from workbench.tasks.windows import texts_within
 
 logger = logging.getLogger(__name__)
-OWN_SPANS = ("triples", "questions")  # units of builders that don't read the fields of linked entities
 
 
 def check_fit(tasks: Iterable[Task], root: Root) -> None:
@@ -28,7 +28,8 @@ def check_fit(tasks: Iterable[Task], root: Root) -> None:
 
     Raises:
         WorkbenchError: a sequence may be longer than the network has positions, or the images' patches or grid are not
-            those of the embedding, or sequences have more pictures than it tells apart.
+            those of the embedding, or sequences have more pictures than it tells apart, or a step numbers entities by
+            another file than their embedding.
     """
     for task in tasks:
         for name in dict.fromkeys(placed.network for placed in task.objectives):
@@ -36,6 +37,7 @@ def check_fit(tasks: Iterable[Task], root: Root) -> None:
             _check_positions(task, root.network(name), place)
             _check_memory(task, root.network(name), place)
             _check_images(task, root.network(name), place)
+            _check_entities(task, root.network(name), place)
 
 
 def _check_positions(task: Task, network: Network, place: str) -> None:
@@ -99,6 +101,21 @@ def _check_images(task: Task, network: Network, place: str) -> None:
         )
 
 
+def _check_entities(task: Task, network: Network, place: str) -> None:
+    """Where a step and an embedding go by other files, every mention would get the vector of another entity."""
+    for step in task.steps:
+        embedding: Any = None if step.numbers is None else _embedding(network, step.numbers)
+        if not hasattr(embedding, "known_entities"):
+            continue
+        given, taken = step.known_entities(), embedding.known_entities()
+        if given is not None and taken is not None and not taken.same(given):
+            raise WorkbenchError(
+                f"{named(step)} numbers the entities of {given.place}, but the embedding {place}.streams."
+                f"{step.numbers} has the rows of {taken.place}, which are others, or in another order: each mention "
+                "would get the vector of another entity. Name one file in both"
+            )
+
+
 def _embedding(network: Network, stream: str) -> nn.Module | None:
     return dict(network.embeddings.items()).get(stream)
 
@@ -125,14 +142,14 @@ def check_fields(tasks: Iterable[Task]) -> None:
                 for corpus in corpora:
                     _check_field(f"tasks.{task.name}.sequence.steps[{i}]", field, [corpus])
         for placed in task.objectives:
-            for reader, part in _readers(placed):
+            for reader, part in readers_of(placed):
                 for field in part.reads:
                     _check_field(f"tasks.{task.name}: {reader}", field, corpora)
             if getattr(placed.objective, "splits", False):
                 _check_sentences(f"tasks.{task.name}: the objective {placed.name}", corpora)
 
 
-def _readers(placed: TaskObjective) -> list[tuple[str, Objective | Policy]]:
+def readers_of(placed: TaskObjective) -> list[tuple[str, Objective | Policy]]:
     """An objective and its policy, each with what it is called."""
     objective, name = placed.objective, f"the objective {placed.name}"
     policy = objective.policy
@@ -158,44 +175,3 @@ def _check_sentences(reader: str, corpora: Sequence[Corpus]) -> None:
             f"{', '.join(corpus.place for corpus in texts)} has a second one in its 'text'. Prepare records of whole "
             f"documents, or pairs: {how_to_prepare('second')}"
         )
-
-
-def check_links(tasks: Iterable[Task], control: str | None) -> None:
-    """What reads linked entities needs texts with some: a step that brings in knowledge, or an objective whose policy
-    masks them. One corpus of several may be without.
-
-    Raises:
-        WorkbenchError: no corpus of a task has any.
-    """
-    for task in tasks:
-        places = list(task.spec.corpora)
-        check_linked(task, places, control)
-        readers = [reader for p in task.objectives for reader, part in _readers(p) if part.reads_spans]
-        _check_linked(task, places, control, readers)
-
-
-def check_linked(task: Task, places: Sequence[str], control: str | None) -> None:
-    """As `check_links`, of one task with the corpora at `places`, be they its own or those it is evaluated on.
-
-    Raises:
-        WorkbenchError: the task has a step that reads linked entities, and none of the corpora has any.
-    """
-    steps = [f"the step {type(step).__name__}" for step in task.steps if getattr(step, "reads_spans", False)]
-    _check_linked(task, places, control, steps)
-
-
-def _check_linked(task: Task, places: Sequence[str], control: str | None, readers: list[str]) -> None:
-    if not readers or control == "no-kg" or task.builder.unit in OWN_SPANS:
-        return
-    without = [place for place in places if not _is_linked(Corpus.open(place))]
-    if len(without) == len(places):
-        raise WorkbenchError(
-            f"tasks.{task.name}: {readers[0]} reads linked entities, and {', '.join(without)} has none; link it "
-            "first (workbench prepare link), or go without knowledge (control no-kg)"
-        )
-    for place in without:
-        logger.warning("tasks.%s: %s has no linked entities; its texts get no knowledge", task.name, place)
-
-
-def _is_linked(corpus: Corpus) -> bool:
-    return any(corpus.manifest.fields.get(field.name) for field in links_among(fields_of(corpus.kind)))

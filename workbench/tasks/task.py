@@ -175,11 +175,19 @@ class Task:
 
     def take_dropped(self) -> dict[str, int]:
         """What the builder and the steps lost since the last call, by reason."""
-        dropped: Counter[str] = Counter()
+        return self._taken("take_dropped")
+
+    def take_used(self) -> dict[str, int]:
+        """What the steps brought in since the last call, by what it is."""
+        return self._taken("take_used")
+
+    def _taken(self, method: str) -> dict[str, int]:
+        """The counts of the builder and the steps, of those that have such."""
+        taken: Counter[str] = Counter()
         for part in (self.builder, *self.steps):
-            if hasattr(part, "take_dropped"):
-                dropped.update({reason: int(n) for reason, n in call(part, "take_dropped", DROPPED).items()})
-        return dict(dropped)
+            if hasattr(part, method):
+                taken.update({name: int(n) for name, n in call(part, method, DROPPED).items()})
+        return dict(taken)
 
     def _draws(self, part: str, hook: str, number: Draw, progress: float) -> Draws:
         key = (self.seed, self.name, part, hook)

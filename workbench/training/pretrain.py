@@ -31,7 +31,8 @@ from workbench.runs.kept import Kept, base_of, keep, recorded_base
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
 from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.fitting import check_fields, check_links, tell_unused_memory
+from workbench.tasks.fitting import check_fields, tell_unused_memory
+from workbench.tasks.linked import check_links
 from workbench.tasks.root import Root
 from workbench.tasks.task import objectives_of, visibilities_of
 from workbench.terminal import Terminal

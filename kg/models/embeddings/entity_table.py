@@ -6,14 +6,13 @@ TransE vectors, with a zero vector in front for "no entity".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import digest
 from workbench.options.bounds import Location, Name, Seed, Size
+from workbench.sequences.entities import Entities
 
 
 class EntityTable(nn.Module):
@@ -47,6 +46,7 @@ class EntityTable(nn.Module):
         seed: Seed = 0,
     ) -> None:
         super().__init__()
+        self.path = path if isinstance(path, str) else None
         if control == "shuffled-kg":
             vectors = _of_shuffled(path, shuffled)
         else:
@@ -61,6 +61,10 @@ class EntityTable(nn.Module):
         self.hidden_size = int(vectors.shape[1])
         # as a plain attribute `Module.to` leaves it where it is
         self.vectors = nn.Parameter(vectors.clone().float()) if trainable else vectors
+
+    def known_entities(self) -> Entities | None:
+        """Those of its rows, in their order; None where the vectors themselves were given."""
+        return None if self.path is None else _listed(self.path)
 
     @torch.compiler.disable  # a file's pages are no part of a graph
     def _fetched(self, rows: Tensor) -> Tensor:
@@ -106,7 +110,7 @@ def _of_shuffled(path: str | Tensor, shuffled: str | None) -> Tensor:
         raise WorkbenchError(
             f"the vectors of {shuffled} are those of a graph as it is, not of a shuffled one; {advice}"
         )
-    if isinstance(path, str) and not _equal(load_vectors(path).ids, found.ids):
+    if isinstance(path, str) and not _listed(path).same(_listed(shuffled)):
         raise WorkbenchError(
             f"the vectors of {shuffled} are of other entities than those of {path}, or in another order; train both on "
             "one graph"
@@ -114,5 +118,7 @@ def _of_shuffled(path: str | Tensor, shuffled: str | None) -> Tensor:
     return found.vectors
 
 
-def _equal(ids: Sequence[str], others: Sequence[str]) -> bool:
-    return len(ids) == len(others) and all(a == b for a, b in zip(ids, others, strict=True))
+def _listed(path: str) -> Entities:
+    from kg.vectors.vectors import load_vectors
+
+    return Entities(path, load_vectors(path).ids)

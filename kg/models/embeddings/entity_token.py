@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from kg.sequences.entity_vocabulary import EntityVocabulary
 from workbench.models.dropout import dropout
 from workbench.options.bounds import Count, Dropout, Epsilon, Location, Size, SizeOrZero
+from workbench.sequences.entities import Entities
 from workbench.sequences.limits import check_limits
 
 
@@ -39,6 +40,7 @@ class EntityToken(nn.Module):
         norm_eps: Epsilon = 1e-12,
     ) -> None:
         super().__init__()
+        self.vocabulary = vocabulary
         rows = vocabulary if isinstance(vocabulary, int) else len(EntityVocabulary.open(vocabulary))
         self.hidden_size, self.max_positions, self.dropout = hidden_size, max_positions, dropout
         self.token = nn.Embedding(rows, embedding_size)
@@ -47,6 +49,10 @@ class EntityToken(nn.Module):
         self.token_type = nn.Embedding(token_types, hidden_size) if token_types else None
         self.norm = nn.LayerNorm(hidden_size, eps=norm_eps)
         self.limits = {"entity_ids": rows, "last_position_ids": max_positions, "token_type_ids": token_types}
+
+    def known_entities(self) -> Entities | None:
+        """Those of its rows, in their order; None where the vocabulary is a number."""
+        return None if isinstance(self.vocabulary, int) else EntityVocabulary.open(self.vocabulary).listed()
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """`entity_ids`, `position_ids` and `last_position_ids` (of the mention's first and last token),

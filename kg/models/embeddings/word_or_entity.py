@@ -9,6 +9,7 @@ from kg.vectors.mapping import note_space
 from workbench.models.blocks import NormKind
 from workbench.models.embeddings.token import Token
 from workbench.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
+from workbench.sequences.entities import Entities
 
 FIELD = "entity_ids"
 
@@ -50,6 +51,9 @@ class WordOrEntity(Token):
         if isinstance(path, str):
             note_space(path)
         self.entities = EntityTable(path, False, hidden_size, shuffled, control, seed)
+
+    def known_entities(self) -> Entities | None:
+        return self.entities.known_entities()
 
     def words(self, fields: dict[str, Tensor]) -> Tensor:
         """As `Token`, the rows of entities with theirs."""

@@ -5,22 +5,22 @@ Peters et al., "Knowledge Enhanced Contextual Word Representations", EMNLP 2019 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 
+from kg.sequences.linked_step import LinkedStep
 from kg.sequences.mentions import RIGHT, hidden
 from kg.sequences.table_rows import TableRows
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, CountOrZero, Location, Name, Share, Word
-from workbench.sequences.protocols import Step
+from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Rows, Sequence, Span
 
 UNKNOWN = -1  # nobody said whether the entity is the one that is meant
 
 
-class Candidates(Step):
+class Candidates(LinkedStep):
     """The step that makes two streams of a sequence's spans: a row for each mention, and one for each candidate of it.
 
     Spans of the same rows are candidates of one mention (`prepare link --candidates`). Of a text that is linked to
@@ -42,9 +42,7 @@ class Candidates(Step):
         control: the recipe's; `no-kg` leaves all mentions out.
     """
 
-    controls = ("no-kg",)
     unaffected_by = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
-    reads_spans = True
 
     def __init__(
         self,
@@ -56,11 +54,12 @@ class Candidates(Step):
         tokens: Word = "text",
         control: Name | None = None,
     ) -> None:
+        super().__init__()
         self.rows = TableRows(table)
         self.stream, self.mentions, self.tokens = stream, mentions, tokens
+        self.numbers = stream
         self.most, self.min_score = most, min_score
         self.linked = control != "no-kg"
-        self.dropped: Counter[str] = Counter()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The same sequences, each with both streams (possibly of no rows); nothing here is drawn."""
@@ -68,14 +67,13 @@ class Candidates(Step):
             self._add(sequence)
         return sequences
 
-    def take_dropped(self) -> dict[str, int]:
-        """What was left out since the last call, by reason."""
-        dropped, self.dropped = dict(self.dropped), Counter()
-        return dropped
+    def known_entities(self) -> Entities:
+        return self.rows.entities()
 
     def _add(self, sequence: Sequence) -> None:
         text = sequence.fields(self.tokens)
         found = self._found(sequence)
+        self.used["mentions"] += len(found)
         places = np.array(list(found), np.int64).reshape(-1, 2)
         first, last = places[:, 0], places[:, 1] - 1
         sequence.streams[self.mentions] = {

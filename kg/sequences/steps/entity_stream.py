@@ -5,22 +5,22 @@ Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 
+from kg.sequences.linked_step import LinkedStep
 from kg.sequences.mentions import hidden
 from kg.sequences.table_rows import TableRows
 from workbench.keyed import Draws
 from workbench.options.bounds import CountOrZero, Location, Name, Share, Word
-from workbench.sequences.protocols import Step
+from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Fields, Rows, Sequence
 
 NONE = 0  # row 0 of an entity table is the zero vector
 
 
-class EntityStream(Step):
+class EntityStream(LinkedStep):
     """The step that makes the `entity` stream of a sequence from its spans.
 
     `table` is the file of entity vectors (`kg.vectors.vectors`); row r of it is `entity_ids` r + 1, and 0 is the zero
@@ -39,9 +39,7 @@ class EntityStream(Step):
     `control` is the recipe's: `no-kg` links no mention.
     """
 
-    controls = ("no-kg",)
     unaffected_by = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
-    reads_spans = True
 
     def __init__(
         self,
@@ -52,12 +50,13 @@ class EntityStream(Step):
         stream: Word = "entity",
         control: Name | None = None,
     ) -> None:
+        super().__init__()
         self.rows = TableRows(table)
         self.cls_row = cls_row
         self.min_score = min_score
         self.tokens, self.stream = tokens, stream
+        self.numbers = stream
         self.linked = control != "no-kg"
-        self.dropped: Counter[str] = Counter()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The same sequences, each with an entity stream (possibly of no rows); nothing here is drawn."""
@@ -65,10 +64,8 @@ class EntityStream(Step):
             self._add(sequence)
         return sequences
 
-    def take_dropped(self) -> dict[str, int]:
-        """What was left out since the last call, by reason."""
-        dropped, self.dropped = dict(self.dropped), Counter()
-        return dropped
+    def known_entities(self) -> Entities:
+        return self.rows.entities()
 
     def _add(self, sequence: Sequence) -> None:
         text = sequence.fields(self.tokens)
@@ -85,6 +82,7 @@ class EntityStream(Step):
                 self.dropped["mentions with the same first token"] += 1
             else:
                 found[span.start] = row + 1
+        self.used["mentions"] += len(found)
         if self.cls_row:
             for start in _document_starts(text.get("doc"), len(text["input_ids"])):
                 found.setdefault(start, NONE)

@@ -5,16 +5,16 @@ Yamada et al., "LUKE", EMNLP 2020 (arXiv 2010.01057), section 3.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kg.sequences.entity_vocabulary import MASK, EntityVocabulary
+from kg.sequences.linked_step import LinkedStep
 from kg.sequences.mentions import hidden
 from workbench.keyed import Draws
 from workbench.options.bounds import Location, Name, Word
-from workbench.sequences.protocols import Step
+from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Fields, Mark, Rows, Sequence
 
 
@@ -27,7 +27,7 @@ class _Token(NamedTuple):
     mark: str = ""
 
 
-class EntityTokens(Step):
+class EntityTokens(LinkedStep):
     """The step that makes the `entity` stream of a sequence: a row for each mention of an entity of the vocabulary.
 
     A row has the segment (`token_type_ids`) of the mention's first token, the positions of the first and the last, and
@@ -44,8 +44,6 @@ class EntityTokens(Step):
         control: the recipe's: `no-kg` links no mention.
     """
 
-    controls: tuple[str, ...] = ("no-kg",)
-
     def __init__(
         self,
         vocabulary: Location,
@@ -54,14 +52,15 @@ class EntityTokens(Step):
         stream: Word = "entity",
         control: Name | None = None,
     ) -> None:
+        super().__init__()
         self.path = vocabulary
         self.vocabulary = EntityVocabulary.open(vocabulary)
         self.marks = marks
         self.reads_spans = not marks
         self.controls = () if marks else type(self).controls  # who marked a stretch did not say what it means
         self.tokens, self.stream = tokens, stream
+        self.numbers = stream
         self.linked = control != "no-kg"
-        self.dropped: Counter[str] = Counter()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "vocabulary"}
@@ -79,10 +78,8 @@ class EntityTokens(Step):
             sequence.marks += [Mark(t.mark, row, row + 1, self.stream) for row, t in enumerate(tokens) if t.mark]
         return sequences
 
-    def take_dropped(self) -> dict[str, int]:
-        """What was left out since the last call, by reason."""
-        dropped, self.dropped = dict(self.dropped), Counter()
-        return dropped
+    def known_entities(self) -> Entities:
+        return self.vocabulary.listed()
 
     def _marked(self, sequence: Sequence) -> list[_Token]:
         return [_Token(m.start, m.end, MASK, m.name) for m in sequence.marks if m.stream == self.tokens]
@@ -99,6 +96,7 @@ class EntityTokens(Step):
                 self.dropped["further candidates for a mention"] += 1
             else:
                 found[span.start, span.end] = _Token(span.start, span.end, row)
+        self.used["mentions"] += len(found)
         return list(found.values())
 
     def _fields(self, text: Fields, tokens: list[_Token]) -> Fields:

@@ -11,7 +11,6 @@ The embedding `kg.word_or_entity` gives the row of the entity its vector; all el
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
@@ -19,12 +18,13 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from kg.sequences.linked_step import LinkedStep
 from kg.sequences.mentions import hidden
 from kg.sequences.table_rows import TableRows
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, CountOrZero, Location, Name, Share, Word
-from workbench.sequences.protocols import Step
+from workbench.sequences.entities import Entities
 from workbench.sequences.rows import insert, recount, replace_spans
 from workbench.sequences.sequence import Mark, Sequence, Span
 from workbench.text.tokenizer import Tokenizer
@@ -42,7 +42,7 @@ class Mention:
     number: int
 
 
-class EntityWords(Step):
+class EntityWords(LinkedStep):
     """The step that puts a row for its entity before each linked mention, and a separator behind it, or in its place.
 
     The stream gets the field `entity_ids`: r + 1 at the row of an entity whose vector is row r of the table, or else 0.
@@ -63,9 +63,7 @@ class EntityWords(Step):
         control: the recipe's; `no-kg` leaves all mentions as they are.
     """
 
-    controls = ("no-kg",)
     unaffected_by = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
-    reads_spans = True
 
     def __init__(
         self,
@@ -78,12 +76,13 @@ class EntityWords(Step):
         stream: Word = "text",
         control: Name | None = None,
     ) -> None:
+        super().__init__()
         self.rows = TableRows(table)
         self.max_length, self.form, self.min_score, self.stream = max_length, form, min_score, stream
+        self.numbers = stream
         self.linked = control != "no-kg"
         self.unknown = tokenizer.id("unk") if tokenizer.has("unk") else tokenizer.id("mask")
         self.separator = _single(separator, tokenizer)
-        self.dropped: Counter[str] = Counter()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The same sequences, changed in place; nothing here is drawn."""
@@ -96,10 +95,8 @@ class EntityWords(Step):
                 recount(sequence, self.stream)
         return sequences
 
-    def take_dropped(self) -> dict[str, int]:
-        """What was left out since the last call, by reason."""
-        dropped, self.dropped = dict(self.dropped), Counter()
-        return dropped
+    def known_entities(self) -> Entities:
+        return self.rows.entities()
 
     def _mentions(self, sequence: Sequence) -> list[Mention]:
         found: list[Mention] = []
@@ -123,7 +120,7 @@ class EntityWords(Step):
         if self.form == "concat":
             kept = min(kept, max(0, room // 2))
             self.dropped["mentions over max_length"] += len(mentions) - kept
-        self.dropped += Counter()  # counts of zero are none
+        self.used["mentions"] += kept
         return mentions[:kept]
 
     def _concat(self, sequence: Sequence, mentions: Ordered[Mention]) -> None:

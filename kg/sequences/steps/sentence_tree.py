@@ -13,7 +13,6 @@ What the release does otherwise: it keeps the objects of a subject in a Python s
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence as Ordered
 from dataclasses import replace
 from typing import Any, Literal
@@ -21,17 +20,18 @@ from typing import Any, Literal
 import numpy as np
 
 from kg.sequences.branches import BranchMaker, Graph, Triples
+from kg.sequences.linked_step import LinkedStep
 from kg.sequences.mentions import hidden
 from kg.sequences.tree import Mention, fit, plant
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Location, Name, Seed, Word
-from workbench.sequences.protocols import Step
+from workbench.sequences.entities import Entities
 from workbench.sequences.rows import take
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
 
-class SentenceTree(Step):
+class SentenceTree(LinkedStep):
     """The step that turns sequences with linked mentions into sentence trees.
 
     A mention in a stretch that `Sequence.mask_spans` names gets none: its triples would tell what is to be predicted.
@@ -49,7 +49,6 @@ class SentenceTree(Step):
     """
 
     controls = ("no-kg", "shuffled-kg")
-    reads_spans = True
 
     def __init__(
         self,
@@ -63,6 +62,7 @@ class SentenceTree(Step):
         control: Name | None = None,
         seed: Seed = 0,
     ) -> None:
+        super().__init__()
         triples = triples or Triples()
         self.branches = None
         if control != "no-kg":
@@ -72,7 +72,6 @@ class SentenceTree(Step):
         self.stream = stream
         self.visible_matrix = visible_matrix
         self.overflow = overflow
-        self.dropped: Counter[str] = Counter()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The sequences with their branches."""
@@ -80,10 +79,11 @@ class SentenceTree(Step):
             return sequences
         return [self._grown(s, self.branches, draws.of(s.draw) if self.drawn else None) for s in sequences]
 
-    def take_dropped(self) -> dict[str, int]:
-        """What was left out since the last call, by reason."""
-        dropped, self.dropped = dict(self.dropped), Counter()
-        return dropped
+    def known_entities(self) -> Entities | None:
+        from kg.graph.store import GraphStore
+
+        graph = None if self.branches is None else self.branches.graph
+        return Entities(str(graph.path), graph.ids) if isinstance(graph, GraphStore) else None
 
     def _grown(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> Sequence:
         text = sequence.fields(self.stream)
@@ -95,16 +95,18 @@ class SentenceTree(Step):
         length = len(text["input_ids"])
         if self.overflow == "branches":
             kept = fit(mentions, max(0, self.max_length - length))
-            self._count("branches over max_length", _branch_count(mentions) - _branch_count(kept))
+            self.dropped["branches over max_length"] += _branch_count(mentions) - _branch_count(kept)
             mentions = kept
+        self.used["mentions"] += len(mentions)
+        self.used["branches"] += _branch_count(mentions)
         if not mentions and (self.overflow == "branches" or length <= self.max_length):
             return sequence
         sequence = replace(sequence, streams={name: dict(fields) for name, fields in sequence.streams.items()})
         injected = plant(sequence, mentions, self.visible_matrix, self.stream)
         if self.overflow == "cut" and len(injected) > self.max_length:
             cut = injected[self.max_length :]
-            self._count("branch tokens cut", int(cut.sum()))
-            self._count("sentence tokens cut", int((~cut).sum()))
+            self.dropped["branch tokens cut"] += int(cut.sum())
+            self.dropped["sentence tokens cut"] += int((~cut).sum())
             take(sequence, np.arange(self.max_length), self.stream)
         return sequence
 
@@ -114,22 +116,19 @@ class SentenceTree(Step):
         end = 0
         for span in sorted(sequence.spans_of(self.stream), key=lambda s: (s.start, -s.end)):
             if hidden(span, sequence):
-                self._count("mentions to be masked", 1)
+                self.dropped["mentions to be masked"] += 1
                 continue
             branches = maker.of(span.entity, rng)
-            self._count("triples without a name", branches.unnamed)
+            self.dropped["triples without a name"] += branches.unnamed
             if not branches.ids:
-                self._count("mentions without triples", 1)
+                known = span.entity in maker.graph
+                self.dropped["mentions without triples" if known else "entities not in the graph"] += 1
             elif span.start < end:
-                self._count("overlapping mentions", 1)
+                self.dropped["overlapping mentions"] += 1
             else:
                 found.append(Mention(span.start, span.end, branches.ids))
                 end = span.end
         return found
-
-    def _count(self, reason: str, number: int) -> None:
-        if number:
-            self.dropped[reason] += number
 
 
 def _open(graph: str | Graph, control: str | None, seed: int, relations: Ordered[str]) -> Graph:

@@ -161,7 +161,7 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
         return Result(
             task=self.name,
             numbers=made.numbers,
-            counts={"texts": len(found), **run.task.take_dropped()},
+            counts={"texts": len(found)},
             variant=made.signature,
             baselines={"the text itself": copied.numbers},
             examples=[vars(text) for text in found[:EXAMPLES]],

@@ -29,6 +29,9 @@ from workbench.sequences.sequence import Mark, Rows, Sequence, Span, text_fields
 class Few:
     """A graph of three triples."""
 
+    def __contains__(self, entity: object) -> bool:
+        return entity in ("Q1", "Q2", "Q3")
+
     def facts(self, entity: str, direction: str, relations: object) -> list[Fact]:
         triples = {"Q1": [("P1", "Q2"), ("P2", "Q3")], "Q2": [("P1", "Q1")]}.get(entity, [])
         return [Fact(relation, tail, False) for relation, tail in triples]
@@ -75,6 +78,9 @@ class Words:
 class Graph:
     def __init__(self, triples=TRIPLES, shift: str = "") -> None:
         self.triples, self.shift = triples, shift
+
+    def __contains__(self, entity):
+        return entity in self.triples
 
     def facts(self, entity, direction, relations):
         return [Fact(relation, tail, False) for relation, tail in self.triples.get(entity, [])]
@@ -169,7 +175,7 @@ def test_branches_are_left_out_from_the_last_mention_on() -> None:
     step = SentenceTree(Graph(), Words(), 6 + 9)
     (tree,) = grown(step, sequence(6, [(1, 2, "Q1"), (4, 5, "Q2")]))
     assert tree.streams["text"]["branch"].tolist() == [0, 0, *[1] * 4, *[2] * 4, 0, 0, 0, 0]
-    assert step.dropped == {"branches over max_length": 1}
+    assert step.take_dropped() == {"branches over max_length": 1}
     (longer,) = grown(step, sequence(20, [(1, 2, "Q1")]))
     assert longer.length("text") == 20
 
@@ -185,7 +191,7 @@ def test_cut_is_the_release_and_counts_what_is_lost() -> None:
     assert tree.length("text") == 8
     assert [s.entity for s in tree.spans] == ["Q1"]
     assert tree.streams["entity"]["token"].index.tolist() == [0, 1]
-    assert step.dropped == {"branch tokens cut": 6, "sentence tokens cut": 4}
+    assert step.take_dropped() == {"branch tokens cut": 6, "sentence tokens cut": 4}
 
 
 def test_entity_rows_follow_their_tokens() -> None:
@@ -215,9 +221,12 @@ def test_controls() -> None:
 
 def test_overlapping_and_unknown_mentions_are_counted() -> None:
     step = SentenceTree(Graph(), Words(), 64)
-    (tree,) = grown(step, sequence(6, [(1, 4, "Q2"), (1, 2, "Q1"), (3, 5, "Q2"), (5, 6, "Q9")]))
+    (tree,) = grown(step, sequence(7, [(1, 4, "Q2"), (1, 2, "Q1"), (3, 5, "Q2"), (5, 6, "Q9"), (6, 7, "Q64")]))
     assert tree.streams["text"]["branch"].max() == 1
-    assert step.dropped == {"overlapping mentions": 2, "mentions without triples": 1}
+    lost = {"overlapping mentions": 2, "mentions without triples": 1, "entities not in the graph": 1}
+    assert step.take_dropped() == lost
+    assert step.take_used() == {"mentions": 1, "branches": 1}
+    assert step.take_used() == step.take_dropped() == {}
 
 
 def test_stretches_and_mention_of_the_evaluation_follow_their_tokens() -> None:

@@ -1,0 +1,97 @@
+"""Whether what reads linked entities finds any that it knows, before the first step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.places import linked_entities
+from workbench.corpora.record import BadRecordError
+from workbench.corpora.schema import fields_of, links_among
+from workbench.errors import WorkbenchError
+from workbench.parts.blame import named
+from workbench.sequences.protocols import Step
+from workbench.tasks.fitting import readers_of
+from workbench.tasks.task import Task
+
+logger = logging.getLogger(__name__)
+OWN_SPANS = ("triples", "questions")  # units of builders that don't read the fields of linked entities
+
+
+def check_links(tasks: Iterable[Task], control: str | None) -> None:
+    """What reads linked entities needs texts with some: a step that brings in knowledge, or an objective whose policy
+    masks them. One corpus of several may be without.
+
+    Raises:
+        WorkbenchError: no corpus of a task has any, or any that a step knows.
+    """
+    for task in tasks:
+        places = list(task.spec.corpora)
+        check_linked(task, places, control)
+        readers = [reader for p in task.objectives for reader, part in readers_of(p) if part.reads_spans]
+        _with_links(task, places, control, readers)
+
+
+def check_linked(task: Task, places: Sequence[str], control: str | None) -> None:
+    """As `check_links`, of one task with the corpora at `places`, be they its own or those it is evaluated on.
+
+    Raises:
+        WorkbenchError: the task has a step that reads linked entities, and none of the corpora has any that it knows.
+    """
+    steps = [step for step in task.steps if step.reads_spans]
+    linked = _with_links(task, places, control, [f"the step {type(step).__name__}" for step in steps])
+    for step in steps if linked else []:
+        _check_known(step, linked)
+
+
+def _with_links(task: Task, places: Sequence[str], control: str | None, readers: list[str]) -> list[Corpus]:
+    """The corpora that have linked entities, where anything reads these."""
+    if not readers or control == "no-kg" or task.builder.unit in OWN_SPANS:
+        return []
+    corpora = [Corpus.open(place) for place in places]
+    linked = [corpus for corpus in corpora if _is_linked(corpus)]
+    without = [place for place, corpus in zip(places, corpora, strict=True) if corpus not in linked]
+    if not linked:
+        raise WorkbenchError(
+            f"tasks.{task.name}: {readers[0]} reads linked entities, and {', '.join(without)} has none; link it "
+            "first (workbench prepare link), or go without knowledge (control no-kg)"
+        )
+    for place in without:
+        logger.warning("tasks.%s: %s has no linked entities; its texts get no knowledge", task.name, place)
+    return linked
+
+
+def _is_linked(corpus: Corpus) -> bool:
+    return any(corpus.manifest.fields.get(field.name) for field in links_among(fields_of(corpus.kind)))
+
+
+def _check_known(step: Step, corpora: list[Corpus]) -> None:
+    """The first entity that it knows ends the search; a corpus with strangers alone is read to its end."""
+    known = step.known_entities()
+    if known is None:
+        return
+    strange = [corpus for corpus in corpora if not any(entity in known.ids for entity in _entities(corpus))]
+    for corpus in strange:
+        such = ", ".join(map(repr, islice(dict.fromkeys(_entities(corpus)), 3)))
+        told = (
+            f"{named(step)}: none of the entities that are linked in {corpus.place}, such as {such}, is in "
+            f"{known.place}, whose ids are like {', '.join(map(repr, known.ids[:3]))}"
+        )
+        if len(strange) == len(corpora):
+            raise WorkbenchError(
+                f"{told}. Link its texts to the graph that this was made of: `workbench prepare link CORPUS --graph "
+                "GRAPH --output LINKED`"
+            )
+        logger.warning("%s; its texts get no knowledge", told)
+
+
+def _entities(corpus: Corpus) -> Iterator[str]:
+    """All that are linked in a corpus, in its order, as often as they are."""
+    for shard, info in enumerate(corpus.shards):
+        for record in range(info.records):
+            try:
+                yield from linked_entities(corpus.read(shard, record))
+            except BadRecordError:
+                continue  # whoever reads it says so
