@@ -1,7 +1,7 @@
 """Whether a downstream task fits the network that it fine-tunes, found on its first samples before anything is trained.
 
 What pretraining's builder brought is not part of another builder: a stream that nothing fills any more, or knowledge
-that nothing reads, would vanish without a word.
+that nothing reads or that has no room, would vanish without a word.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from workbench.recipe.spec import Recipe, TaskSpec
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.building import make_root, tasks_of
+from workbench.tasks.linked import tell_no_room
 from workbench.tasks.windows import window_of
 from workbench.text.tokenizer import Tokenizer
 
-SAMPLES = 8
+SAMPLES = 32
 
 
 def check_tuning(base: Recipe, recipe: Recipe, *, sees: Iterable[tuple[str, str]], without: Iterable[str]) -> None:
@@ -104,7 +105,9 @@ def _first_sequences(recipe: Recipe) -> list[Sequence]:
     corpora = [Corpus.open(place) for place in task.spec.corpora]
     window = window_of(task, corpora)
     samples = next(sample_pass(corpora, size=SAMPLES, unit=task.builder.unit, window=window, limit=SAMPLES))
-    return task.sequences(samples)
+    sequences = task.sequences(samples)
+    tell_no_room(task, len(samples))
+    return sequences
 
 
 def _check_sees(recipe: Recipe, sequences: list[Sequence], pairs: list[tuple[str, str]]) -> None:

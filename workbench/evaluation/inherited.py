@@ -21,6 +21,17 @@ def text_length(recipe: Recipe, wanted: int, stream: str = "text") -> int:
     return min([wanted, *(text["max_positions"] for text in streams if text.get("max_positions"))])
 
 
+def length_beside_steps(recipe: Recipe) -> int | None:
+    """Tokens of a text of the recipe's own where a step adds others, for which its `max_length` leaves room: a longer
+    text would take that. None where no step says so."""
+    for task in recipe.tasks.values():
+        builder = task.sequence.builder
+        own = builder.get("max_length") if isinstance(builder, dict) else None
+        if own is not None and any(step.get("max_length", 0) > own for step in task.sequence.steps):
+            return int(own)
+    return None
+
+
 def of_marks(step: Spec) -> Spec:
     """A step as a task has it that reads the rows of marked stretches: one that can make them makes these."""
     return {**step, "marks": True} if "marks" in options_of(find("step", str(step["step"]))).names else step
@@ -37,11 +48,12 @@ def text_sequence(
     """Texts in sequences of a builder, with what brings knowledge into those of the recipe.
 
     Args:
-        max_length: tokens of a text, or else the default, or as many as the networks have positions.
+        max_length: tokens of a text, or else the default, or as many as the networks have positions, or as leave the
+            steps the room that they had.
         marks: whether rows that stand for marked stretches are wanted (`of_marks`).
         options: of the builder.
     """
-    length = max_length or text_length(recipe, default)
+    length = max_length or min(text_length(recipe, default), length_beside_steps(recipe) or default)
     steps = knowledge_steps(recipe)
     steps = [of_marks(step) for step in steps] if marks else steps
     return SequenceSpec({"builder": builder, "max_length": length, **options}, steps=steps)

@@ -91,7 +91,8 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
             variant=self.variant(objective, scoring),
             baselines={name: self.numbers(objective, other, scoring) for name, other in baselines.items()},
             examples=list(self._examples(run, corpus, scoring.limit)) if run.world.is_main else [],
-            **account,
+            used=account["used"],
+            dropped=account["dropped"],
         )
 
     def needs(self, objective: Any) -> str:

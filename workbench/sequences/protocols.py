@@ -20,14 +20,14 @@ class Step:
     that for want of room has the reason `branches over max_length`.
 
     `reads_spans` says that it reads the entities that are linked to the text: a corpus without any is then refused.
-    `numbers` is the stream whose `entity_ids` are rows of the `known_entities`: an embedding of that stream must
+    `entity_stream` is the stream whose `entity_ids` are rows of the `known_entities`: an embedding of that stream must
     have the same ones. `reads` names other fields of samples that it goes by, which must be in the corpora,
     unless the builder `gives` what they say.
     """
 
     reads: tuple[str, ...] = ()
     reads_spans: bool = False
-    numbers: str | None = None
+    entity_stream: str | None = None
 
     def known_entities(self) -> Entities | None:
         """The entities that it knows, and others it passes over; None where it knows all, or that of none is asked."""

@@ -104,15 +104,15 @@ def _check_images(task: Task, network: Network, place: str) -> None:
 def _check_entities(task: Task, network: Network, place: str) -> None:
     """Where a step and an embedding go by other files, every mention would get the vector of another entity."""
     for step in task.steps:
-        embedding: Any = None if step.numbers is None else _embedding(network, step.numbers)
+        embedding: Any = None if step.entity_stream is None else _embedding(network, step.entity_stream)
         if not hasattr(embedding, "known_entities"):
             continue
         given, taken = step.known_entities(), embedding.known_entities()
         if given is not None and taken is not None and not taken.same(given):
             raise WorkbenchError(
                 f"{named(step)} numbers the entities of {given.place}, but the embedding {place}.streams."
-                f"{step.numbers} has the rows of {taken.place}, which are others, or in another order: each mention "
-                "would get the vector of another entity. Name one file in both"
+                f"{step.entity_stream} has the rows of {taken.place}, which are others, or in another order: each "
+                "mention would get the vector of another entity. Name one file in both"
             )
 
 

@@ -17,6 +17,8 @@ from workbench.tasks.fitting import readers_of
 from workbench.tasks.task import Task
 
 logger = logging.getLogger(__name__)
+OVER = " over max_length"  # how the reasons end of what a step had no room for
+MUCH = 0.1  # a smaller share of it is usual
 OWN_SPANS = ("triples", "questions")  # units of builders that don't read the fields of linked entities
 
 
@@ -44,6 +46,20 @@ def check_linked(task: Task, places: Sequence[str], control: str | None) -> None
     linked = _with_links(task, places, control, [f"the step {type(step).__name__}" for step in steps])
     for step in steps if linked else []:
         _check_known(step, linked)
+
+
+def tell_no_room(task: Task, texts: int) -> None:
+    """Warn where much of what the steps would bring in has no room beside the text, of so many texts just read."""
+    used, dropped = task.take_used(), task.take_dropped()
+    for reason, lost in dropped.items():
+        what = reason.removesuffix(OVER)
+        whole = lost + used.get(what, 0)
+        if what != reason and lost >= MUCH * whole:
+            logger.warning(
+                "tasks.%s: of the first %d texts %d of %d %s (%.0f %%) have no room beside the text, and are left out: "
+                "take shorter texts (--max-length), or a greater max_length of the step",
+                *(task.name, texts, lost, whole, what, 100 * lost / whole),
+            )
 
 
 def _with_links(task: Task, places: Sequence[str], control: str | None, readers: list[str]) -> list[Corpus]:

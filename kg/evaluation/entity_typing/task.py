@@ -55,7 +55,8 @@ class TypingTuning(Tuning):
         Name | None, typer.Option(help="open-entity, a file, or names with commas; default: all types of CORPUS.")
     ] = None
     max_length: Annotated[
-        Count | None, typer.Option(help="Tokens of the text; default: 128, or the model's positions if it has fewer.")
+        Count | None,
+        typer.Option(help="Tokens of the text; default: 128, or fewer where the positions or the steps need it."),
     ] = None
     marker: Annotated[
         Name | None, typer.Option(help="Text around the mention; default: the first of 。 @ # * | / in the vocabulary.")

@@ -57,7 +57,7 @@ class Candidates(LinkedStep):
         super().__init__()
         self.rows = TableRows(table)
         self.stream, self.mentions, self.tokens = stream, mentions, tokens
-        self.numbers = stream
+        self.entity_stream = stream
         self.most, self.min_score = most, min_score
         self.linked = control != "no-kg"
 

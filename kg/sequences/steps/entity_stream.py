@@ -55,7 +55,7 @@ class EntityStream(LinkedStep):
         self.cls_row = cls_row
         self.min_score = min_score
         self.tokens, self.stream = tokens, stream
-        self.numbers = stream
+        self.entity_stream = stream
         self.linked = control != "no-kg"
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:

@@ -59,7 +59,7 @@ class EntityTokens(LinkedStep):
         self.reads_spans = not marks
         self.controls = () if marks else type(self).controls  # who marked a stretch did not say what it means
         self.tokens, self.stream = tokens, stream
-        self.numbers = stream
+        self.entity_stream = stream
         self.linked = control != "no-kg"
 
     def __getstate__(self) -> dict[str, Any]:

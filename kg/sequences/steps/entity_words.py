@@ -79,7 +79,7 @@ class EntityWords(LinkedStep):
         super().__init__()
         self.rows = TableRows(table)
         self.max_length, self.form, self.min_score, self.stream = max_length, form, min_score, stream
-        self.numbers = stream
+        self.entity_stream = stream
         self.linked = control != "no-kg"
         self.unknown = tokenizer.id("unk") if tokenizer.has("unk") else tokenizer.id("mask")
         self.separator = _single(separator, tokenizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from kg.evaluation.entity_typing.task import EntityTyping, TypingScoring, Typing
 from kg.evaluation.facts.task import FactRanking, FactsScoring
 from kg.sequences.entity_vocabulary import save_entity_vocabulary
 from kg.vectors.vectors import Vectors, load_vectors, save_vectors
-from tests.kg.evaluation.conftest import make_world, recipe_tree, typing_records, write
+from tests.kg.evaluation.conftest import make_world, recipe_tree, typed, typing_records, write
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.finetuning import fine_tune
+from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.names import EVALUATIONS
 from workbench.training.pretrain import pretrain
@@ -51,6 +52,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tuning(folder: Path, run: str, output: Path, *overrides: str) -> TypingTuning:
     told: dict[str, Any] = {"output": output, "max_length": 24, "overrides": [*QUICK, *overrides]}
     return TypingTuning(run=folder / run, corpus=str(folder / "typing"), **told)
+
+
+@pytest.mark.parametrize(("max_length", "tokens", "told"), [(None, 24, ""), (40, 40, "8 of 8 branches (100 %)")])
+def test_a_text_does_not_take_the_room_of_its_step_unless_told(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, max_length: int | None, tokens: int, told: str
+) -> None:
+    """In pretraining texts have 24 tokens and trees 40, as many as the model has positions."""
+    write(tmp_path / "long", [typed("the stead", f"t{town}", ["town"], "we saw " * 30) for town in range(8)])
+    options = replace(tuning(folder, "tree", tmp_path / "run"), corpus=str(tmp_path / "long"), max_length=max_length)
+    builder = recipe_of(EntityTyping(), options).tasks["entity-typing"].sequence.builder
+    assert isinstance(builder, dict)
+    assert builder["max_length"] == tokens
+    assert ("have no room beside the text" in caplog.text) == bool(told)
+    assert told in caplog.text
 
 
 def test_other_vectors_than_those_that_are_embedded_are_refused(folder: Path, tmp_path: Path) -> None:

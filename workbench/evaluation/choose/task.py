@@ -40,7 +40,9 @@ class ChooseTuning(Tuning):
     batch_size: BatchSize = 16
     max_length: Annotated[
         Count | None,
-        typer.Option(help="Tokens of a text with one choice; default: 128, or the model's positions if it has fewer."),
+        typer.Option(
+            help="Tokens of a text with one choice; default: 128, or fewer where the positions or the steps need it."
+        ),
     ] = None
 
 

@@ -36,7 +36,8 @@ class LabelTuning(Tuning):
         Name | None, typer.Option(help="Which of the samples' labels; default: the only one that CORPUS has.")
     ] = None
     max_length: Annotated[
-        Count | None, typer.Option(help="Tokens of the text; default: 128, or the model's positions if it has fewer.")
+        Count | None,
+        typer.Option(help="Tokens of the text; default: 128, or fewer where the positions or the steps need it."),
     ] = None
 
 

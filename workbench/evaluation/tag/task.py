@@ -40,7 +40,9 @@ class TagTuning(Tuning):
 
     max_length: Annotated[
         Count | None,
-        typer.Option(help="Tokens of a window of the text; default: 128, or the model's positions if it has fewer."),
+        typer.Option(
+            help="Tokens of a window of the text; default: 128, or fewer where the positions or the steps need it."
+        ),
     ] = None
 
 
