@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +28,8 @@ from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
 
 Normalisation = Literal["sum", "mean"]
+STRETCHES = ("spans", "tags")
+"""Fields of a record whose stretches of its text are kept."""
 Predict = Callable[[list[Sample]], np.ndarray]
 
 
@@ -35,15 +37,16 @@ Predict = Callable[[list[Sample]], np.ndarray]
 class Cloze:
     """A sentence with a slot between `before` and `after`, and the candidate that belongs there.
 
-    `spans` are mentions outside the slot, `[start, end, entity id, score]` in characters of `before + after`;
-    `also_right` are other candidates that make the sentence true and don't compete.
+    `stretches` are those of the record's fields that lie outside the slot, mentions (`spans`) and the tags of words, as
+    `[start, end, ...]` in characters of `before + after`; `also_right` are other candidates that make the sentence true
+    and don't compete.
     """
 
     key: str
     before: str
     after: str
     gold: int
-    spans: tuple[tuple[int, int, str, float], ...] = ()
+    stretches: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
     also_right: tuple[int, ...] = ()
 
     @classmethod
@@ -59,20 +62,26 @@ class Cloze:
                 f"facts: record {record.get('key')!r} has {len(slots)} mask_spans; a cloze has exactly one, the object"
             )
         start, end = slots[0][:2]
-        spans = [
-            (s, e, i, c) if e <= start else (s - (end - start), e - (end - start), i, c)
-            for s, e, i, c in record.get("spans", [])
-            if e <= start or s >= end
-        ]
+        found = {
+            name: [_moved(each, end, start - end) for each in record[name] if each[1] <= start or each[0] >= end]
+            for name in STRETCHES
+            if name in record
+        }
         text = record["text"]
-        return cls(str(record.get("key", "")), text[:start], text[end:], gold, tuple(spans), tuple(also_right))
+        return cls(str(record.get("key", "")), text[:start], text[end:], gold, found, tuple(also_right))
 
     def sample(self, filler: str, draw: tuple[int, ...]) -> Sample:
         """The sample with `filler` in the slot; its `mask_spans` is the slot."""
         start, grown = len(self.before), len(filler)
-        spans = [[s, e, i, c] if e <= start else [s + grown, e + grown, i, c] for s, e, i, c in self.spans]
-        text = self.before + filler + self.after
-        return {"key": self.key, "draw": draw, "text": text, "spans": spans, "mask_spans": [[start, start + grown]]}
+        told = {name: [_moved(each, start, grown) for each in of] for name, of in self.stretches.items()}
+        slot = {"mask_spans": [[start, start + grown]]}
+        return {"key": self.key, "draw": draw, "text": self.before + filler + self.after, "spans": [], **told, **slot}
+
+
+def _moved(stretch: Sequence[Any], place: int, by: int) -> list[Any]:
+    """The stretch `[start, end, ...]` where the text has changed its length before `place`."""
+    start, end, *rest = stretch
+    return [start + by, end + by, *rest] if start >= place else [start, end, *rest]
 
 
 @dataclass(frozen=True)

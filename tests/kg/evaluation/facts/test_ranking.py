@@ -50,8 +50,25 @@ def test_cloze_of_a_record_moves_spans_and_unlinks_the_slot() -> None:
     assert sample["text"] == "lyon is in new zealand near spain ."
     assert sample["mask_spans"] == [[11, 22]]
     assert [sample["text"][s:e] for s, e, *_ in sample["spans"]] == ["lyon", "spain"]
+    assert "tags" not in sample
     with pytest.raises(WorkbenchError, match="0 mask_spans"):
         Cloze.of({**record, "mask_spans": []}, gold=0)
+
+
+def test_a_cloze_keeps_the_tags_of_its_words_and_which_candidate_is_right() -> None:
+    record = {
+        "text": "in france is lyon",
+        "spans": [
+            [3, 9, "Q2", 1.0, {"right": 1}],
+            [13, 17, "Q1", 0.7, {"right": 1}],
+            [13, 17, "Q9", 0.3, {"right": 0}],
+        ],
+        "tags": [[0, 2, "r"], [3, 9, "n"], [10, 12, "v"], [13, 17, "n"]],
+        "mask_spans": [[3, 9]],
+    }
+    sample = Cloze.of(record, gold=0).sample("new zealand", (0,))
+    assert sample["spans"] == [[18, 22, "Q1", 0.7, {"right": 1}], [18, 22, "Q9", 0.3, {"right": 0}]]
+    assert sample["tags"] == [[0, 2, "r"], [15, 17, "v"], [18, 22, "n"]]
 
 
 def test_candidate_tokens(tokenizer: Tokenizer) -> None:
@@ -127,7 +144,7 @@ def test_slots_after_knowledge_injection(tokenizer: Tokenizer) -> None:
         return sequences
 
     predict = SlotPredictor(network, head, prepare, tokenizer.id("mask"))
-    cloze = Cloze("f", "lyon is in ", " .", 0, spans=((0, 4, "Q1", 1.0),))
+    cloze = Cloze("f", "lyon is in ", " .", 0, stretches={"spans": [[0, 4, "Q1", 1.0]]})
     found = predict([cloze.sample("new zealand", (0,))])
     assert found.shape == (1, 2, len(WORDS))
     assert np.allclose(np.exp(found).sum(-1), 1, atol=1e-5)
