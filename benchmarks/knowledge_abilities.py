@@ -67,10 +67,18 @@ def ask(seeds: int, systems: list[str], output: Path) -> None:
         for name in ability.asked:
             for place in places_of(name, seeds, output):
                 if (name in systems or name not in SYSTEMS) and not answers(ability, place, output):
-                    texts = SYSTEMS[name].texts if name in SYSTEMS and ability.task == "facts" else ""
-                    corpus = str(corpora / f"{ability.corpus}{texts}")
-                    asked = (corpus, "--linker", str(place)) if name == LINKER else (str(place), corpus)
-                    call("evaluate", ability.task, *asked, *ability.options, place=output)
+                    call("evaluate", ability.task, *question(ability, name, place, corpora), place=output)
+
+
+def question(ability: Ability, name: str, place: Path, corpora: Path) -> tuple[str, ...]:
+    """What `workbench evaluate TASK` is told."""
+    corpus = corpora / ability.corpus
+    if name == LINKER:
+        return (str(corpus), "--linker", str(place), *ability.options)
+    if name in SYSTEMS and ability.task == "facts":
+        corpus = corpus.with_name(corpus.name + SYSTEMS[name].texts)
+        return (str(place), str(corpus), *ability.options, *SYSTEMS[name].asked)
+    return (str(place), str(corpus), *ability.options)
 
 
 def places_of(name: str, seeds: int, output: Path) -> list[Path]:

@@ -28,6 +28,7 @@ class System:
         without: the system that is the same, or nearest to it, without knowledge.
         tuning: options of fine-tuning beside those that are alike for all.
         texts: which preparation of the labelled texts it reads: the linked ones, or of these `-candidates`, `-tagged`.
+        asked: options with which it is asked for facts.
     """
 
     recipe: str | None
@@ -35,6 +36,7 @@ class System:
     without: str = "bert"
     tuning: tuple[str, ...] = ()
     texts: str = ""
+    asked: tuple[str, ...] = ()
 
 
 def layers(repeats: dict[int, int], heads: str = "12") -> tuple[str, ...]:
@@ -149,7 +151,7 @@ SYSTEMS = {
     "sentilr": System(
         "sentilr", (*PLAIN, TYPED, *windows("reviews", *FEELINGS, corpus="wiki-tagged")), texts="-tagged"
     ),
-    "joint-entity": System("joint-entity", PICTURES, tuning=("--without", "image")),
+    "joint-entity": System("joint-entity", PICTURES, tuning=("--without", "image"), asked=("--task", "wiki")),
     "k-adapter": System("k-adapter", ADAPTED, without="minilm", tuning=BESIDE),
     "k-adapter-linguistic": System("k-adapter-linguistic", ADAPTED, without="minilm", tuning=BESIDE),
     "kg-bert": System("kg-bert", (*PLAIN, *FACTS), without="minilm"),
