@@ -20,12 +20,12 @@ _TYPES = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "a"}
 
 
 def write_reviews(ratings: Path, output: Path) -> None:
-    """JSON lines of `text` and `label`, the rating to the nearest of -4, -2, 0, 2 and 4 as "1" to "5"."""
+    """JSON lines of `text` and the label `label`, the rating to the nearest of -4, -2, 0, 2 and 4 as "1" to "5"."""
     with ratings.open(encoding="utf-8", errors="replace") as lines, output.open("w", encoding="utf-8") as rows:
         for line in lines:
             _, rating, text = line.rstrip("\n").split("\t")
             label = min(max(round((float(rating) - LOWEST) / WIDTH), 0), CLASSES - 1) + 1
-            rows.write(json.dumps({"text": text, "label": str(label)}) + "\n")
+            rows.write(json.dumps({"text": text, "labels": {"label": str(label)}}) + "\n")
 
 
 def write_polarities(polarities: Path, wordnet: Path, output: Path) -> None:

@@ -19,7 +19,7 @@ def test_ratings_become_five_classes(tmp_path: Path) -> None:
     (tmp_path / "r").write_text("".join(f"{i}\t{rating}\ttext {rating}\n" for i, rating in enumerate(rated)))
     write_reviews(tmp_path / "r", tmp_path / "reviews.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "reviews.jsonl").read_text().splitlines()]
-    assert rows == [{"text": f"text {rating}", "label": label} for rating, label in rated.items()]
+    assert rows == [{"text": f"text {rating}", "labels": {"label": label}} for rating, label in rated.items()]
 
 
 def test_polarities_stand_in_the_order_of_the_parts_of_speech(tmp_path: Path) -> None:
