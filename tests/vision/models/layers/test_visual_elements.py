@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from tests.contracts.cases import LayerCase
 from vision.models.layers.visual_elements import VisualElements
@@ -49,6 +50,15 @@ def test_words_have_the_feature_of_the_last_row_of_their_image() -> None:
 def test_a_text_alone_adds_nothing_without_a_vector_for_it() -> None:
     made, (batch, hidden) = layer(), two()
     torch.testing.assert_close(made(hidden, Context(batch))["text"][2:], made.norm(hidden["text"][2:]))
+
+
+def test_the_operations_of_texts_alone_can_be_counted() -> None:
+    """Every run counts its operations before the first step, by hooks on what modules are given."""
+    made, (batch, hidden) = layer(texts_alone=True), two()
+    with FlopCounterMode(display=False):
+        loss = made(hidden, Context(batch))["text"].square().sum()
+        [gradient] = torch.autograd.grad(loss, [made.alone])
+    assert gradient.abs().sum() > 0
 
 
 def test_a_position_beyond_the_table_is_named() -> None:
