@@ -170,6 +170,22 @@ def test_the_groups_of_ultra_fine_typing_stand_beside(tuned: Path, world: Path, 
     assert found["inputs"]["read"]["type groups"].keys() == {str(listed)}
 
 
+def test_the_whole_inventory_of_ultra_fine_typing(
+    world: Path, make_run: Callable[..., Path], shared: Path, tmp_path: Path
+) -> None:
+    listed, corpus = shared / "data/ufet/types.txt", str(world / "typing")
+    tuning = TypingTuning(
+        run=make_run("none"), corpus=corpus, types=str(listed), overrides=QUICK, output=tmp_path / "run", epochs=0.1
+    )
+    fine_tune(EntityTyping(), tuning)
+    run_evaluate(tmp_path / "run", world / "typing-test", rule="positive_or_top", groups=listed, limit=3)
+    (path,) = (tmp_path / "run/evaluations").glob("*.json")
+    found = json.loads(path.read_text())
+    assert found["counts"]["types"] == 10331
+    assert found["counts"]["without prediction"] == found["counts"]["gold types outside the inventory"] == 0
+    assert found["baselines"]["always place"]["coarse/loose_macro/f1"] == 1
+
+
 def test_a_run_that_was_not_fine_tuned(world: Path, make_run: Callable[..., Path]) -> None:
     with pytest.raises(WorkbenchError, match="workbench finetune entity-typing"):
         run_evaluate(make_run("entities"), world / "typing-test")
