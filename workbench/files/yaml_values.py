@@ -24,6 +24,7 @@ T = TypeVar("T")
 _STEP = re.compile(r"[^.\[\]]+")  # of an override's key: model.layers[0].num_heads
 _KEY = re.compile(r"\$\{[\w.\-\[\]]+\}")
 DEEPEST = 50  # lists and mappings inside of one another
+MOST = 200_000  # values, those that aliases repeat included; ultra-fine typing alone has 10,331 types
 _DEEP = f"values are nested too deeply; allowed are {DEEPEST} lists and mappings inside of one another"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -57,7 +58,7 @@ def read_yaml(
         with path.open(encoding="utf-8") as file:
             _refuse_deep(file)
             file.seek(0)
-            return prepare(OmegaConf.load(file))
+            return prepare(OmegaConf.load(file, max_yaml_expanded_nodes=MOST))
 
     return _made(load, overrides, str(path), make)
 
