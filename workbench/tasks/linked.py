@@ -44,8 +44,7 @@ def check_linked(task: Task, places: Sequence[str], control: str | None) -> None
     """
     steps = [step for step in task.steps if step.reads_spans]
     linked = _with_links(task, places, control, [f"the step {type(step).__name__}" for step in steps])
-    for step in steps if linked else []:
-        _check_known(step, linked)
+    _check_known(steps, linked)
 
 
 def tell_no_room(task: Task, texts: int) -> None:
@@ -83,24 +82,31 @@ def _is_linked(corpus: Corpus) -> bool:
     return any(corpus.manifest.fields.get(field.name) for field in links_among(fields_of(corpus.kind)))
 
 
-def _check_known(step: Step, corpora: list[Corpus]) -> None:
-    """The first entity that it knows ends the search; a corpus with strangers alone is read to its end."""
-    known = step.known_entities()
-    if known is None:
-        return
-    strange = [corpus for corpus in corpora if not any(entity in known.ids for entity in _entities(corpus))]
-    for corpus in strange:
-        such = ", ".join(map(repr, islice(dict.fromkeys(_entities(corpus)), 3)))
-        told = (
-            f"{named(step)}: none of the entities that are linked in {corpus.place}, such as {such}, is in "
-            f"{known.place}, whose ids are like {', '.join(map(repr, known.ids[:3]))}"
+def _check_known(steps: list[Step], corpora: list[Corpus]) -> None:
+    """Of several steps, each with a graph of its own, one must know some: a corpus may be linked to one alone."""
+    asked = [step for step in steps if step.known_entities() is not None]
+    strange = [told for step in asked for corpus in corpora if (told := _strange(step, corpus))]
+    if strange and len(strange) == len(asked) * len(corpora):
+        raise WorkbenchError(
+            f"{strange[0]}. Link its texts to the graph that this was made of: `workbench prepare link CORPUS --graph "
+            "GRAPH --output LINKED`"
         )
-        if len(strange) == len(corpora):
-            raise WorkbenchError(
-                f"{told}. Link its texts to the graph that this was made of: `workbench prepare link CORPUS --graph "
-                "GRAPH --output LINKED`"
-            )
-        logger.warning("%s; its texts get no knowledge", told)
+    for told in strange:
+        logger.warning("%s; its texts get no knowledge there", told)
+
+
+def _strange(step: Step, corpus: Corpus) -> str:
+    """That a step knows none of the entities of a corpus, in words. The first that it knows ends the search; a corpus
+    with strangers alone is read to its end."""
+    known = step.known_entities()
+    assert known is not None
+    if any(entity in known.ids for entity in _entities(corpus)):
+        return ""
+    such = ", ".join(map(repr, islice(dict.fromkeys(_entities(corpus)), 3)))
+    return (
+        f"{named(step)}: none of the entities that are linked in {corpus.place}, such as {such}, is in {known.place}, "
+        f"whose ids are like {', '.join(map(repr, known.ids[:3]))}"
+    )
 
 
 def _entities(corpus: Corpus) -> Iterator[str]:
