@@ -4,13 +4,13 @@ Texts are CoDEx's JSON, or the columns of kg-bert's entity2text.txt, FB15k's mid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.readers.reader import Peek
 from pipelines.readers.triples.graph import Found, GraphReader
-from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
+from pipelines.readers.triples.texts import Row, TextRows, Texts, rows_of_files
 from pipelines.readers.triples.triples_tsv import tab_separated
 from workbench.errors import WorkbenchError
 from workbench.files.paths import real_path
@@ -55,7 +55,7 @@ class Codex(GraphReader):
         patterns = (*ENTITIES, *RELATIONS, *TYPES, *TYPE_NAMES)
         return [*super().text_files(paths), *_beside(paths, patterns)]
 
-    def texts(self, paths: Sequence[Path]) -> Texts:
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
         """The named files' texts over those that lie beside the triples."""
         beside = (_beside(paths, patterns) for patterns in ((*ENTITIES, *TYPES), RELATIONS, TYPE_NAMES))
         named = ([*self.entities, *self.types], self.relations, self.type_names)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from pipelines.readers.reader import Drop, MalformedError, Peek
 from pipelines.readers.triples.graph import Found, GraphReader, parsed
-from pipelines.readers.triples.texts import Said, TextRows, Texts, gathered, rows_of_files
+from pipelines.readers.triples.texts import Row, Said, TextRows, Texts, rows_of_files
 from workbench.options.bounds import Name
 
 ROW = re.compile(r"/?[mg][./]\w+\t[^\t]+\t[^\t]+")
@@ -45,15 +45,14 @@ class Freebase(GraphReader):
         return source.suffix in cls.suffixes and looks_freebase(source)
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
-        return (row for row in parsed(paths, self.suffixes, self._row) if not isinstance(row, Said))
+        return parsed(paths, self.suffixes, self._row)
 
-    def texts(self, paths: Sequence[Path]) -> Texts:
-        said = (row for row in parsed(paths, self.suffixes, self._row) if isinstance(row, Said))
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
         named = ((topic(name), row) for name, row in rows_of_files([*self.entities, *self.types]))
-        entities = TextRows(named, first=gathered(said))
+        entities = TextRows(named, first=said)
         return Texts(entities, *(TextRows(rows_of_files(f)) for f in (self.relations, self.type_names)))
 
-    def _row(self, line: str, where: str) -> Found | Said:
+    def _row(self, line: str, where: str) -> Found:
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) != 3 or not all(columns):
             raise MalformedError("expected m.id<tab>relation<tab>m.id", where, f"found {len(columns)} columns")

@@ -8,7 +8,7 @@ texts describe: it may be asked for (the entities that only the test triples hav
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -19,15 +19,16 @@ import numpy as np
 from kg.graph.links import Links
 from kg.graph.spill import BLOCK
 from pipelines.readers.reader import Drop, MalformedError, RawReader, Record, parse_text
-from pipelines.readers.triples.texts import DESCRIPTIONS, TextRows, Texts, rows_of_files
+from pipelines.readers.triples.texts import DESCRIPTIONS, Said, SaidRows, TextRows, Texts, rows_of_files
+from pipelines.readers.triples.texts import Row as TextRow
 from pipelines.sources.files import files, lines, record_key
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.sequences.sequence import Sample
 
 Triple = tuple[str, str, str]
-Found = Triple | Drop | MalformedError
-"""What a row gives: a triple (head id, relation id, tail id), or why it gives none."""
+Found = Triple | Said | Drop | MalformedError
+"""What a row gives: a triple (head id, relation id, tail id), a text, or why it gives none."""
 Row = TypeVar("Row")
 
 
@@ -51,10 +52,11 @@ class GraphReader(RawReader):
         """What every row gives, in the order of the input; a `Drop` is a row that the options leave out."""
         raise NotImplementedError(f"{type(self).__name__} must define triples")
 
-    def texts(self, paths: Sequence[Path]) -> Texts:
-        """The texts from the files that the options name."""
-        named = ([*self.entities, *self.types], self.relations, self.type_names)
-        return Texts(*(TextRows(rows_of_files(paths)) for paths in named))
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, TextRow]]) -> Texts:
+        """The texts that stood beside the triples, rows by id, and over them those from the files that the options
+        name."""
+        entities = TextRows(rows_of_files([*self.entities, *self.types]), first=said)
+        return Texts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
 
     def called(self, name: str) -> str:
         """What an entity or a relation is called that has no label: its id, unless the ids of a source say more."""
@@ -71,9 +73,11 @@ class GraphReader(RawReader):
         return [*files(paths, self.suffixes), *self.text_files(paths)]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
-        links, dropped = Links(), Counter[str]()
+        links, said, dropped = Links(), SaidRows(), Counter[str]()
         for found in self.triples(paths):
-            if isinstance(found, MalformedError):
+            if isinstance(found, Said):
+                said.add(found)
+            elif isinstance(found, MalformedError):
                 yield Record(found, 1, found.where)
             elif isinstance(found, Drop):
                 dropped[found.reason] += found.count
@@ -83,7 +87,7 @@ class GraphReader(RawReader):
             raise WorkbenchError(f"no triple in {', '.join(map(str, paths))}{_told(dropped)}")
         links.flush()
         dropped["a repeated triple"] += len(links)
-        texts, ids, relation_ids = self.texts(paths), links.entities.names(), list(links.relations)
+        texts, ids, relation_ids = self.texts(paths, said), links.entities.names(), list(links.relations)
         dropped["a label, as a later row has another for the id"] = sum(rows.relabelled for rows in texts)
         for part in links.parts():
             dropped["a repeated triple"] -= len(part.rows)

@@ -12,9 +12,12 @@ from pipelines.readers.reader import MalformedError, Peek, parse_text
 from pipelines.readers.triples.statements import RdfReader, Statement
 from pipelines.sources.files import files, lines
 
-NODE = r"<[^<>\"{}|^`\\\x00-\x20]*>|_:[^\s<>\"]+"
+IRI, BLANK = r"[^<>\"{}|^`\x00-\x20]*", r"_:[^\s<>\"]+"
 LITERAL = r'"(?P<text>(?:[^"\\\n\r]|\\.)*)"(?:@(?P<language>[A-Za-z0-9-]+)|\^\^<[^>]*>)?'
-LINE = re.compile(rf"\s*(?P<s>{NODE})\s*(?P<p><[^<>\s]*>)\s*(?:(?P<o>{NODE})|{LITERAL})\s*\.\s*(?:#.*)?")
+LINE = re.compile(
+    rf"\s*(?:<(?P<subject>{IRI})>|(?P<blank>{BLANK}))\s*<(?P<predicate>[^<>\s]*)>"
+    rf"\s*(?:<(?P<object>{IRI})>|(?P<other>{BLANK})|{LITERAL})\s*\.\s*(?:#.*)?"
+)
 ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 PLAIN = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -33,8 +36,14 @@ class Ntriples(RdfReader):
     def statements(self, paths: Sequence[Path]) -> Iterator[Statement | MalformedError]:
         for path in files(paths, self.suffixes):
             for number, line in lines(path):
-                if line.strip() and not line.lstrip().startswith(b"#"):
-                    yield _statement(line, f"{path.name}:{number}")
+                try:
+                    match = LINE.fullmatch(line.decode())
+                except UnicodeDecodeError:
+                    match = None
+                if match is not None:
+                    yield _statement(match)
+                elif line.strip() and not line.lstrip().startswith(b"#"):
+                    yield _malformed(line, f"{path.name}:{number}")
 
 
 def unescape(text: str) -> str:
@@ -47,18 +56,18 @@ def unescape(text: str) -> str:
     return ESCAPE.sub(character, text) if "\\" in text else text
 
 
-def _statement(line: bytes, where: str) -> Statement | MalformedError:
+def _statement(match: re.Match[str]) -> Statement:
+    subject, blank, predicate, node, other, text, language = match.groups()
+    value = other if node is None else node
+    of_node = value is not None
+    names = (blank if subject is None else subject), predicate, (value if of_node else text)
+    if "\\" in match[0]:
+        names = tuple(map(unescape, names))
+    return Statement(*names, of_node, language)
+
+
+def _malformed(line: bytes, where: str) -> MalformedError:
     try:
-        text = parse_text(line, where)
+        return MalformedError("not an N-Triples statement", where, repr(parse_text(line, where)[:80]))
     except MalformedError as error:
         return error
-    match = LINE.fullmatch(text)
-    if match is None:
-        return MalformedError("not an N-Triples statement", where, repr(text[:80]))
-    node = match["o"] is not None
-    value = _name(match["o"]) if node else unescape(match["text"])
-    return Statement(_name(match["s"]), _name(match["p"]), value, node, match["language"])
-
-
-def _name(node: str) -> str:
-    return unescape(node[1:-1]) if node.startswith("<") else node

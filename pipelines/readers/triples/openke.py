@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.readers.reader import MalformedError, Peek, parse_text
 from pipelines.readers.triples.graph import Found, GraphReader
-from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
+from pipelines.readers.triples.texts import Row, TextRows, Texts, rows_of_files
 from pipelines.sources.files import lines
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Word
@@ -40,7 +40,7 @@ class Openke(GraphReader):
             for row in _counted(self._file(folder)):
                 yield row if isinstance(row, MalformedError) else _triple(*row, entities, relations)
 
-    def texts(self, paths: Sequence[Path]) -> Texts:
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
         """The named files' texts; an entity that they leave out is called by its name in entity2id.txt."""
         names = ((name, {"label": name}) for folder in paths for _, name in _numbered(folder / NAMES[0]))
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=names)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from pipelines.readers.reader import Drop, MalformedError
 from pipelines.readers.triples.graph import Found, GraphReader
-from pipelines.readers.triples.texts import Said, TextRows, Texts, gathered, rows_of_files
+from pipelines.readers.triples.texts import Row, Said, TextRows, Texts, rows_of_files
 from workbench.options.bounds import Name
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -64,32 +64,27 @@ class RdfReader(GraphReader):
         for found in self.statements(paths):
             if isinstance(found, MalformedError):
                 yield found
-            elif not found.node:
-                if found.predicate not in TEXTS:
-                    yield Drop("a value that is no text")
-            elif found.predicate != RDF_TYPE:
-                names = found.subject, found.predicate, found.object
-                own = self.foreign or all(map(self._is_own, names))
-                yield self._triple(found) if own else Drop("a link with a foreign name")
-
-    def texts(self, paths: Sequence[Path]) -> Texts:
-        """Those of the statements, and over them the named files'; relations and types are nodes as well."""
-        entities = TextRows(rows_of_files([*self.entities, *self.types]), first=gathered(self._said(paths)))
-        return Texts(entities, *(TextRows(rows_of_files(f), entities) for f in (self.relations, self.type_names)))
-
-    def _said(self, paths: Sequence[Path]) -> Iterator[Said]:
-        for found in self.statements(paths):
-            if isinstance(found, MalformedError):
-                continue
-            if found.node:
-                if found.predicate in (RDF_TYPE, INSTANCE_OF) and (self.foreign or self._is_own(found.object)):
-                    yield Said(self._id(found.subject), "types", self._id(found.object))
-            elif found.predicate in TEXTS and found.language in (None, self.language, ANY_LANGUAGE):
+            elif found.node:
+                yield from self._of_link(found)
+            elif found.predicate not in TEXTS:
+                yield Drop("a value that is no text")
+            elif found.language in (None, self.language, ANY_LANGUAGE):
                 fallback = found.language == ANY_LANGUAGE != self.language
                 yield Said(self._id(found.subject), TEXTS[found.predicate], found.object, fallback)
 
-    def _triple(self, found: Statement) -> tuple[str, str, str]:
-        return self._id(found.subject), self._id(found.predicate), self._id(found.object)
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
+        """Those of the statements, and over them the named files'; relations and types are nodes as well."""
+        entities = TextRows(rows_of_files([*self.entities, *self.types]), first=said)
+        return Texts(entities, *(TextRows(rows_of_files(f), entities) for f in (self.relations, self.type_names)))
+
+    def _of_link(self, found: Statement) -> Iterator[Found]:
+        """The triple of a link, unless it says no more than a type, and the type."""
+        subject, predicate, name = self._id(found.subject), self._id(found.predicate), self._id(found.object)
+        if found.predicate in (RDF_TYPE, INSTANCE_OF) and (self.foreign or self._is_own(found.object)):
+            yield Said(subject, "types", name)
+        if found.predicate != RDF_TYPE:
+            own = self.foreign or all(map(self._is_own, found[:3]))
+            yield (subject, predicate, name) if own else Drop("a link with a foreign name")
 
     def _is_own(self, name: str) -> bool:
         return name.startswith(tuple(self.prefixes))

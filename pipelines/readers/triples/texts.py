@@ -12,8 +12,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import chain, groupby, repeat
-from operator import attrgetter
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,17 +100,40 @@ class Said(NamedTuple):
     fallback: bool = False
 
 
-def gathered(said: Iterable[Said]) -> Iterator[tuple[str, Row]]:
-    """Rows of what is said of the same entity one after another: the first label, all aliases, ..."""
-    for entity, group in groupby(said, key=attrgetter("entity")):
-        row: dict[str, Any] = {}
-        spare: dict[str, str] = {}
-        for one in group:
-            if one.field in LISTS:
-                row.setdefault(one.field, []).append(one.text)
-            else:
-                (spare if one.fallback else row).setdefault(one.field, one.text)
-        yield entity, {**spare, **row}
+class SaidRows:
+    """Rows of what is said of the same entity one after another: the first label, all aliases, ...
+
+    They are added while a source is read, wait in a temporary file, and are read in their order.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the rows
+        self._entity = ""
+        self._row: dict[str, Any] = {}
+        self._spare: dict[str, str] = {}
+
+    def add(self, said: Said) -> None:
+        """One thing more."""
+        if said.entity != self._entity:
+            self._write()
+            self._entity, self._row, self._spare = said.entity, {}, {}
+        if said.field in LISTS:
+            self._row.setdefault(said.field, []).append(said.text)
+        else:
+            (self._spare if said.fallback else self._row).setdefault(said.field, said.text)
+
+    def __iter__(self) -> Iterator[tuple[str, Row]]:
+        self._write()
+        self._file.seek(0)
+        for line in self._file:
+            entity, row = orjson.loads(line)
+            yield entity, row
+
+    def _write(self) -> None:
+        row = {**self._spare, **self._row}
+        if row:
+            self._file.write(_packed(self._entity, row) + b"\n")
+            self._row, self._spare = {}, {}
 
 
 class Texts(NamedTuple):

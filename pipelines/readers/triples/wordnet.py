@@ -9,14 +9,14 @@ of two synsets (antonyms, derivations) too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.readers.reader import MalformedError, Peek
 from pipelines.readers.triples.graph import Found, GraphReader, parsed
-from pipelines.readers.triples.texts import TextRows, Texts, rows_of_files
+from pipelines.readers.triples.texts import Row, TextRows, Texts, rows_of_files
 from workbench.errors import WorkbenchError
 
 FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
@@ -91,7 +91,7 @@ class Wordnet(GraphReader):
             else:
                 yield from ((synset.id, relation, tail) for relation, tail in synset.pointers)
 
-    def texts(self, paths: Sequence[Path]) -> Texts:
+    def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
         """Those of the database, and over them the named files'."""
         own = ((synset.id, _texts(synset)) for synset in _synsets(paths) if isinstance(synset, Synset))
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=own)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bz2
 
+from pipelines.readers.triples import ntriples
+from pipelines.sources.files import lines as lines_of_file
 from tests.contracts.cases import ReaderCase
 from tests.contracts.raw import lines
 
@@ -49,3 +51,24 @@ def test_aliases_of_a_subject_that_comes_again_are_joined(tmp_path, read):
     path.write_text("".join(f"<{s}> <{p}> {o} .\n" for s, p, o in rows))
     samples = {s["id"]: s["aliases"] for s in read("triples", path)}
     assert samples == {"a": ["x", "z"], "b": ["y"]}
+
+
+def test_names_with_escapes(tmp_path, read):
+    path = tmp_path / "g.nt"
+    path.write_text("<http://x.org/caf\\u00e9> <http://x.org/\\u0072> <http://x.org/\\U0001F600> .\n")
+    (sample,) = (s for s in read("triples", path) if s["triples"])
+    fact = sample["triples"][0]
+    assert (sample["id"], fact["relation"], fact["tail"]) == (
+        "http://x.org/café",
+        "http://x.org/r",
+        "http://x.org/\N{GRINNING FACE}",
+    )
+
+
+def test_texts_and_triples_come_of_one_reading(tmp_path, read, monkeypatch):
+    path = tmp_path / "truthy.nt"
+    path.write_text(TRUTHY)
+    opened = []
+    monkeypatch.setattr(ntriples, "lines", lambda path: opened.append(path) or lines_of_file(path))
+    assert read("triples", path, foreign=False)[0]["label"] == "Douglas Adams"
+    assert opened == [path]
