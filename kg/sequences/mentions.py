@@ -14,7 +14,7 @@ RIGHT = "right"
 
 def hidden(span: Span, sequence: Sequence) -> bool:
     """Whether a mention shares a row with a stretch that is to be masked (`Sequence.mask_spans`)."""
-    return any(
+    return bool(sequence.mask_spans) and any(
         span.start < mask.end and mask.start < span.end and span.stream == mask.stream for mask in sequence.mask_spans
     )
 
