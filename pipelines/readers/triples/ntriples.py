@@ -62,7 +62,8 @@ def _statement(match: re.Match[str]) -> Statement:
     of_node = value is not None
     names = (blank if subject is None else subject), predicate, (value if of_node else text)
     if "\\" in match[0]:
-        names = tuple(map(unescape, names))
+        first, second, third = map(unescape, names)
+        return Statement(first, second, third, of_node, language)
     return Statement(*names, of_node, language)
 
 
