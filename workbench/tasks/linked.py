@@ -103,6 +103,8 @@ def _strange(step: Step, corpus: Corpus) -> str:
     if any(entity in known.ids for entity in _entities(corpus)):
         return ""
     such = ", ".join(map(repr, islice(dict.fromkeys(_entities(corpus)), 3)))
+    if not such:
+        return f"{named(step)}: nothing is linked in {corpus.place}"
     return (
         f"{named(step)}: none of the entities that are linked in {corpus.place}, such as {such}, is in {known.place}, "
         f"whose ids are like {', '.join(map(repr, known.ids[:3]))}"

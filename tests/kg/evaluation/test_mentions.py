@@ -43,8 +43,8 @@ def unlinked(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**record, "spans": []} for record in records]
 
 
-def relations(base: Path, folder: Path) -> RelationTuning:
-    write(folder / "train", unlinked(pairs(range(8))))
+def relations(base: Path, folder: Path, *, linked: bool = False) -> RelationTuning:
+    write(folder / "train", pairs(range(8)) if linked else unlinked(pairs(range(8))))
     options: dict[str, Any] = {"epochs": 20.0, "batch_size": 16, "lr": 5e-3, "overrides": ["train.num_workers=0"]}
     paths = {"corpus": str(folder / "train"), "output": folder / "run"}
     return RelationTuning(run=base, head="/", tail=".", read="entities", **options, **paths)
@@ -74,4 +74,10 @@ def test_types_are_told_by_the_entity_of_the_mention(luke: Path, tmp_path: Path)
 
 def test_a_stream_without_marked_rows_is_told(make_run: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match=r"no entity token for 'head' or 'tail'.*kg\.entity_tokens"):
+        fine_tune(RelationClassification(), relations(make_run("entities"), tmp_path, linked=True))
+
+
+def test_a_corpus_without_a_link_is_no_knowledge(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    """Although it has the field."""
+    with pytest.raises(WorkbenchError, match=r"nothing is linked in .*train.*workbench prepare link"):
         fine_tune(RelationClassification(), relations(make_run("entities"), tmp_path))
