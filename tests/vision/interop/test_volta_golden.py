@@ -55,7 +55,7 @@ def test_states_and_word_logits(name: str, shared: Path, jagged: Callable[..., B
         torch.testing.assert_close(embedded[stream], outputs[f"{stream}_states.0"][mask], **CLOSE)
         torch.testing.assert_close(states[stream], outputs[f"{stream}_states.{last}"][mask], **CLOSE)
     hidden = F.gelu(F.linear(states["text"], weights["mlm.dense.weight"], weights["mlm.dense.bias"]))
-    hidden = F.layer_norm(hidden, (48,), weights["mlm.norm.weight"], weights["mlm.norm.bias"], 1e-12)
+    hidden = F.layer_norm(hidden, hidden.shape[-1:], weights["mlm.norm.weight"], weights["mlm.norm.bias"], 1e-12)
     logits = F.linear(hidden, weights["embeddings.text.token.weight"], weights["mlm.bias"])
     torch.testing.assert_close(logits, outputs["mlm_logits"][masks["text"]], **CLOSE)
     assert ("region_logits.5" in outputs) == (name == "original_lxmert"), "only LXMERT regresses features"
@@ -87,22 +87,20 @@ def test_region_regression_losses(function: str, shared: Path) -> None:
     torch.testing.assert_close(ours / counted.sum(), outputs[names[0]], **CLOSE)
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", [name for name in FOLDERS if name != "original_lxmert"])  # which regresses features
 @torch.no_grad()
 def test_the_distributions_and_the_alignment_of_vilbert(name: str, shared: Path, jagged: Callable[..., Batch]) -> None:
     """Poolers with relu, multiplied, and the divergence from the detector's classes."""
     folder = shared / "golden" / "volta" / name
     inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
     weights = load_file(folder / "weights.safetensors")
-    if "region_logits.0" not in outputs:
-        pytest.skip("it has other targets")
     masks = {"text": inputs["attention_mask"].bool(), "image": inputs["image_attention_mask"].bool()}
     streams = {s: (mask, {"place": torch.zeros(mask.shape)}) for s, mask in masks.items()}
     batch = jagged(**streams)
     last = max(int(n.split(".")[1]) for n in outputs if n.startswith("text_states."))
     states = {s: outputs[f"{s}_states.{last}"][mask] for s, mask in masks.items()}
     sizes = {s: rows.shape[1] for s, rows in states.items()}
-    head = ItmHead(["text", "image"], sizes, 56)
+    head = ItmHead(["text", "image"], sizes, len(weights["bert.t_pooler.dense.bias"]))
     head.load_state_dict(
         {
             f"{ours}.{p}": weights[f"{theirs}.{p}"]
@@ -116,7 +114,7 @@ def test_the_distributions_and_the_alignment_of_vilbert(name: str, shared: Path,
     )
     network = Network(NetworkSpec({"text": {"embedding": "token", "hidden_size": 8, "vocab_size": 4}}, []))
     torch.testing.assert_close(head.logits(network, states, batch), outputs["itm_logits"], **CLOSE)
-    kl = MrcKlHead(sizes["image"], 17, norm=f"{REGIONS}.LayerNorm.weight" in weights)
+    kl = MrcKlHead(sizes["image"], len(weights[f"{CLASSES}.0.bias"]), norm=f"{REGIONS}.LayerNorm.weight" in weights)
     names = [("dense", f"{REGIONS}.dense"), ("norm", f"{REGIONS}.LayerNorm"), ("output", f"{CLASSES}.0")]
     kl.load_state_dict({f"{o}.{p}": weights[f"{t}.{p}"] for o, t in names for p in ("weight", "bias")})
     logits = torch.zeros_like(outputs["region_logits.0"])
