@@ -13,7 +13,7 @@ printed; what is there already is not done again, and a run that was stopped goe
 The tables (also OUTPUT/results.md) have the mean and the deviation (n - 1) over the seeds. Beside each system is named
 the row that is the same without knowledge, or nearest to it (bert: the same texts, and nothing but mlm); below are the
 most frequent class, what the marked mentions alone tell, and a probe on the entity vectors. OUTPUT/report.html is the
-page of all runs.
+page of all runs. Weights of fine-tuned runs are removed once they are scored.
 
 Mentions are read at their markers, LUKE's as entities. That, and both rates, were chosen on minilm and bert alone, by
 relations of FewRel's training file that are neither trained on nor tested on here: 0.80 of 480 are right by the
@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from benchmarks.knowledge_abilities import ability_tables, ask
 from benchmarks.knowledge_inputs import prepare
 from benchmarks.knowledge_systems import BATCH, LENGTH, SYSTEMS, WEIGHTS, common
 from benchmarks.knowledge_tables import TASKS, covered, markdown, table
+from workbench.runs.names import BEST, CHECKPOINTS
 from workbench.runs.results import read_results
 
 TUNING_LR = "3e-4"
@@ -71,6 +73,8 @@ def cell(name: str, task: str, seed: int, budget: Budget, output: Path) -> None:
         begun = (chosen.command, start, str(corpora / f"{task}-train{texts}"), "--output", str(run))
         call("finetune", *begun, *tuned_alike(budget), *chosen.tuning, *own, *loop)
         call("evaluate", chosen.command, str(run), str(corpora / f"{task}-test{texts}"), *chosen.scoring)
+        for weights in (run / CHECKPOINTS, run / BEST):  # of dozens of runs; what was scored stands in the run
+            shutil.rmtree(weights, ignore_errors=True)
 
 
 def tuned_alike(budget: Budget) -> tuple[str, ...]:
