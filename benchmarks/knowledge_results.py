@@ -45,11 +45,12 @@ TITLE = ("--title", "Knowledge-enhanced systems at a small budget")
 
 @dataclass(frozen=True)
 class Budget:
-    """What is alike for all systems: steps of pretraining, epochs of fine-tuning, seeds (from 0 on)."""
+    """What is alike for all systems: steps of pretraining, epochs of fine-tuning, seeds (from 0 on), the precision."""
 
     steps: int
     epochs: float
     seeds: int
+    precision: str
 
 
 def pretrained(name: str, seed: int, budget: Budget, output: Path) -> str:
@@ -57,7 +58,7 @@ def pretrained(name: str, seed: int, budget: Budget, output: Path) -> str:
     system, run = SYSTEMS[name], output / "runs" / f"{name}-seed-{seed}"
     if system.recipe is None:
         return WEIGHTS
-    alike = common(name, seed, budget.steps, output / "corpora")
+    alike = (*common(name, seed, budget.steps, output / "corpora"), f"train.precision={budget.precision}")
     call("pretrain", system.recipe, *alike, *system.overrides, "--output", str(run))
     return str(run)
 
@@ -68,6 +69,7 @@ def cell(name: str, task: str, seed: int, budget: Budget, output: Path) -> None:
     run, corpora = output / "runs" / f"{task}-{name}-seed-{seed}", output / "corpora"
     if not (run.exists() and read_results(run)):
         loop = (f"seed={seed}", f"name={name}-{task}", "train.num_workers=0", "train.log_every=10")
+        loop += (f"train.precision={budget.precision}",)
         start = pretrained(name, seed, budget, output)
         own, texts = SYSTEMS[name].tuning, SYSTEMS[name].texts
         begun = (chosen.command, start, str(corpora / f"{task}-train{texts}"), "--output", str(run))
@@ -97,7 +99,8 @@ def tell(budget: Budget, output: Path) -> None:
     print(written)
     words = (
         f"Each system starts from {WEIGHTS.partition(':')[2]}, reads {budget.steps} batches of {BATCH} windows of "
-        f"{LENGTH} tokens, and is fine-tuned for {budget.epochs:g} epochs at a rate of {TUNING_LR}."
+        f"{LENGTH} tokens, and is fine-tuned for {budget.epochs:g} epochs at a rate of {TUNING_LR}; "
+        f"precision of training: {budget.precision}."
     )
     chapters = [
         {"title": title, "text": [words] if title == COMPARED else [], "head": rows[0], "rows": rows[1:]}
@@ -119,12 +122,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="so many, from 0 on")
     parser.add_argument("--steps", type=int, default=80, help="of pretraining")
     parser.add_argument("--epochs", type=float, default=1, help="of fine-tuning")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of all training")
     options = parser.parse_args()
     os.environ.setdefault("WORKBENCH_LOG", "WARNING")
     output = options.output.resolve()
     prepare(options.data.resolve(), output / "corpora", call)
     print(markdown(covered(output)), flush=True)
-    budget = Budget(options.steps, options.epochs, options.seeds)
+    budget = Budget(options.steps, options.epochs, options.seeds, options.precision)
     for seed in range(budget.seeds):
         for name in options.only or SYSTEMS:
             for task in options.tasks:

