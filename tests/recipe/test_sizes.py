@@ -28,6 +28,17 @@ def written(folder: Path, sizes: str) -> Path:
     return path
 
 
+def test_a_pattern_changes_all_such_values_in_sizes_and_overrides(tmp_path: Path) -> None:
+    written(tmp_path, 'sizes: {wide: {"model.**.num_heads": 4, "model.streams.*.hidden_size": 64}}')
+    wide = load_recipe(str(tmp_path / "mine-wide.yaml"), ["model.**.max_positions=80"])
+    assert wide.networks["main"].layers == [{"layer": "self", "stream": "text", "num_heads": 4}]
+    assert wide.networks["main"].streams["text"] == {"embedding": "token", "hidden_size": 64, "max_positions": 80}
+    with pytest.raises(
+        WorkbenchError, match=r"^override 'model\.\*\*\.width=3': model\.\*\*\.width stands for no value"
+    ):
+        load_recipe(str(tmp_path / "mine.yaml"), ["model.**.width=3"])
+
+
 def test_a_size_is_the_recipe_with_its_values_then_overrides(tmp_path: Path) -> None:
     written(tmp_path, 'sizes: {very-large: {model.streams.text.hidden_size: 64, "model.layers[0].repeat": 3}}')
     large = load_recipe(str(tmp_path / "mine-very-large.yaml"), ["vars.data=elsewhere", "train.lr=1"])

@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import CollectionEndEvent, CollectionStartEvent, YAMLError
 
 from workbench.errors import WorkbenchError, shown
+from workbench.files.value_patterns import is_pattern, matching
 
 T = TypeVar("T")
 _STEP = re.compile(r"[^.\[\]]+")  # of an override's key: model.layers[0].num_heads
@@ -168,11 +169,16 @@ def _apply(tree: Any, text: str) -> None:
 
 
 def set_value(tree: Any, key: str, value: Any) -> None:
-    """Set the value at a dotted key of OmegaConf's tree: `train.lr`, `model.layers[0].num_heads`.
+    """Set the value at a dotted key of OmegaConf's tree (`train.lr`, `model.layers[0].num_heads`), or at all that a
+    pattern stands for (`model.**.num_heads`).
 
     Raises:
-        WorkbenchError: the key leads through something that has no such element.
+        WorkbenchError: the key leads through something that has no such element; or the pattern stands for nothing.
     """
+    if is_pattern(key):
+        for each in matching(tree, key):
+            set_value(tree, each, value)
+        return
     _check_elements(tree, key)
     try:
         OmegaConf.update(tree, key, value, merge=False)
