@@ -35,13 +35,17 @@ def image_text(
     max_pixels: Annotated[Count, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000,
     min_side: Annotated[Side, typer.Option(help="Images with a shorter side are dropped.")] = 1,
 ) -> None:
-    """Images with captions or questions (COCO, Flickr token file, JSON lines, VQA v2) -> an image-text corpus.
+    """Images with captions or questions -> an image-text corpus.
 
-    Every image is decoded once: damaged ones are dropped and counted. A held-out part is cut by the image's content.
+    Formats: COCO captions, Karpathy's splits, Flickr tokens, tables, JSON lines, Visual Genome (phrases, questions),
+    VQA v2, GQA, NLVR, NLVR2. Images are found in the places of --images by their path, else by their file name. Every
+    image is decoded once: damaged ones are dropped and counted. A held-out part is cut by the image's content.
 
     Examples:
 
       workbench prepare image-text captions_train2017.json --images train2017/ --output corpora/coco
+
+      workbench prepare image-text dataset_coco.json --images coco/ -o corpora/coco --own-split val --own-split test
 
       workbench prepare image-text captions.jsonl --images images.tar -o corpora/flickr --split dev=0.1
 

@@ -17,7 +17,7 @@ from pipelines.preparing.chunks import Job
 from pipelines.preparing.limits import Limits
 from pipelines.preparing.progress import show
 from pipelines.preparing.runner import prepare
-from pipelines.preparing.splits import parse_splits
+from pipelines.preparing.splits import check_parts, parse_splits
 from pipelines.readers.formats import detect, find_format, make_reader
 from pipelines.readers.reader import RawReader
 from pipelines.sources.files import expand
@@ -79,6 +79,10 @@ class Reading(Writing):
         list[Assignment], typer.Option(help="NAME=VALUE: an option of the format. Repeatable.", show_default=False)
     ] = field(default_factory=list)
     split: Splits = field(default_factory=list)
+    own_split: Annotated[
+        list[Name],
+        typer.Option(help="Records that say themselves that they are of this split (meta.split) go to OUTPUT-NAME."),
+    ] = field(default_factory=list)
     licence: Annotated[Title | None, typer.Option(help="Licence, noted with every record.", show_default=False)] = None
     url: Annotated[
         Title | None, typer.Option(help="Where the data is from, noted with every record.", show_default=False)
@@ -100,12 +104,14 @@ class Reading(Writing):
 
     def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
         meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
+        splits = parse_splits(self.split)
         return Job(
             reader,
             reader.kind,
             self.output,
             tuple(stages),
-            parse_splits(self.split),
+            splits,
+            check_parts(self.own_split, splits),
             meta,
             on_error="skip" if self.on_error is OnError.skip else "stop",
         )

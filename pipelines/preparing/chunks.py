@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pipelines.preparing.splits import MAIN, document_of, part_folder, part_of
+from pipelines.preparing.splits import MAIN, part_folder, part_of
 from pipelines.readers.reader import Drop, MalformedError, RawReader, Record
 from pipelines.stages import Stage, apply
 from workbench.corpora.manifest import ShardInfo
@@ -25,6 +25,7 @@ BLOCK = 32
 class Job:
     """What happens to every record; all of it goes to the worker processes.
 
+    `splits` are shares of the documents by the part's name, `own_splits` parts that the records say themselves.
     `meta` is added to every sample's provenance; `about` are facts on the whole corpus (see `Manifest`).
     `dedupe` drops samples with the same text or image as an earlier one. `on_error` says whether a record that does not
     fit its format stops the run or is counted.
@@ -35,6 +36,7 @@ class Job:
     output: Path
     stages: tuple[Stage, ...] = ()
     splits: Mapping[str, float] = field(default_factory=dict)
+    own_splits: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     dedupe: bool = False
@@ -43,7 +45,7 @@ class Job:
 
     @property
     def parts(self) -> list[str]:
-        return [MAIN, *self.splits]
+        return [MAIN, *self.splits, *self.own_splits]
 
     @property
     def block(self) -> int:
@@ -117,7 +119,7 @@ def work(job: Job, chunk: Chunk) -> Outcome:
                     continue
                 key = f"{chunk.number:06d}-{place:06d}" if job.numbered_keys else sample["key"]
                 _check_key(key, chunk.records[place].where, places)
-                writers[part_of(document_of(sample), job.splits)].add(key, sample)
+                writers[part_of(sample, job.splits, job.own_splits)].add(key, sample)
     shards = {part: writer.info for part, writer in writers.items() if writer.info is not None}
     return Outcome(chunk.number, shards, skipped=False)
 

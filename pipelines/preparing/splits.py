@@ -15,6 +15,7 @@ from workbench.keyed import digest
 from workbench.sequences.sequence import Sample
 
 MAIN = ""
+NAME = r"[A-Za-z0-9_-]+"
 
 
 def parse_splits(texts: Sequence[str]) -> dict[str, float]:
@@ -31,7 +32,7 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float]:
             share = float(share_text)
         except ValueError:
             raise WorkbenchError(f"--split {text!r} is not NAME=SHARE, for example held-out=0.05") from None
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        if not re.fullmatch(NAME, name):
             raise WorkbenchError(f"--split {text!r}: the name may have letters, digits, - and _")
         if not 0 < share < 1 or name in splits:
             problem = "is given twice" if name in splits else f"has the share {share}; it must lie between 0 and 1"
@@ -44,9 +45,29 @@ def parse_splits(texts: Sequence[str]) -> dict[str, float]:
     return splits
 
 
-def part_of(document: str, splits: Mapping[str, float]) -> str:
-    """The part of a document: a split's name, or `""` for the corpus itself."""
-    point = digest("split", document) / 2**128
+def check_parts(own: Sequence[str], splits: Mapping[str, float]) -> tuple[str, ...]:
+    """The names of splits that the set has itself, each once.
+
+    Raises:
+        WorkbenchError: one cannot name a folder, or `splits` has it too.
+    """
+    for name in own:
+        if not re.fullmatch(NAME, name):
+            raise WorkbenchError(f"--own-split {name!r}: the name may have letters, digits, - and _")
+        if name in splits:
+            raise WorkbenchError(f"--own-split {name} and --split {name} are given: a part is cut in one of two ways")
+    return tuple(dict.fromkeys(own))
+
+
+def part_of(sample: Sample, splits: Mapping[str, float], own: Sequence[str] = ()) -> str:
+    """The part of a sample: a split's name, or `""` for the corpus itself.
+
+    Where the set says the sample's split (`meta.split`) and this is one of `own`, it is that one.
+    """
+    stated = sample.get("meta", {}).get("split")
+    if own and stated in own:
+        return str(stated)
+    point = digest("split", document_of(sample)) / 2**128
     for name, share in splits.items():
         point -= share
         if point < 0:
@@ -55,9 +76,10 @@ def part_of(document: str, splits: Mapping[str, float]) -> str:
 
 
 def document_of(sample: Sample) -> str:
-    """What must not be torn apart: the original image's content where there is one, else the record."""
+    """What must not be torn apart: what the format calls one document (`meta.document`), else the original image's
+    content, else the record."""
     meta = sample.get("meta", {})
-    return str(meta.get("source_sha256") or meta.get("sha256") or sample["key"])
+    return str(meta.get("document") or meta.get("source_sha256") or meta.get("sha256") or sample["key"])
 
 
 def part_folder(output: Path, part: str) -> Path:

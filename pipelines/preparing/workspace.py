@@ -213,6 +213,8 @@ def _options(job: Job, limits: Limits) -> dict[str, Any]:
         "shard_bytes": limits.shard_bytes,
         "limit": limits.limit,
     }
+    if job.own_splits:  # corpora of earlier versions have no such option
+        options["own_splits"] = list(job.own_splits)
     code = code_checksums(f"{type(job.reader).__module__}:{type(job.reader).__name__}")
     if code:  # of a format that is not installed
         options["format_code"] = code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -28,10 +29,13 @@ class ImageRef(NamedTuple):
 
 
 class ImageStore:
-    """Finds images by name. A tar file's members are found by their path in it or by their file name."""
+    """Finds images by their path in a tar file or folder, or by their file name where one image alone has it."""
 
-    def __init__(self, places: Sequence[str | Path]) -> None:
+    def __init__(self, places: Sequence[str | Path], *, nested: bool = True) -> None:
         """Index the tar files (headers only); folders are looked up when asked.
+
+        Args:
+            nested: whether images are looked for in the folders within a folder, too (`VG_100K` of Visual Genome).
 
         Raises:
             WorkbenchError: a place is missing, a tar is compressed or damaged, or a member's path leaves its folder.
@@ -39,6 +43,8 @@ class ImageStore:
         self.places = expand(places)
         self.folders = [real_path(place) for place in self.places if place.is_dir()]
         self.members: dict[str, ImageRef] = {}
+        self.nested = nested
+        self._inside: dict[str, tuple[int, str] | None] | None = None
         for place in self.places:
             if not place.is_dir():
                 self._index(place)
@@ -54,16 +60,32 @@ class ImageStore:
         if ref is not None:
             return ref
         for folder in self.folders:
-            try:
-                path = real_path(folder / safe)
-                size = path.stat().st_size if path.is_file() else None
-            except (OSError, ValueError):  # no file can have such a name: too long, or not to be encoded
-                return None
-            if not path.is_relative_to(folder):
-                raise WorkbenchError(f"the image {name!r} is a link that leads out of its folder {folder}")
-            if size is not None:
-                return ImageRef(str(path), 0, size)
-        return None
+            ref = self._in_folder(folder, folder / safe, name)
+            if ref is not None:
+                return ref
+        inside = self._by_name(PurePosixPath(safe).name) if self.nested else None
+        return self._in_folder(inside[0], inside[1], name) if inside is not None else None
+
+    def _in_folder(self, folder: Path, place: Path, name: str) -> ImageRef | None:
+        try:
+            path = real_path(place)
+            size = path.stat().st_size if path.is_file() else None
+        except (OSError, ValueError):  # no file can have such a name: too long, or not to be encoded
+            return None
+        if not path.is_relative_to(folder):
+            raise WorkbenchError(f"the image {name!r} is a link that leads out of its folder {folder}")
+        return None if size is None else ImageRef(str(path), 0, size)
+
+    def _by_name(self, name: str) -> tuple[Path, Path] | None:
+        """The folder and the one file in it, at any depth, that is called so; None where several are."""
+        if self._inside is None:
+            self._inside = {}
+            for number, folder in enumerate(self.folders):
+                for place, _, names in os.walk(folder):
+                    for found in names:
+                        self._inside[found] = None if found in self._inside else (number, os.path.join(place, found))
+        found_at = self._inside.get(name)
+        return None if found_at is None else (self.folders[found_at[0]], Path(found_at[1]))
 
     def describe(self) -> str:
         return ", ".join(str(place) for place in self.places)
@@ -109,4 +131,4 @@ def open_store(annotations: Path, places: Sequence[str]) -> ImageStore:
     for name in (f"images_{part}.tar", f"images_{part}", "images.tar", "images"):
         if (folder / name).exists():
             return ImageStore([folder / name])
-    return ImageStore([folder])
+    return ImageStore([folder], nested=False)

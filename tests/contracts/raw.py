@@ -23,11 +23,15 @@ def lines(line: Callable[[int], str], head: str = "") -> Callable[[int], str]:
 
 def images(records: int) -> dict[str, bytes]:
     """A tar `images.tar` with the pictures 0.png, 1.png, ..."""
+    return tar_of({f"{i}.png": picture(i % 3) for i in range(records)})
+
+
+def tar_of(members: dict[str, bytes]) -> dict[str, bytes]:
+    """A tar `images.tar` with these members."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for i in range(records):
-            data = picture(i % 3)
-            entry = tarfile.TarInfo(f"{i}.png")
+        for name, data in members.items():
+            entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
     return {"images.tar": buffer.getvalue()}

@@ -302,7 +302,7 @@ def test_splits_must_leave_something():
     with pytest.raises(WorkbenchError, match="twice"):
         parse_splits(["a=0.1", "a=0.2"])
     assert parse_splits(["0.05"]) == {"held-out": 0.05}
-    assert {part_of(str(i), {"a": 0.5}) for i in range(40)} == {"", "a"}
+    assert {part_of({"key": str(i)}, {"a": 0.5}) for i in range(40)} == {"", "a"}
 
 
 def test_limits_are_checked():

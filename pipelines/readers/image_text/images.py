@@ -25,8 +25,25 @@ class ImageReader(RawReader):
     images: list[Location] = field(default_factory=list)
 
     def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        """(image name, the sample's fields, place in the file) for every image; each image once."""
+        """(image name, the sample's fields, place in the file) for every image; each image once.
+
+        The image's name is the sample's key, unless the fields have one.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define annotations")
+
+    def named(self, template: str, where: str, **values: str | int) -> str:
+        """An image's file name of the format's option `image_name`.
+
+        Raises:
+            WorkbenchError: the template asks for something else than `values`.
+        """
+        try:
+            return template.format(**values)
+        except (LookupError, ValueError, AttributeError) as error:
+            raise WorkbenchError(
+                f"{where}: image_name = {template!r} cannot be filled in ({error}); it may use {{subset}} and {{id}}, "
+                "for example COCO_{subset}_{id:012d}.jpg"
+            ) from error
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
         annotated = files(paths, self.suffixes)
@@ -58,5 +75,5 @@ def image_sample(name: str, ref: ImageRef, fields: Mapping[str, Any], where: str
     """A sample with the image's bytes and their SHA-256."""
     data = ref.read()
     meta = {"source": where.rpartition(":")[0] or where, "image": name, "sha256": hashlib.sha256(data).hexdigest()}
-    key = record_key(name.rpartition(".")[0] or name)
+    key = record_key(str(fields.get("key") or name.rpartition(".")[0] or name))
     return {**fields, "key": key, "image": data, "meta": {**fields.get("meta", {}), **meta}}

@@ -34,7 +34,7 @@ class VqaOfficial(ImageReader):
         for path in files(paths, self.suffixes):
             tree = read_json(path)
             if "questions" in tree:
-                subset = str(tree.get("data_subtype", ""))
+                subset = str(tree.get("data_subtype", "")).replace("test-dev", "test")  # its images are those of test
                 rows = rows_of(tree, "questions", path)
                 questions += [(row, subset, f"{path.name}:questions[{i}]") for i, row in enumerate(rows)]
             else:
@@ -51,7 +51,7 @@ class VqaOfficial(ImageReader):
         gathered: dict[str, tuple[list[dict[str, Any]], str]] = {}
         for row, subset, where in questions:
             image = require(row, "image_id", int, where)
-            name = self._name(subset, image)
+            name = self.named(self.image_name, where, subset=subset, id=image)
             answered = answers.get(row.get("question_id"), {"answers": []})
             merged = {**answered, **row, "answers": answered["answers"]}
             if "multiple_choice_answer" in answered:
@@ -59,12 +59,3 @@ class VqaOfficial(ImageReader):
             gathered.setdefault(name, ([], where))[0].append(question_of(merged, where))
         for name, (found, where) in gathered.items():
             yield name, {"questions": found}, where
-
-    def _name(self, subset: str, image: int) -> str:
-        try:
-            return self.image_name.format(subset=subset, id=image)
-        except (LookupError, ValueError, AttributeError) as error:
-            raise WorkbenchError(
-                f"image_name = {self.image_name!r} cannot be filled in ({error}); it may use {{subset}} and {{id}}, "
-                "for example COCO_{subset}_{id:012d}.jpg"
-            ) from error

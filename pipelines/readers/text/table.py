@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar
 
 from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, word_places
+from pipelines.readers.table_rows import SUFFIXES, Separator, cells_of, layout_of, table_lines
 from pipelines.readers.text.conllu import is_conllu
-from pipelines.sources.files import decode, files, lines, plain_suffix, record_key, stem
+from pipelines.sources.files import decode, files, record_key, stem
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
-SUFFIXES = (".tsv", ".csv")
-SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";"}
 KNOWN = {
     "text": ("text", "text_a", "sentence", "sentence1", "premise", "question1"),
     "second": ("second", "text_b", "sentence2", "hypothesis", "question2"),
@@ -29,14 +26,6 @@ KNOWN = {
 """What columns are called in published sets, by the field that they are."""
 QUESTION = {"text": "question", "second": "sentence"}
 """QNLI: a question and the sentence that may answer it."""
-
-
-class Layout(NamedTuple):
-    """What a file's first line says: its columns, and what parts them; `quoted` cells may hold line ends."""
-
-    columns: tuple[str, ...]
-    separator: str
-    quoted: bool
 
 
 @dataclass(frozen=True)
@@ -55,7 +44,7 @@ class Table(RawReader):
 
     fields: dict[Name, Source] = field(default_factory=dict)
     header: bool = True
-    separator: Literal["tab", "comma", "semicolon"] | None = None
+    separator: Separator | None = None
     id_field: Name | None = None
 
     def __post_init__(self) -> None:
@@ -69,10 +58,10 @@ class Table(RawReader):
         told: set[tuple[str, ...]] = set()
         for path in files(paths, self.suffixes):
             layout = None
-            for number, line in self._rows(path):
+            for number, line in table_lines(path, self.separator):
                 where = f"{path.name}:{number}"
                 if layout is None:
-                    layout = self._layout(path, decode(line, where))
+                    layout = layout_of(path, decode(line, where), self.separator, header=self.header)
                     sources = self.sources(layout.columns, path.name)
                     if layout.columns not in told:
                         told.add(layout.columns)
@@ -83,7 +72,7 @@ class Table(RawReader):
 
     def sample(self, record: Record) -> Sample | Drop:
         name, number, line, layout = record.data
-        cells = _cells(line, layout, record.where)
+        cells = cells_of(line, layout, record.where)
         if len(cells) != len(layout.columns):
             raise MalformedError(
                 f"a line of {len(cells)} columns", record.where, f"the first line has {len(layout.columns)}"
@@ -143,31 +132,6 @@ class Table(RawReader):
                     f"tags? --option 'fields={{tags: {column}}}'; a label? --option 'fields={{labels: [{column}]}}'",
                 )
 
-    def _layout(self, path: Path, first: str) -> Layout:
-        named = self.separator or ("tab" if plain_suffix(path) != ".csv" else _of_csv(first))
-        separator = SEPARATORS[named]
-        cells = _cells(first, Layout((), separator, named != "tab"), str(path))
-        columns = tuple(cell.strip() for cell in cells) if self.header else tuple(map(str, range(len(cells))))
-        if len(set(columns)) != len(columns) or "" in columns:
-            raise WorkbenchError(
-                f"{path}: the columns {', '.join(map(repr, columns))} are not all named, or not differently; name them "
-                "in the first line, or say --option header=false and count them from 0"
-            )
-        return Layout(columns, separator, named != "tab")
-
-    def _rows(self, path: Path) -> Iterator[tuple[int, bytes]]:
-        """Lines that are not blank, those of a quoted cell together."""
-        quoted = (self.separator or ("comma" if plain_suffix(path) == ".csv" else "tab")) != "tab"
-        begun, number = b"", 0
-        for at, line in lines(path):
-            whole = begun + b"\n" + line if begun else line
-            number = number if begun else at
-            begun = whole if quoted and whole.count(b'"') % 2 else b""
-            if not begun and whole.strip():
-                yield number, whole
-        if begun:
-            raise WorkbenchError(f"{path}:{number}: a quote is opened and never closed; the file is cut off or no CSV")
-
 
 def _spelt(source: Source) -> str:
     """As --option fields is typed."""
@@ -181,18 +145,3 @@ def is_table(source: Peek) -> bool:
     return not source.is_folder and (
         source.suffix in SUFFIXES or (len(filled) > 1 and len(tabs) == 1 and 0 not in tabs)
     )
-
-
-def _of_csv(first: str) -> Literal["comma", "semicolon"]:
-    return "semicolon" if first.count(";") > first.count(",") else "comma"
-
-
-def _cells(line: bytes | str, layout: Layout, where: str) -> list[str]:
-    """Raises MalformedError: not UTF-8."""
-    try:
-        text = line if isinstance(line, str) else line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}") from error
-    if not layout.quoted:
-        return text.split(layout.separator)
-    return next(csv.reader(io.StringIO(text, newline=""), delimiter=layout.separator), [])

@@ -1,0 +1,59 @@
+"""GQA (Hudson and Manning 2019): one JSON object with a question for each id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipelines.readers.image_text.images import ImageReader
+from pipelines.readers.reader import MalformedError, Peek, require
+from pipelines.sources.files import files
+from pipelines.sources.json_file import read_json
+from workbench.options.bounds import FileTemplate
+
+
+@dataclass(frozen=True)
+class Gqa(ImageReader):
+    """The questions of an image are one record: `question_type` is the structural type of GQA.
+
+    `answer_type` is the semantic type. With `balanced` only the balanced questions of a file of all are read. The
+    questions of test and challenge have no answer. A file is held in memory.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = (".json",)
+
+    image_name: FileTemplate = "{id}.jpg"
+    balanced: bool = False
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return source.has_key("imageId") and source.has_key("question")
+
+    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+        gathered: dict[str, tuple[list[dict[str, Any]], str]] = {}
+        for path in files(paths, self.suffixes):
+            for number, (question, row) in enumerate(read_json(path).items()):
+                where = f"{path.name}:{number}"
+                if not isinstance(row, dict):
+                    raise MalformedError("a question must be an object", where, f"found {type(row).__name__}")
+                if self.balanced and not row.get("isBalanced"):
+                    continue
+                image = require(row, "imageId", str, where)
+                gathered.setdefault(image, ([], where))[0].append(_question(question, row, where))
+        for image, (questions, where) in gathered.items():
+            name = self.named(self.image_name, where, id=image, subset="")
+            yield name, {"key": image, "questions": questions, "meta": {"id": image}}, where
+
+
+def _question(identifier: str, row: dict[str, Any], where: str) -> dict[str, Any]:
+    answers = [require(row, "answer", str, where)] if "answer" in row else []
+    types = row["types"] if isinstance(row.get("types"), dict) else {}
+    told = {"answer": row.get("answer"), "question_type": types.get("structural"), "answer_type": types.get("semantic")}
+    return {
+        "question_id": identifier,
+        "question": require(row, "question", str, where),
+        "answers": answers,
+        **{name: value for name, value in told.items() if isinstance(value, str)},
+    }

@@ -1,0 +1,73 @@
+"""What the formats of several media a record share: the files found by name, their bytes loaded in the worker."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.readers.image_text.images import ImageReader
+from pipelines.readers.reader import Drop, Record
+from pipelines.sources.files import files
+from pipelines.sources.image_store import open_store
+from workbench.errors import WorkbenchError
+from workbench.sequences.sequence import Sample
+
+
+class Described(NamedTuple):
+    """A record as its file has it: `places` are the files by the media's names, `row` is what else it says."""
+
+    key: str
+    places: Mapping[str, str]
+    row: dict[str, Any]
+    size: int
+    where: str
+
+
+@dataclass(frozen=True)
+class MediaReader(ImageReader):
+    """A format whose records have `media`. A subclass says which (`described`), and what else (`content`)."""
+
+    def described(self, paths: Sequence[Path]) -> Iterator[Described]:
+        """The records, in the parent process."""
+        raise NotImplementedError(f"{type(self).__name__} must define described")
+
+    def content(self, row: dict[str, Any], where: str) -> Sample:
+        """The sample's fields without key and media, in the worker.
+
+        Raises:
+            MalformedError: the row does not fit the format.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define content")
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        """Raises WorkbenchError where not one of the files is found."""
+        store = open_store(files(paths, self.suffixes)[0], self.images)
+        found, lost = 0, ""
+        for one in self.described(paths):
+            refs = {name: store.find(place) for name, place in one.places.items()}
+            lacking = any(ref is None for ref in refs.values())
+            found, lost = found + (not lacking), lost or one.where * lacking
+            size = one.size + sum(ref.size for ref in refs.values() if ref is not None)
+            yield Record((one.key, one.row, refs), size, one.where)
+        if lost and not found:
+            raise WorkbenchError(
+                f"no record has all its media in {store.describe()} (the first without is {lost}). Name the folder or "
+                "tar file of the media with --images"
+            )
+
+    def sample(self, record: Record) -> Sample | Drop:
+        key, row, refs = record.data
+        if any(ref is None for ref in refs.values()):
+            return Drop("medium not found")
+        fields = self.content(row, record.where)
+        media = {medium: ref.read() for medium, ref in refs.items()}
+        meta = {"source": record.where.rpartition(":")[0], "sha256": _hash(media), **fields.get("meta", {})}
+        return {**fields, "key": key, "media": media, "meta": meta}
+
+
+def _hash(media: Mapping[str, bytes]) -> str:
+    """Over all media, so that copies of a record never end up on both sides of a split."""
+    return hashlib.sha256(b"".join(hashlib.sha256(data).digest() for data in media.values())).hexdigest()

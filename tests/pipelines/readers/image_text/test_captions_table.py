@@ -1,0 +1,46 @@
+"""The image-text format `captions-table`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contracts.cases import ReaderCase
+from tests.contracts.raw import images, lines
+from workbench.errors import WorkbenchError
+
+CASE = ReaderCase(
+    excused={"streams": "what belongs to an image is gathered from the whole file"},
+    text=lines(lambda i: f"{i}.png,A dog .", "image,caption\n"),
+    file="captions.txt",
+    beside=images,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("captions.txt", 'image,caption\na.jpg,"A dog, big ."\nb.jpg,A cat .\na.jpg,One dog .\n'),
+        (
+            "results.csv",
+            "image_name| number| comment\na.jpg| 0| A dog, big .\nb.jpg| 0| A cat .\na.jpg| 1| One dog .\n",
+        ),
+        ("clip.csv", "filepath\ttitle\na.jpg\tA dog, big .\nb.jpg\tA cat .\na.jpg\tOne dog .\n"),
+    ],
+)
+def test_the_tables_that_people_publish(tmp_path, tar, picture, read, name, text):
+    (tmp_path / name).write_text(text)
+    tar("images.tar", {"a.jpg": picture(1), "b.jpg": picture(2)})
+    first, second = read("image-text", tmp_path / name)
+    assert (first["key"], first["captions"]) == ("a", ["A dog, big .", "One dog ."])
+    assert (second["image"], second["captions"]) == (picture(2), ["A cat ."])
+
+
+def test_columns_are_named_and_others_kept(tmp_path, tar, picture, read):
+    (tmp_path / "sheet.csv").write_text("photo,what,split\na.jpg,A dog,val\n")
+    tar("images.tar", {"a.jpg": picture(1)})
+    options = {"format": "captions-table", "image_column": "photo"}
+    with pytest.raises(WorkbenchError, match=r"none of the columns what, split is called caption .*--option caption_"):
+        read("image-text", tmp_path / "sheet.csv", **options)
+    (sample,) = read("image-text", tmp_path / "sheet.csv", caption_column="what", **options)
+    assert sample["captions"] == ["A dog"]
+    assert sample["meta"]["split"] == "val"

@@ -1,0 +1,50 @@
+"""The image-text format `visual-genome`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.contracts.cases import ReaderCase
+from tests.contracts.raw import images
+from workbench.errors import WorkbenchError
+
+
+def region(i: int, phrase: str = "the dog") -> dict[str, object]:
+    return {"region_id": i, "width": 8, "height": 9, "x": 1, "y": 2, "phrase": phrase, "image_id": i}
+
+
+def text(records: int) -> str:
+    rows = (json.dumps({"id": i, "regions": [region(i)]}) for i in range(records))
+    return "[" + ",\n ".join(rows) + "]"
+
+
+CASE = ReaderCase(
+    {"image_name": "{id}.png"},
+    {"streams": "what belongs to an image is gathered from the whole file", "long lines": "a JSON list has no lines"},
+    text=text,
+    file="region_descriptions.json",
+    beside=images,
+)
+
+
+def test_phrases_and_questions_of_an_image_in_one_of_two_folders(tmp_path, picture, read):
+    asked = {"a_objects": [], "question": "What?", "image_id": 1, "qa_id": 986769, "answer": "A dog.", "q_objects": []}
+    described = [{"id": 1, "regions": [region(1), region(1, "grass "), region(1)]}, {"id": 2, "regions": [region(2)]}]
+    (tmp_path / "region_descriptions.json").write_text(json.dumps(described))
+    (tmp_path / "question_answers.json").write_text(json.dumps([{"id": 1, "qas": [asked]}]))
+    for folder, name in (("VG_100K", "2.jpg"), ("VG_100K_2", "1.jpg")):
+        (tmp_path / "vg" / folder).mkdir(parents=True)
+        (tmp_path / "vg" / folder / name).write_bytes(picture(int(name[0])))
+    files = [tmp_path / "region_descriptions.json", tmp_path / "question_answers.json"]
+    first, second = read("image-text", *files, images=[str(tmp_path / "vg")])
+    assert (first["key"], first["captions"]) == ("1", ["the dog", "grass"])
+    assert first["questions"] == [
+        {"question_id": 986769, "question": "What?", "answers": ["A dog."], "answer": "A dog."}
+    ]
+    assert first["image"] == picture(1)
+    assert "questions" not in second
+    (tmp_path / "question_answers.json").write_text(json.dumps([{"id": 1, "qas": [{"qa_id": 1, "answer": "x"}]}]))
+    with pytest.raises(WorkbenchError, match=r"question_answers\.json:1: no field 'question'"):
+        read("image-text", files[1], images=[str(tmp_path / "vg")])
