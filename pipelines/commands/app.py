@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from pipelines.commands.corpus import corpus
 from pipelines.commands.entity_vectors import entity_vectors
 from pipelines.commands.entity_vocabulary import entity_vocabulary
 from pipelines.commands.facts import facts
@@ -34,6 +35,7 @@ app = typer.Typer(
 for function in (
     text,
     image_text,
+    corpus,
     triples,
     tokenizer,
     graph,

@@ -91,8 +91,10 @@ class Reading(Writing):
         OnError, typer.Option(help="Records that do not fit the format: stop, or skip and count them.")
     ] = OnError.stop
 
-    def read(self, kind: str, stages: Sequence[Stage] = (), **lists: Sequence[str]) -> None:
+    def read(self, kind: str, stages: Sequence[Stage] = (), *, log_drops: bool = False, **lists: Sequence[str]) -> None:
         """Turn the inputs into a corpus of the kind; `lists` are options of the format that have flags of their own.
+
+        With `log_drops` each record that is left out is told in the corpus's folder.
 
         Raises:
             WorkbenchError: unknown format or option, or a value of the wrong type.
@@ -100,7 +102,7 @@ class Reading(Writing):
         allow(import_paths([self.format]), Path.cwd(), "--format", trust=self.trust)
         paths = expand(self.inputs)
         reader = chosen_reader(kind, self.format, paths, self.option, **lists)
-        self.prepare(self.job(reader, stages), paths)
+        self.prepare(replace(self.job(reader, stages), log_drops=log_drops), paths)
 
     def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
         meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}

@@ -58,9 +58,9 @@ def vectors(
     --shuffled trains on false facts instead, drawn with the seed; kg.entity_table takes such vectors as `shuffled`.
 
     --from takes pretrained vectors over, those of the graph's entities: a folder with entity2vec.vec (ERNIE-THU's
-    kg_embed), OpenKE's JSON, .npy (DGL-KE, OpenKE), PyTorch-BigGraph's checkpoint, .h5 or .tsv, word2vec's text or
-    binary. Keys that begin with ENTITY/ (wikipedia2vec) are looked for among the graph's labels. --map-to maps them
-    linearly into the space of a model's words, by the words that both know; kg.word_or_entity takes such vectors.
+    kg_embed), OpenKE's JSON, .npy (DGL-KE, OpenKE), PyTorch-BigGraph's .tsv, word2vec's text or binary. Keys that begin
+    with ENTITY/ (wikipedia2vec) are looked for among the graph's labels. --map-to maps them linearly into the space of
+    a model's words, by the words that both know; kg.word_or_entity takes such vectors.
 
     Examples:
 

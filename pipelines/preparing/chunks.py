@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,13 +13,16 @@ from typing import Any, Literal, NamedTuple
 from pipelines.preparing.splits import MAIN, part_folder, part_of
 from pipelines.readers.reader import Drop, MalformedError, RawReader, Record
 from pipelines.stages import Stage, apply
+from pipelines.stages.clean_captions import without_captions
 from workbench.corpora.manifest import ShardInfo
 from workbench.corpora.writer import ShardWriter, finished_shard
 from workbench.errors import WorkbenchError
+from workbench.files.drafts import atomic, explained
 from workbench.parts.blame import Blame
 from workbench.sequences.sequence import Sample
 
 BLOCK = 32
+DROPPED = "dropped"
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,11 @@ class Job:
 
     `splits` are shares of the documents by the part's name, `own_splits` parts that the records say themselves.
     `meta` is added to every sample's provenance; `about` are facts on the whole corpus (see `Manifest`).
-    `dedupe` drops samples with the same text or image as an earlier one. `on_error` says whether a record that does not
-    fit its format stops the run or is counted.
+    `dedupe` drops samples with the same text or image as an earlier one, `near_images` those whose image differs from
+    an earlier one in so many of its hash's bits at most, `near_captions` captions that have that share of an earlier
+    one (`pipelines.preparing.near_duplicates`). `on_error` says whether a record that does not
+    fit its format stops the run or is counted. With `log_drops` each sample that is left out is a line of a file in
+    the folder `DROPPED` of the corpus.
     """
 
     reader: RawReader
@@ -40,12 +47,19 @@ class Job:
     meta: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     dedupe: bool = False
+    near_images: int | None = None
+    near_captions: float | None = None
     numbered_keys: bool = False
     on_error: Literal["stop", "skip"] = "stop"
+    log_drops: bool = False
 
     @property
     def parts(self) -> list[str]:
         return [MAIN, *self.splits, *self.own_splits]
+
+    @property
+    def looks_for_repeated(self) -> bool:
+        return self.dedupe or self.near_images is not None or self.near_captions is not None
 
     @property
     def block(self) -> int:
@@ -53,12 +67,20 @@ class Job:
         return max([BLOCK, *(getattr(stage, "batch_size", 0) for stage in self.stages)])
 
 
+class Repeated(NamedTuple):
+    """What other records of the input have, too: the reason by the record's place in its chunk, and of records that
+    stay the numbers of captions that others have."""
+
+    records: Mapping[int, str] = {}
+    captions: Mapping[int, frozenset[int]] = {}
+
+
 class Chunk(NamedTuple):
-    """Consecutive raw records; `duplicates` are places in the chunk to leave out."""
+    """Consecutive raw records, and what of them to leave out."""
 
     number: int
     records: Sequence[Record]
-    duplicates: frozenset[int] = frozenset()
+    repeated: Repeated = Repeated()
 
 
 class Outcome(NamedTuple):
@@ -110,28 +132,36 @@ def work(job: Job, chunk: Chunk) -> Outcome:
         return done
     paths = {part: shard_path(job, part, chunk.number) for part in job.parts}
     places: dict[str, str] = {}
+    drops: list[dict[str, Any]] = []
     with ExitStack() as stack:
         writers = {part: stack.enter_context(ShardWriter(path, kind=job.kind)) for part, path in paths.items()}
         for start in range(0, len(chunk.records), job.block):
-            for place, sample in enumerate(_block(job, chunk, start), start):
+            for place, sample in enumerate(samples_of(job, chunk, start), start):
                 if isinstance(sample, Drop):
                     writers[MAIN].drop(sample.reason, sample.count)
+                    drops.append({"record": chunk.records[place].where, "reason": sample.reason})
                     continue
                 key = f"{chunk.number:06d}-{place:06d}" if job.numbered_keys else sample["key"]
                 _check_key(key, chunk.records[place].where, places)
                 writers[part_of(sample, job.splits, job.own_splits)].add(key, sample)
+        if job.log_drops:
+            _log(job.output / DROPPED / f"part-{chunk.number:06d}.jsonl", drops)
     shards = {part: writer.info for part, writer in writers.items() if writer.info is not None}
     return Outcome(chunk.number, shards, skipped=False)
 
 
-def _block(job: Job, chunk: Chunk, start: int) -> list[Sample | Drop]:
+def samples_of(job: Job, chunk: Chunk, start: int) -> list[Sample | Drop]:
     """Up to `job.block` records, read and sent through the stages; reasons are prefixed with where they arose."""
     samples: list[Sample | Drop] = []
     for place in range(start, min(start + job.block, len(chunk.records))):
-        duplicate = place in chunk.duplicates
-        samples.append(Drop("dedupe: duplicate") if duplicate else read(job, chunk.records[place]))
+        reason = chunk.repeated.records.get(place)
+        samples.append(read(job, chunk.records[place]) if reason is None else Drop(f"dedupe: {reason}"))
     for stage in job.stages:
         samples = apply(stage, samples)
+    for place, captions in chunk.repeated.captions.items():
+        sample = samples[place - start] if start <= place < start + len(samples) else None
+        if sample is not None and not isinstance(sample, Drop):
+            samples[place - start] = without_captions(sample, captions)
     return samples
 
 
@@ -150,6 +180,14 @@ def read(job: Job, record: Record) -> Sample | Drop:
     if job.meta:
         sample["meta"] = {**job.meta, **sample.get("meta", {})}
     return sample
+
+
+def _log(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Written before the shard is finished: whoever was killed between writes it again."""
+    with explained(path):
+        path.parent.mkdir(exist_ok=True)
+    with atomic(path) as file:
+        file.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
 
 
 def _check_key(key: str, where: str, places: dict[str, str]) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pipelines.readers.reader import RawReader, Record
+from pipelines.readers.reader import MalformedError, RawReader, Record
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
+from workbench.corpora.record import BadRecordError
 from workbench.sequences.sequence import Sample
 
 
@@ -43,6 +44,9 @@ class CorpusReader(RawReader):
 
     def sample(self, record: Record) -> Sample:
         place, shard, number = record.data
-        sample = dict(open_corpus(place).read(shard, number))
+        try:
+            sample = dict(open_corpus(place).read(shard, number))
+        except BadRecordError as error:
+            raise MalformedError(error.reason, f"{error.shard}, key {error.key!r}", error.detail) from error
         sample.pop("corpus", None)
         return sample

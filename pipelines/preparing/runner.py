@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipelines.preparing.chunks import Chunk, Job, Outcome, cut_chunks, finished, read, work
-from pipelines.preparing.duplicates import check_keys, find_duplicates
+from pipelines.preparing.chunks import Chunk, Job, Outcome, Repeated, cut_chunks, finished, read, work
+from pipelines.preparing.duplicates import check_keys, find_repeated
 from pipelines.preparing.limits import Limits
 from pipelines.preparing.preparation import Preparation
 from pipelines.preparing.processes import each
@@ -107,12 +107,12 @@ def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -
     def chunks() -> Iterator[Chunk]:
         return cut_chunks(records(), limits.shard_size, limits.shard_bytes, limits.limit)
 
-    duplicates: dict[int, frozenset[int]] = {}
-    if job.dedupe:
+    repeated: dict[int, Repeated] = {}
+    if job.looks_for_repeated:
         meter.say("looking for duplicates")
-        duplicates = find_duplicates(job, chunks(), limits.workers)
+        repeated = find_repeated(job, chunks(), limits.workers)
     outcomes = []
-    for outcome in each(work, job, (_to_do(job, c, duplicates) for c in chunks()), limits.workers):
+    for outcome in each(work, job, (_to_do(job, c, repeated) for c in chunks()), limits.workers):
         outcomes.append(outcome)
         infos = outcome.shards.values()
         meter.add(sum(i.records for i in infos), sum(sum(i.dropped.values()) for i in infos))
@@ -121,11 +121,11 @@ def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -
     return outcomes
 
 
-def _to_do(job: Job, chunk: Chunk, duplicates: Mapping[int, frozenset[int]]) -> Chunk:
+def _to_do(job: Job, chunk: Chunk, repeated: Mapping[int, Repeated]) -> Chunk:
     """The chunk as a worker needs it: without its records where its shards are finished."""
     if finished(job, chunk.number) is not None:
         return Chunk(chunk.number, [])
-    return chunk._replace(duplicates=duplicates.get(chunk.number, frozenset()))
+    return chunk._replace(repeated=repeated.get(chunk.number, Repeated()))
 
 
 @contextmanager

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.preparing.chunks import Job
+from pipelines.preparing.chunks import DROPPED, Job
 from pipelines.preparing.limits import Limits
 from pipelines.preparing.splits import part_folder
 from pipelines.sources.files import identity, is_version
@@ -114,6 +115,7 @@ class Workspace:
         for path in shards:
             path.unlink()
             path.with_suffix(".index").unlink(missing_ok=True)
+        shutil.rmtree(self.job.output / DROPPED, ignore_errors=True)
         (self.job.output / STATE).unlink(missing_ok=True)
         for folder in self.folders.values():
             if folder.is_dir() and not any(folder.iterdir()):
@@ -213,8 +215,9 @@ def _options(job: Job, limits: Limits) -> dict[str, Any]:
         "shard_bytes": limits.shard_bytes,
         "limit": limits.limit,
     }
-    if job.own_splits:  # corpora of earlier versions have no such option
-        options["own_splits"] = list(job.own_splits)
+    for name in ("own_splits", "near_images", "near_captions"):  # corpora of earlier versions have no such options
+        if getattr(job, name) not in ((), None):
+            options[name] = getattr(job, name)
     code = code_checksums(f"{type(job.reader).__module__}:{type(job.reader).__name__}")
     if code:  # of a format that is not installed
         options["format_code"] = code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pipelines.readers.reader import Drop
 from workbench.sequences.sequence import Sample
 
@@ -13,3 +15,12 @@ def clean_captions(sample: Sample) -> Sample | Drop:
     if not sample.get("captions") and not sample.get("questions"):
         return Drop("no caption")
     return sample
+
+
+def without_captions(sample: Sample, left_out: Collection[int]) -> Sample:
+    """The sample without the captions of these numbers, and without their links."""
+    parallel = ("captions", "caption_spans")
+    return {
+        name: [one for i, one in enumerate(value) if i not in left_out] if name in parallel else value
+        for name, value in sample.items()
+    }

@@ -177,7 +177,7 @@ class ReaderCase(Case):
     """A raw format.
 
     Attributes:
-        text: the text of the data file with so many records.
+        text: the text of the data file with so many records, or its bytes.
         file: the name of the data file, in a folder of its own.
         beside: other files that lie in that folder, by name, for so many records.
         more: samples beside one a record.
@@ -186,7 +186,7 @@ class ReaderCase(Case):
     """
 
     contracts = frozenset({"streams", "long lines", "damaged"})
-    text: Callable[[int], str] = str
+    text: Callable[[int], str | bytes] = str
     file: str = "data.jsonl"
     beside: Callable[[int], dict[str, bytes]] = lambda records: {}
     more: int = 0

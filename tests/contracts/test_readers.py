@@ -33,7 +33,8 @@ class Raw:
         self.folder = folder / "raw"
         self.folder.mkdir()
         self.file = self.folder / self.case.file
-        self.file.write_text(self.case.text(records), "utf-8")
+        text = self.case.text(records)
+        self.file.write_bytes(text.encode() if isinstance(text, str) else text)
         for other, data in self.case.beside(records).items():
             (self.folder / other).write_bytes(data)
         self.paths = [self.folder if self.case.folder else self.file]

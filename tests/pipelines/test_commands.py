@@ -42,6 +42,7 @@ def prepare(*arguments: object) -> None:
     [
         "text",
         "image-text",
+        "corpus",
         "triples",
         "tokenizer",
         "linker",

@@ -45,6 +45,9 @@ Side = Annotated[int, Ge(1), Le(2**14)]
 Cells = Annotated[int, Ge(1), Le(1024)]
 Pictures = Annotated[int, Ge(1), Le(1024)]
 Processes = Annotated[int, Ge(0), Le(1024)]
+HashBits = Annotated[int, Ge(0), Le(16)]
+Connections = Annotated[int, Ge(1), Le(1024)]
+Retries = Annotated[int, Ge(0), Le(100)]
 Seed = Annotated[int, Ge(0), Lt(2**32)]
 
 # numbers
@@ -54,6 +57,8 @@ PartShare = Annotated[Number, Gt(0), Lt(1)]
 Dropout = Annotated[Number, Ge(0), Lt(1)]
 Positive = Annotated[Number, Gt(0), Le(1e6)]
 MeanSpan = Annotated[Number, Ge(1), Le(1000)]  # rows of a span, on average
+Seconds = Annotated[Number, Gt(0), Le(86_400)]
+Ratio = Annotated[Number, Ge(1), Le(1e6)]
 NotNegative = Annotated[Number, Ge(0), Le(1e6)]
 LearningRate = Annotated[Number, Gt(0), Le(1000)]
 Figure = Annotated[Number, Ge(-1e9), Le(1e9)]

@@ -8,19 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.reader import MalformedError, Peek
-from pipelines.readers.table_rows import (
-    SEPARATORS,
-    SUFFIXES,
-    Layout,
-    Separator,
-    cells_of,
-    layout_of,
-    separator_of,
-    table_lines,
-)
-from pipelines.sources.files import decode, files, lines
-from workbench.errors import WorkbenchError
+from pipelines.readers.image_text.url_list import column
+from pipelines.readers.reader import Peek
+from pipelines.readers.table_rows import SEPARATORS, SUFFIXES, Separator, rows_of_table, separator_of
+from pipelines.sources.files import files
 from workbench.options.bounds import Name
 
 IMAGE = ("image", "image_name", "filepath", "filename", "file_name", "path")
@@ -52,34 +43,11 @@ class CaptionsTable(ImageReader):
     def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[str, tuple[dict[str, Any], str]] = {}
         for path in files(paths, self.suffixes):
-            for row, where in self._rows(path):
-                image, caption = row.pop(self._column(row, IMAGE, where)), row.pop(self._column(row, CAPTION, where))
+            for number, row in rows_of_table(path, self.separator):
+                where = f"{path.name}:{number}"
+                image = row.pop(column(list(row), IMAGE, self.image_column, "image_column", where))
+                caption = row.pop(column(list(row), CAPTION, self.caption_column, "caption_column", where))
                 fields, _ = gathered.setdefault(image.strip(), ({"captions": [], "meta": dict(row)}, where))
                 fields["captions"].append(caption.strip())
         for name, (fields, where) in gathered.items():
             yield name, fields, where
-
-    def _rows(self, path: Path) -> Iterator[tuple[dict[str, str], str]]:
-        layout: Layout | None = None
-        separator = self.separator or separator_of(next((decode(line, str(path)) for _, line in lines(path)), ""))
-        for number, line in table_lines(path, separator):
-            where = f"{path.name}:{number}"
-            if layout is None:
-                layout = layout_of(path, decode(line, where), separator)
-                continue
-            cells = cells_of(line, layout, where)
-            if len(cells) != len(layout.columns):
-                told = f"the first line has {len(layout.columns)}"
-                raise MalformedError(f"a line of {len(cells)} columns", where, told)
-            yield dict(zip(layout.columns, cells, strict=True)), where
-
-    def _column(self, row: Mapping[str, str], usual: tuple[str, ...], where: str) -> str:
-        option = "image_column" if usual is IMAGE else "caption_column"
-        chosen: str | None = getattr(self, option)
-        found = [chosen] if chosen is not None else [name for name in usual if name in row]
-        if not found or found[0] not in row:
-            raise WorkbenchError(
-                f"{where}: none of the columns {', '.join(row)} is called {chosen or ' or '.join(usual)}. Say which it "
-                f"is: --option {option}=COLUMN"
-            )
-        return found[0]

@@ -42,7 +42,9 @@ class Nlvr2(MediaReader):
 
     def content(self, row: dict[str, Any], where: str) -> Sample:
         identifier = row["identifier"]
-        known = {name: row[name] for name in ("left_url", "right_url", "synset", "query") if name in row}
+        known: dict[str, Any] = {
+            name: row[name] for name in ("left_url", "right_url", "synset", "query") if name in row
+        }
         meta = {"id": identifier, "document": identifier.rsplit("-", 2)[0], **known}
         return {"captions": [require(row, "sentence", str, where)], **truth_of(row, where), "meta": meta}
 

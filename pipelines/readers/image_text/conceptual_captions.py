@@ -1,0 +1,48 @@
+"""Conceptual Captions: lines `caption<tab>url` (Sharma et al. 2018), of CC12M `url<tab>caption` (Changpinyo et al.)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pipelines.readers.image_text.url_list import Listed, UrlList
+from pipelines.readers.reader import MalformedError, Peek
+from pipelines.sources.files import decode, files, lines
+
+SCHEMES = ("http://", "https://")
+
+
+@dataclass(frozen=True)
+class ConceptualCaptions(UrlList):
+    """The URL is what begins with http:// or https://, whichever column it is."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".tsv", ".txt")
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return bool(source.head) and _apart(source.head[0]) is not None
+
+    def listed(self, paths: Sequence[Path]) -> Iterator[Listed]:
+        for path in files(paths, self.suffixes):
+            for number, line in lines(path):
+                where = f"{path.name}:{number}"
+                text = decode(line, where)
+                if not text.strip():
+                    continue
+                found = _apart(text)
+                if found is None:
+                    raise MalformedError("not of the form caption<tab>url", where, repr(text[:60]))
+                yield Listed(path.name, number, *found, {})
+
+
+def _apart(text: str) -> tuple[str, str] | None:
+    """URL and caption."""
+    cells = [cell.strip() for cell in text.split("\t")]
+    if len(cells) != 2:
+        return None
+    urls = [cell.startswith(SCHEMES) for cell in cells]
+    if not any(urls):
+        return None
+    return (cells[1], cells[0]) if urls[1] else (cells[0], cells[1])

@@ -1,0 +1,113 @@
+"""What lists of image URLs share: a record a row; the images are fetched, or are here already."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from pipelines.readers.image_text.images import ImageReader, image_sample
+from pipelines.readers.reader import Drop, Record
+from pipelines.sources.files import files, record_key
+from pipelines.sources.image_store import open_store
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Name
+from workbench.sequences.sequence import Sample
+
+URL = ("url", "URL", "image_url", "img_url")
+CAPTION = ("caption", "TEXT", "text", "alt", "title")
+"""What the columns are called in published lists (LAION, DataComp, COYO, img2dataset's)."""
+
+
+class Listed(NamedTuple):
+    """A row: `number` in its file, what else it says in `meta`."""
+
+    file: str
+    number: int
+    url: str
+    caption: str
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class UrlList(ImageReader):
+    """With `fetch` (`prepare image-text --fetch`) the images are fetched where the records are made into shards.
+
+    Without it they are looked for in --images, by the last part of their URL.
+    """
+
+    fetch: bool = False
+
+    def listed(self, paths: Sequence[Path]) -> Iterator[Listed]:
+        """The rows, streaming."""
+        raise NotImplementedError(f"{type(self).__name__} must define listed")
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        return files(paths, self.suffixes) if self.fetch else super().inputs(paths)
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        """Raises WorkbenchError where not one image is found, nor to be fetched."""
+        store = None if self.fetch else open_store(files(paths, self.suffixes)[0], self.images)
+        found, lost = 0, ""
+        for row in self.listed(paths):
+            ref = store.find(name) if store is not None and (name := _name(row.url)) else None
+            found, lost = found + (ref is not None), lost or row.url
+            size = ref.size if ref is not None else len(row.url) + len(row.caption)
+            yield Record((row, ref), size, f"{row.file}:{row.number}")
+        if store is not None and lost and not found:
+            raise WorkbenchError(
+                f"none of the images is in {store.describe()} (the first is {lost[:200]!r}). Have them fetched with "
+                "--fetch, or name the folder or tar file that they are in with --images"
+            )
+
+    def sample(self, record: Record) -> Sample | Drop:
+        row, ref = record.data
+        if not row.url:
+            return Drop("no URL")
+        name = f"{row.file.partition('.')[0]}-{row.number}"
+        fields: Sample = {"key": record_key(name), "captions": [row.caption], "meta": {**row.meta, "url": row.url}}
+        if ref is not None:
+            return image_sample(_name(row.url), ref, fields, record.where)
+        if not self.fetch:
+            return Drop("image not found")
+        return {**fields, "meta": {**fields["meta"], "source": row.file}}
+
+
+def row_of(file: str, number: int, row: Mapping[str, Any], url: str, caption: str) -> Listed:
+    """A row by the columns of URL and caption; what JSON cannot hold is left out of `meta`."""
+    meta = {name: value for name, value in row.items() if name not in (url, caption) and _told(value)}
+    return Listed(file, number, str(row[url] or "").strip(), str(row[caption] or "").strip(), meta)
+
+
+def column(columns: Sequence[str], usual: Sequence[str], chosen: Name | None, option: str, where: str) -> str:
+    """The column that is called as people usually call it, or as was chosen.
+
+    Raises:
+        WorkbenchError: there is none.
+    """
+    found = [name for name in ((chosen,) if chosen is not None else usual) if name in columns]
+    if not found:
+        raise WorkbenchError(
+            f"{where}: none of the columns {', '.join(columns)} is called {chosen or ' or '.join(usual)}. Say which it "
+            f"is: --option {option}=COLUMN"
+        )
+    return found[0]
+
+
+def _name(url: str) -> str:
+    """The last part of the URL's path; none where it has a path that cannot be read."""
+    try:
+        return PurePosixPath(unquote(urlsplit(url).path)).name.replace("\0", "")
+    except ValueError:
+        return ""
+
+
+def _told(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_told, value))
+    if isinstance(value, dict):
+        return all(map(_told, value.values()))
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))

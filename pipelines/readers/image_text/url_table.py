@@ -1,0 +1,40 @@
+"""A list of image URLs as a table with a header, CSV or TSV: img2dataset's `url,caption`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pipelines.readers.image_text.url_list import CAPTION, URL, Listed, UrlList, column, row_of
+from pipelines.readers.reader import Peek
+from pipelines.readers.table_rows import SEPARATORS, SUFFIXES, rows_of_table, separator_of
+from pipelines.sources.files import files
+from workbench.options.bounds import Name
+
+
+@dataclass(frozen=True)
+class UrlTable(UrlList):
+    """The columns are found by their usual names, or named; others go to `meta`."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (*SUFFIXES, ".txt")
+
+    url_column: Name | None = None
+    caption_column: Name | None = None
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        if source.is_folder or not source.head:
+            return False
+        cells = source.head[0].split(SEPARATORS[separator_of(source.head[0])])
+        columns = {cell.strip().strip('"') for cell in cells}
+        return bool(columns & set(URL)) and bool(columns & set(CAPTION))
+
+    def listed(self, paths: Sequence[Path]) -> Iterator[Listed]:
+        for path in files(paths, self.suffixes):
+            for number, row in rows_of_table(path):
+                where = f"{path.name}:{number}"
+                url = column(list(row), URL, self.url_column, "url_column", where)
+                caption = column(list(row), CAPTION, self.caption_column, "caption_column", where)
+                yield row_of(path.name, number, row, url, caption)

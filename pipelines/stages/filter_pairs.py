@@ -1,0 +1,110 @@
+"""Filters on images and their captions. Each is off unless its option is set."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.readers.reader import Drop
+from pipelines.stages.clean_captions import without_captions
+from workbench.errors import WorkbenchError
+from workbench.images import FAILURES, open_image
+from workbench.options.bounds import CountOrZero, Name, Ratio
+from workbench.sequences.sequence import Sample
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "!=": operator.ne,
+    "=": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_CONDITION = re.compile(r"\s*([^\s<>=!]+)\s*(>=|<=|!=|=|>|<)\s*(.*?)\s*")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Drops samples whose `meta` (or labels) does not fulfil a condition: `similarity>=0.3`, `language=en`.
+
+    Numbers are compared as numbers where both are some; a sample without the field is dropped.
+    """
+
+    condition: Name
+
+    def __post_init__(self) -> None:
+        self.parts()
+
+    def parts(self) -> tuple[str, str, str]:
+        """The field, the comparison, the value.
+
+        Raises:
+            WorkbenchError: it is no condition, or an order of texts.
+        """
+        found = _CONDITION.fullmatch(self.condition)
+        if found is None:
+            raise WorkbenchError(
+                f"--where {self.condition!r} is no condition; allowed: a field of the records' meta, one of "
+                f"{', '.join(COMPARISONS)}, and a value: similarity>=0.3, language=en"
+            )
+        name, sign, value = found.groups()
+        if sign not in ("=", "!=") and _number(value) is None:
+            raise WorkbenchError(f"--where {self.condition!r}: {sign} compares numbers; {value!r} is none")
+        return name, sign, value
+
+    def __call__(self, sample: Sample) -> Sample | Drop:
+        name, sign, value = self.parts()
+        held = {**sample.get("labels", {}), **sample.get("meta", {})}
+        if held.get(name) is None:
+            return Drop(f"no {name}")
+        number, wanted = _number(held[name]), _number(value)
+        if number is None or wanted is None:
+            if sign not in ("=", "!="):
+                return Drop(f"{name} is no number")
+            return sample if COMPARISONS[sign](str(held[name]), value) else Drop(f"not {self.condition}")
+        return sample if COMPARISONS[sign](number, wanted) else Drop(f"not {self.condition}")
+
+
+@dataclass(frozen=True)
+class CaptionWords:
+    """Leaves out captions with fewer or more words (between spaces), and samples that have none left."""
+
+    least: CountOrZero = 0
+    most: CountOrZero | None = None
+
+    def __call__(self, sample: Sample) -> Sample | Drop:
+        if "captions" not in sample:
+            return sample
+        counts = [len(caption.split()) for caption in sample["captions"]]
+        wrong = {i for i, n in enumerate(counts) if n < self.least or (self.most is not None and n > self.most)}
+        if len(wrong) == len(counts) and not sample.get("questions"):
+            return Drop("no caption of so many words")
+        return without_captions(sample, wrong) if wrong else sample
+
+
+@dataclass(frozen=True)
+class AspectRatio:
+    """Drops images whose longer side is more than `most` times the shorter one; `CheckImage` drops damaged ones."""
+
+    most: Ratio
+
+    def __call__(self, sample: Sample) -> Sample | Drop:
+        if "image" not in sample:
+            return sample
+        try:
+            width, height = open_image(sample["image"]).size
+        except FAILURES:
+            return sample
+        return sample if max(width, height) <= self.most * min(width, height) else Drop("too long or too wide")
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

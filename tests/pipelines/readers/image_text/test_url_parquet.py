@@ -1,0 +1,50 @@
+"""The image-text format `url-parquet`."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from tests.contracts.cases import ReaderCase
+from tests.contracts.raw import images
+from workbench.errors import WorkbenchError
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    buffer = io.BytesIO()
+    write_table(pyarrow.Table.from_pylist(rows), buffer, row_group_size=2)
+    return buffer.getvalue()
+
+
+CASE = ReaderCase(
+    excused={"streams": "some rows are read at once", "long lines": "there are no lines"},
+    text=lambda records: parquet([{"URL": f"https://x.org/{i}.png", "TEXT": "a dog"} for i in range(records)]),
+    file="part-00000.parquet",
+    beside=images,
+    needs="pyarrow",
+)
+
+
+def test_what_a_list_says_of_a_pair_goes_to_its_meta(tmp_path, read):
+    laion = {"URL": "http://x.org/a.jpg", "TEXT": "A dog", "similarity": 0.31, "WIDTH": 640, "NSFW": "UNLIKELY"}
+    rows = [laion, laion | {"URL": None}, laion | {"TEXT": None, "similarity": float("nan")}]
+    (tmp_path / "list.parquet").write_bytes(parquet(rows))
+    first, second = read("image-text", tmp_path / "list.parquet", fetch=True)
+    own = {"url": "http://x.org/a.jpg", "source": "list.parquet"}
+    assert first["meta"] == {"similarity": 0.31, "WIDTH": 640, "NSFW": "UNLIKELY", **own}
+    assert second["captions"] == [""], "which the cleaning of captions drops"
+    assert "similarity" not in second["meta"]
+    assert [first["key"], second["key"]] == ["list-1", "list-3"]
+
+
+def test_columns_of_other_names(tmp_path, read):
+    (tmp_path / "list.parquet").write_bytes(parquet([{"link": "http://x.org/a.jpg", "text": "A dog"}]))
+    with pytest.raises(WorkbenchError, match=r"list\.parquet: none of the columns link, text is called url or"):
+        read("image-text", tmp_path / "list.parquet", fetch=True)
+    (sample,) = read("image-text", tmp_path / "list.parquet", fetch=True, url_column="link")
+    assert sample["meta"]["url"] == "http://x.org/a.jpg"
