@@ -38,8 +38,8 @@ def test_a_foreign_webdataset_is_filtered_and_made_smaller(tmp_path, laion, stor
         prepare("corpus", laion, "-o", tmp_path / "out", *WORKERS)
     index_foreign([laion], laion)
     conditions = ["--where", "similarity>=0.3", "--where", "NSFW=UNLIKELY", "--min-side", 101, "--resize", 64]
-    prepare("corpus", laion, *conditions, "-o", tmp_path / "out", "--split", "dev=0.4", "--log-dropped", *WORKERS)
-    kept = [*stored(tmp_path / "out"), *stored(tmp_path / "out-dev")]
+    prepare("corpus", laion, *conditions, "-o", tmp_path / "out", "--log-dropped", *WORKERS)
+    kept = stored(tmp_path / "out")
     assert sorted(s["captions"][0] for s in kept) == [f"photo number {i}" for i in range(3, 7)]
     assert {Image.open(io.BytesIO(s["image"])).size for s in kept} == {(85, 64)}
     assert kept[0]["meta"]["similarity"] >= 0.3
@@ -96,6 +96,10 @@ def test_a_text_corpus_is_split_and_keeps_its_texts(tmp_path, json_lines, stored
     prepare("text", json_lines("t.jsonl", rows), "-o", tmp_path / "raw", *WORKERS)
     prepare("corpus", tmp_path / "raw", "--where", "views>5", "-o", tmp_path / "out", *WORKERS)
     assert [s["text"] for s in stored(tmp_path / "out")] == [f"text number {i}" for i in range(6, 10)]
+    prepare("corpus", tmp_path / "raw", "--split", "dev=0.5", "-o", tmp_path / "half", *WORKERS)
+    parts = [{s["text"] for s in stored(tmp_path / name)} for name in ("half", "half-dev")]
+    assert not parts[0] & parts[1]
+    assert len(parts[0] | parts[1]) == 10
     with pytest.raises(WorkbenchError, match="of kind text; options of images and captions"):
         prepare("corpus", tmp_path / "raw", "--min-words", 3, "-o", tmp_path / "other", *WORKERS)
 
