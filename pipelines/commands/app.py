@@ -10,6 +10,8 @@ from pipelines.commands.entity_vocabulary import entity_vocabulary
 from pipelines.commands.facts import facts
 from pipelines.commands.graphs import graph
 from pipelines.commands.image_text import image_text
+from pipelines.commands.import_regions import import_regions
+from pipelines.commands.join import join
 from pipelines.commands.link import link
 from pipelines.commands.linker import linker
 from pipelines.commands.phrases import phrases
@@ -46,6 +48,8 @@ for function in (
     link,
     facts,
     regions,
+    import_regions,
+    join,
     similar_words,
     token_counts,
     phrases,

@@ -24,7 +24,7 @@ from pipelines.sources.files import expand
 from pipelines.stages import Stage
 from workbench.errors import WorkbenchError, shown
 from workbench.files.yaml_values import parse_value
-from workbench.options.bounds import Assignment, Count, Location, Name, Processes, Title
+from workbench.options.bounds import Assignment, Count, Location, Name, PartOf, Processes, Title
 from workbench.options.values import is_text
 from workbench.parts.trust import allow, import_paths
 
@@ -55,10 +55,15 @@ class Writing:
     shard_size: ShardSize = 5_000
     shard_bytes: Annotated[Count, typer.Option(help="Bytes of raw input per shard, about.")] = 128 << 20
     limit: Limit = None
+    part: Annotated[
+        PartOf | None,
+        typer.Option(help="i/n: only the i-th of n parts of the work, for n machines; see prepare join."),
+    ] = None
 
     def prepare(self, job: Job, inputs: Sequence[Path]) -> None:
         """Run the job, with a progress bar, and show what it kept and dropped."""
-        cut: dict[str, Any] = {"shard_size": self.shard_size, "shard_bytes": self.shard_bytes, "limit": self.limit}
+        cut: dict[str, Any] = {"shard_size": self.shard_size, "shard_bytes": self.shard_bytes}
+        cut |= {"limit": self.limit, "part": self.part}
         limits = Limits(**cut) if self.workers == 0 else Limits(workers=self.workers, **cut)
         show(prepare(job, inputs, limits, command=command_line()))
 

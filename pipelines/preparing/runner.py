@@ -112,10 +112,16 @@ def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -
         meter.say("looking for duplicates")
         repeated = find_repeated(job, chunks(), limits.workers)
     outcomes = []
-    for outcome in each(work, job, (_to_do(job, c, repeated) for c in chunks()), limits.workers):
+    own = (_to_do(job, chunk, repeated) for chunk in chunks() if limits.has(chunk.number))
+    for outcome in each(work, job, own, limits.workers):
         outcomes.append(outcome)
         infos = outcome.shards.values()
         meter.add(sum(i.records for i in infos), sum(sum(i.dropped.values()) for i in infos))
+    if not outcomes and limits.part is not None:
+        raise WorkbenchError(
+            f"--part {limits.part}: the input gives fewer shards than there are parts; take fewer, or a smaller "
+            "--shard-size"
+        )
     if not outcomes:
         raise WorkbenchError(f"the input holds no record ({', '.join(map(str, inputs))}); nothing was written")
     return outcomes

@@ -218,6 +218,8 @@ def _options(job: Job, limits: Limits) -> dict[str, Any]:
     for name in ("own_splits", "near_images", "near_captions"):  # corpora of earlier versions have no such options
         if getattr(job, name) not in ((), None):
             options[name] = getattr(job, name)
+    if limits.part is not None:
+        options["part"] = limits.part
     code = code_checksums(f"{type(job.reader).__module__}:{type(job.reader).__name__}")
     if code:  # of a format that is not installed
         options["format_code"] = code

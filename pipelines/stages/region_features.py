@@ -31,7 +31,8 @@ class RegionFeatures:
     `backbone` is a torchvision detector or a timm network; `weights` as in `vision.features.backbones.read_weights`.
     `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. An
     image that cannot be used, or a record of named media, stops the run, or is dropped where `on_error` says so. The
-    network runs on `device` with `batch_size` images at once, which decide nothing but the time it takes.
+    network runs on `device` with `batch_size` images at once, on a GPU in half precision where `half`, which decide
+    nothing but the time it takes and what is rounded away.
     """
 
     backbone: Name
@@ -49,6 +50,7 @@ class RegionFeatures:
     on_error: Literal["stop", "skip"] = "stop"
     batch_size: Count = field(default=16, compare=False)
     device: Name = field(default="cpu", compare=False)
+    half: bool = field(default=True, compare=False)
 
     @property
     def source(self) -> RegionSource:
@@ -64,7 +66,8 @@ class RegionFeatures:
             part = samples[start : start + self.batch_size]
             seen = [self._pixels(sample) for sample in part]
             usable = [pixels for pixels in seen if not isinstance(pixels, Drop)]
-            found = iter(self.source(usable) if usable else ())
+            with torch.autocast("cuda", torch.float16, enabled=self.half and self.device.startswith("cuda")):
+                found = iter(self.source(usable) if usable else ())
             for sample, pixels in zip(part, seen, strict=True):
                 results.append(pixels if isinstance(pixels, Drop) else self._with(sample, next(found)))
         return results

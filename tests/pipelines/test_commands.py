@@ -48,6 +48,8 @@ def prepare(*arguments: object) -> None:
         "linker",
         "link",
         "regions",
+        "import-regions",
+        "join",
         "similar-words",
         "token-counts",
         "entity-vocabulary",

@@ -91,6 +91,9 @@ FileTemplate = Annotated[
     StringConstraints(pattern=r"^[^\x00]+$"),
     Means("a file name with {subset} and {id} to be filled in"),
 ]
+PartOf = Annotated[
+    str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}/[1-9][0-9]{0,3}$"), Means("i/n, the i-th of n parts: 2/4")
+]
 Title = Annotated[str, Means("any text")]
 PartName = Annotated[str, MinLen(1), Means("the name of a part, or 'package.module:Class'")]
 Role = Annotated[str, MinLen(1), Means("the role of a special token (cls, sep, bos, eos), or null for none")]

@@ -1,0 +1,142 @@
+"""Images per second from a list of URLs to shards, against img2dataset, from the same server on this machine.
+
+    python -m benchmarks.fetching [--images 2000] [--rounds 3] [--resize 256] [--img2dataset PATH/TO/img2dataset]
+
+The server is a process of its own that sends noise-like JPEGs of 640 x 480 from memory. Both fetch every image, decode
+it, make its shorter side `--resize` pixels and write tars with the caption, with equally many processes and
+connections; rounds alternate, and the ratio is that of the medians. Starting the program counts for neither: the time
+is that of a list of `--images` less that of a list of `WARM` images. img2dataset is run as a program, from an
+environment of its own; without it only ours is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import io
+import multiprocessing
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+WARM, DISTINCT = 20, 64
+
+
+def main() -> None:
+    options = arguments()
+    programs = {"workbench": ours}
+    if options.img2dataset:
+        programs["img2dataset"] = theirs
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    with serving() as address, tempfile.TemporaryDirectory() as folder:
+        lists = {count: url_list(Path(folder), address, count) for count in (WARM, options.images)}
+        for _ in range(options.rounds):
+            for name, program in programs.items():
+                spent = [
+                    run(program(path, Path(folder, "out"), options), Path(folder, "out")) for path in lists.values()
+                ]
+                seconds[name].append(spent[1] - spent[0])
+    rates = {name: (options.images - WARM) / statistics.median(values) for name, values in seconds.items()}
+    for name, rate in rates.items():
+        ratio = f"   x{rate / rates['img2dataset']:.2f}" if "img2dataset" in rates else ""
+        print(f"{name:12} {rate:8.1f} images/s{ratio}   rounds: {', '.join(f'{s:.1f} s' for s in seconds[name])}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=2_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--resize", type=int, default=256)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--connections", type=int, default=32, help="of each process")
+    parser.add_argument("--img2dataset", help="the program, in an environment that has it")
+    return parser.parse_args()
+
+
+def ours(urls: Path, output: Path, options: argparse.Namespace) -> list[str]:
+    fetch = ["--fetch", "--private-hosts", "--connections", str(options.connections), "--resize", str(options.resize)]
+    shards = ["--workers", str(options.processes), "--shard-size", "500", "--output", str(output)]
+    return [sys.executable, "-m", "workbench", "prepare", "image-text", str(urls), *fetch, *shards]
+
+
+def theirs(urls: Path, output: Path, options: argparse.Namespace) -> list[str]:
+    columns = ["--input_format", "tsv", "--url_col", "url", "--caption_col", "caption"]
+    size = ["--image_size", str(options.resize), "--resize_mode", "keep_ratio", "--resize_only_if_bigger", "True"]
+    shards = ["--number_sample_per_shard", "500", "--output_format", "webdataset", "--output_folder", str(output)]
+    counts = ["--processes_count", str(options.processes), "--thread_count", str(options.connections)]
+    return [options.img2dataset, "--url_list", str(urls), *columns, *size, *shards, *counts]
+
+
+def run(command: list[str], output: Path) -> float:
+    """Seconds; what was written is counted by neither and goes."""
+    started = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    spent = time.perf_counter() - started
+    if done.returncode or not any(output.glob("*.tar")):
+        raise SystemExit(f"{command[0]} failed: {done.stderr[-2000:]}")
+    shutil.rmtree(output)
+    return spent
+
+
+def url_list(folder: Path, address: str, count: int) -> Path:
+    path = folder / f"list-{count}.tsv"
+    path.write_text("url\tcaption\n" + "".join(f"{address}/{i}.jpg\tcaption number {i}\n" for i in range(count)))
+    return path
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[str]:
+    """The address of a server in another process."""
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=serve, args=(there,), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{here.recv()}"
+    finally:
+        process.terminate()
+        process.join()
+
+
+def serve(connection: Connection) -> None:
+    """Answers every request with one of some images, until it is ended; connections stay open."""
+    bodies = [jpeg(seed) for seed in range(DISTINCT)]
+    answers = [
+        b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(b) + b for b in bodies
+    ]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(answers[hash(head.split(b" ", 2)[1]) % DISTINCT])
+                await writer.drain()
+        writer.close()
+
+    async def forever() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
+        connection.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(forever())
+
+
+def jpeg(seed: int) -> bytes:
+    """640 x 480, about 60 kB."""
+    noise = np.random.default_rng(seed).integers(0, 255, (60, 80, 3), np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).resize((640, 480), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=88)
+    return buffer.getvalue()
+
+
+if __name__ == "__main__":
+    main()

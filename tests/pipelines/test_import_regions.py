@@ -1,0 +1,209 @@
+"""Region features of other people, in the layouts that they publish, joined to a corpus."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.pipelines.test_commands import prepare
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+
+SIZE, COUNT = 6, 3
+BOXES = np.float32([[0, 0, 12, 8], [3, 4, 24.5, 16], [6, 4, 12, 12]])  # pixels of an image of 24 x 16
+RELATIVE = np.float32([[0, 0, 0.5, 0.5], [0.125, 0.25, 1, 1], [0.25, 0.25, 0.5, 0.75]])
+WORKERS = ("--workers", 1)
+
+
+def features(seed: int, size: int = SIZE) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(COUNT, size)).astype(np.float32)
+
+
+def coded(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+
+
+def bottom_up(identifier: object, seed: int, boxes: np.ndarray = BOXES, size: int = SIZE) -> str:
+    """A line of bottom-up attention's files: width, then height."""
+    return "\t".join([str(identifier), "24", "16", str(COUNT), coded(boxes), coded(features(seed, size))]) + "\n"
+
+
+def lxmert(identifier: str, seed: int) -> str:
+    """A line of LXMERT's: height, then width, and what the detector says."""
+    classes, attributes = np.int64([7, 1599, 0]), np.int64([3, 2, 399])
+    told = [coded(classes), coded(np.float32([0.9, 0.5, 0.1])), coded(attributes), coded(np.float32([0.3, 0.2, 0.1]))]
+    return "\t".join([identifier, "16", "24", *told, str(COUNT), coded(BOXES), coded(features(seed))]) + "\n"
+
+
+def uniter(seed: int, size: int = SIZE) -> dict[str, np.ndarray]:
+    sides = np.concatenate([RELATIVE, RELATIVE[:, 2:] - RELATIVE[:, :2]], axis=1)
+    soft = np.float32([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]])
+    return {
+        "features": features(seed, size),
+        "norm_bb": sides,
+        "conf": np.float32([0.9, 0.5, 0.1]),
+        "soft_labels": soft,
+    }
+
+
+def npz(arrays: dict[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays, allow_pickle=True)  # as UNITER's script has it: one more array
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def coco(tmp_path, json_lines, picture) -> Path:
+    """A corpus of four images with names of COCO."""
+    (tmp_path / "images").mkdir()
+    rows = []
+    for i in range(4):
+        name = f"COCO_val2014_{i + 9:012d}.png"
+        (tmp_path / "images" / name).write_bytes(picture(i, format="PNG"))
+        rows.append({"image": name, "caption": f"caption {i}"})
+    prepare("image-text", json_lines("captions.jsonl", rows), "-o", tmp_path / "raw", *WORKERS)
+    return tmp_path / "raw"
+
+
+def imported(coco: Path, *arguments: object) -> Corpus:
+    out = coco.with_name("out")
+    prepare("import-regions", coco, "-o", out, *WORKERS, *arguments)
+    return Corpus.open(out)
+
+
+def check(corpus: Corpus, record: int, seed: int) -> dict[str, np.ndarray]:
+    sample = corpus.read(0, record)
+    regions = sample["regions"]
+    assert regions["features"].dtype == np.float16
+    np.testing.assert_array_equal(regions["features"], features(seed).astype(np.float16))
+    np.testing.assert_allclose(regions["boxes"], RELATIVE, atol=1e-6)
+    assert sample["meta"]["backbone"] == "bottom-up-attention"
+    return regions
+
+
+def test_bottom_up_attention_by_number(tmp_path, coco):
+    """Ids are numbers there, boxes pixels, one of them half a pixel out of the image."""
+    (tmp_path / "karpathy_train_resnet101_faster_rcnn_genome.tsv").write_text(bottom_up(10, 1) + bottom_up(9, 0))
+    (tmp_path / "more.tsv").write_text(bottom_up(11, 2))
+    tsv = ("--from", tmp_path / "karpathy_train_resnet101_faster_rcnn_genome.tsv", "--from", tmp_path / "more.tsv")
+    corpus = imported(coco, *tsv)
+    assert corpus.records == 3
+    assert corpus.manifest.dropped == {"JoinRegions: no features of this image": 1}
+    assert corpus.manifest.about["backbone"] == "bottom-up-attention"
+    for record in range(3):
+        check(corpus, record, record)
+
+
+def test_lxmert_keeps_what_the_detector_says(tmp_path, coco):
+    (tmp_path / "val2014_obj36.tsv").write_text("".join(lxmert(f"COCO_val2014_{i + 9:012d}", i) for i in range(4)))
+    corpus = imported(coco, "--from", tmp_path / "val2014_obj36.tsv")
+    regions = check(corpus, 3, 3)
+    assert regions["classes"].tolist() == [7, 1599, 0]
+    assert regions["attributes"].tolist() == [3, 2, 399]
+    np.testing.assert_allclose(regions["attribute_confidence"], [0.3, 0.2, 0.1])
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_uniters_lmdb(tmp_path, coco, compressed):
+    lmdb, msgpack = pytest.importorskip("lmdb"), pytest.importorskip("msgpack")
+
+    def packed(array: np.ndarray) -> dict[bytes, object]:  # as msgpack-numpy writes it
+        told = {b"nd": True, b"type": array.dtype.str, b"kind": b""}
+        return {**told, b"shape": array.shape, b"data": array.tobytes()}
+
+    names = [f"coco_val2014_{i + 9:012d}.npz" for i in range(4)]
+    with lmdb.open(str(tmp_path / "feat"), map_size=1 << 22) as database, database.begin(write=True) as writing:
+        for i, name in enumerate(names):
+            arrays = uniter(i)
+            value = npz(arrays) if compressed else msgpack.dumps({n: packed(a) for n, a in arrays.items()})
+            writing.put(name.encode(), value)
+        writing.put(b"__keys__", json.dumps(names).encode())
+    corpus = imported(coco, "--from", tmp_path / "feat", "--backbone", "bottom-up-attention")
+    regions = check(corpus, 2, 2)
+    assert regions["classes"].tolist() == [1, 2, 1], "the background is no class of a region"
+    assert regions["scores"].shape == (COUNT, 3)
+    assert regions["confidence"].tolist() == pytest.approx([0.9, 0.5, 0.1])
+
+
+def test_folders_of_npz_uniters_and_mcans(tmp_path, coco):
+    (tmp_path / "npz").mkdir()
+    for i in range(2):
+        (tmp_path / "npz" / f"coco_val2014_{i + 9:012d}.npz").write_bytes(npz(uniter(i)))
+    for i in (2, 3):  # MCAN's stand the other way round, and their `info` would be unpickled
+        told = {"num_bbox": np.int64(COUNT), "image_h": np.int64(16), "image_w": np.int64(24)}
+        info = np.array({"objects_id": [1]}, dtype=object)
+        arrays = {"x": features(i).T, "bbox": BOXES, **told, "info": info}
+        (tmp_path / "npz" / f"COCO_val2014_{i + 9:012d}.jpg.npz").write_bytes(npz(arrays))
+    corpus = imported(coco, "--from", tmp_path / "npz")
+    for record in range(4):
+        check(corpus, record, record)
+    assert "classes" not in corpus.read(0, 3)["regions"]
+
+
+def test_regions_below_a_threshold_are_left_out(tmp_path, coco):
+    (tmp_path / "obj36.tsv").write_text("".join(lxmert(f"COCO_val2014_{i + 9:012d}", i) for i in range(4)))
+    corpus = imported(coco, "--from", tmp_path / "obj36.tsv", "--threshold", 0.2, "--min-regions", 1)
+    assert {len(v) for i in range(4) for v in corpus.read(0, i)["regions"].values()} == {2}
+
+
+def test_features_of_another_size_are_refused(tmp_path, coco):
+    (tmp_path / "a.tsv").write_text(bottom_up(9, 0) + bottom_up(10, 1, size=SIZE + 1))
+    with pytest.raises(
+        WorkbenchError, match=r"COCO_val2014_000000000010.*\[3, 7\], those before have 6 .*--feature-size"
+    ):
+        imported(coco, "--from", tmp_path / "a.tsv", "--on-error", "skip")
+    with pytest.raises(WorkbenchError, match=r"\[3, 6\], those before have 2048"):
+        imported(coco, "--from", tmp_path / "a.tsv", "--feature-size", 2048)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "options", "message"),
+    [
+        (BOXES + 10, (), "a box outside of the image"),
+        (BOXES[:, [2, 3, 0, 1]], (), "boxes that are none"),
+        (BOXES, ("--layout", "sides"), "a box outside of the image"),
+        (np.full((COUNT, 4), np.nan, np.float32), (), "boxes that are none"),
+        (BOXES[:2], (), "an array that is not 3 rows of float32 in base64"),
+    ],
+)
+def test_bad_boxes_stop_or_are_counted(tmp_path, coco, boxes, options, message):
+    (tmp_path / "a.tsv").write_text(bottom_up(9, 0) + bottom_up(10, 1, boxes))
+    arguments = ("--from", tmp_path / "a.tsv", *options)
+    if not options:
+        with pytest.raises(
+            WorkbenchError, match=rf"a\.tsv, image 'COCO_val2014_000000000010': {message}.*--on-error skip"
+        ):
+            imported(coco, *arguments)
+        corpus = imported(coco, *arguments, "--on-error", "skip")
+        assert corpus.manifest.dropped[f"JoinRegions: {message}"] == 1
+    else:
+        with pytest.raises(WorkbenchError, match=message):
+            imported(coco, *arguments)
+
+
+def test_ids_of_another_set_are_told(tmp_path, coco):
+    (tmp_path / "a.tsv").write_text(bottom_up("street_12", 0))
+    with pytest.raises(WorkbenchError, match=r"no features of the first 4 images.*'COCO_val2014_.*'street_12'"):
+        imported(coco, "--from", tmp_path / "a.tsv")
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(
+        WorkbenchError, match=r"looks like none of the formats .* bottom-up-tsv, npz-folder, uniter-lmdb"
+    ):
+        imported(coco, "--from", tmp_path / "notes.txt")
+
+
+def test_a_damaged_file_is_one_message(tmp_path, coco):
+    (tmp_path / "npz").mkdir()
+    for i in range(4):
+        (tmp_path / "npz" / f"{i + 9:012d}.npz").write_bytes(npz(uniter(i)))
+    cut = tmp_path / "npz" / f"{11:012d}.npz"
+    cut.write_bytes(cut.read_bytes()[:100])
+    with pytest.raises(WorkbenchError, match=r"image 'COCO_val2014_000000000011': no npz file, or a damaged one"):
+        imported(coco, "--from", tmp_path / "npz")
+    corpus = imported(coco, "--from", tmp_path / "npz", "--on-error", "skip")
+    assert corpus.manifest.dropped == {"JoinRegions: no npz file, or a damaged one": 1}
