@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.commands import call
 from benchmarks.knowledge_systems import SYSTEMS
-from benchmarks.knowledge_tables import spread
+from benchmarks.result_tables import spread
 from workbench.evaluation.evaluating import results_of
 from workbench.runs.names import is_run
 from workbench.runs.results import read_result

@@ -34,7 +34,8 @@ from benchmarks.commands import call
 from benchmarks.knowledge_abilities import ability_tables, ask
 from benchmarks.knowledge_inputs import prepare
 from benchmarks.knowledge_systems import BATCH, LENGTH, SYSTEMS, WEIGHTS, common
-from benchmarks.knowledge_tables import TASKS, covered, markdown, table
+from benchmarks.knowledge_tables import TASKS, covered, table
+from benchmarks.result_tables import markdown
 from workbench.runs.names import BEST, CHECKPOINTS
 from workbench.runs.results import read_results
 

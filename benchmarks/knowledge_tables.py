@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.knowledge_inputs import coverage
 from benchmarks.knowledge_systems import SYSTEMS
-from workbench.runs.metrics import read_metrics
-from workbench.runs.results import read_results
+from benchmarks.result_tables import result_of, spread, step_seconds
 
 
 @dataclass(frozen=True)
@@ -33,12 +30,6 @@ TASKS = {
     ),
     "semeval": Task("relations", ("--negative", "Other"), (), ("relations_macro_f1", "accuracy")),
 }
-
-
-def result_of(run: Path) -> dict[str, Any] | None:
-    """The last result of a run."""
-    results = read_results(run) if run.exists() else []
-    return results[-1] if results else None
 
 
 def numbers_of(name: str, task: str, seeds: int, output: Path) -> dict[str, list[float]]:
@@ -73,27 +64,9 @@ def table(seeds: int, output: Path) -> list[list[str]]:
     return rows
 
 
-def spread(values: list[float]) -> str:
-    """Mean and deviation (n - 1)."""
-    if len(values) < 2:
-        return "".join(f"{value:.3f}" for value in values)
-    return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
-
-
-def step_seconds(run: Path) -> str:
-    """Seconds of a step of pretraining."""
-    records = read_metrics(run) if run.exists() else []
-    return f"{records[-1]['seconds'] / records[-1]['step']:.2f}" if records else ""
-
-
 def covered(output: Path) -> list[list[str]]:
     """Head and rows: how many mentions are linked."""
     rows = [["set", "marked mentions in the graph", "texts with a link"]]
     for name, of in coverage(output / "corpora").items():
         rows.append([name, f"{of['mentions']:.1%}", f"{of['texts']:.1%}"])
     return rows
-
-
-def markdown(rows: list[list[str]]) -> str:
-    head, *body = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join([head, "|---" * len(rows[0]) + "|", *body])

