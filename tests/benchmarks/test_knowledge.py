@@ -63,7 +63,7 @@ def test_what_a_system_is_without_knowledge_is_compared_too(name: str) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_mentions_are_read_at_their_markers(name: str) -> None:
-    told = [*tuned_alike(Budget(10, 0.5, 1)), *TASKS[name].tuning]
+    told = [*tuned_alike(Budget(10, 0.5, 1, "float32")), *TASKS[name].tuning]
     options = dict(zip(told[::2], told[1::2], strict=True))
     assert options["--read"] == "markers"
     assert options["--epochs"] == "0.5"
