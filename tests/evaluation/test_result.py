@@ -12,6 +12,7 @@ from rich.console import Console
 
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result
+from workbench.evaluation.tables import number_table
 
 
 def made(accuracy: float, corpus: str = "sets/test", checksum: str = "a", **more: Any) -> Result:
@@ -64,7 +65,7 @@ def test_the_options_that_were_chosen_are_told() -> None:
 
 def test_the_table_shows_what_was_counted() -> None:
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(made(0.5, variant="sum").table())
+    console.print(number_table(made(0.5, variant="sum")))
     assert "1,200 sentences; sum" in console.export_text()
 
 
@@ -103,3 +104,20 @@ def test_other_controls_of_the_same_weights_stand_beside(tmp_path: Path) -> None
     shown = console.export_text()
     assert "control no-kg" in shown
     assert "0.125" in shown
+
+
+def test_groups_of_many_stand_in_a_table_of_their_own_that_80_columns_hold() -> None:
+    kinds = [f"what is the number {i} of" for i in range(61)]
+    numbers = {"accuracy": 50.0, "accuracy/answer_type/other": 10.0}
+    numbers |= {f"accuracy/question_type/{kind}": float(i) for i, kind in enumerate(kinds)}
+    worse, better = ({name: value + by for name, value in numbers.items()} for by in (-1, 1))
+    result = Result("vqa", numbers, {"questions": 9}, baselines={"worse": worse, "better": better, "other": {}})
+    console = Console(width=80, record=True, file=io.StringIO())
+    result.show(console)
+    lines = console.export_text().splitlines()
+    assert len(lines) < 50
+    assert "…" not in "".join(lines)
+    row = next(line for line in lines if "number 3 of" in line)
+    assert " ".join(row.split()) == "what is the number 3 of 3.0 / 4.0 what is the number 34 of 34.0 / 35.0"
+    assert any("accuracy/answer_type/other" in line for line in lines)
+    assert any("after the stroke: better" in line for line in lines)

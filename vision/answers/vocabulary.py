@@ -28,12 +28,13 @@ class AnswerVocabulary:
     def build(cls, questions: Iterable[Mapping[str, Any]], min_count: int = 9) -> AnswerVocabulary:
         """Major answers that at least `min_count` questions have, most frequent first.
 
-        The published VQA v2 vocabulary (3,129 answers) is that of train + val with min_count 9.
+        The published VQA v2 vocabulary (3,129 answers) is that of train + val with min_count 9. Questions that nobody
+        has answered are passed over.
 
         Raises:
             WorkbenchError: no answer is that frequent.
         """
-        counts = Counter(major_answer(question) for question in questions)
+        counts = Counter(major_answer(question) for question in questions if question["answers"])
         kept = sorted((a for a, n in counts.items() if n >= min_count), key=lambda a: (-counts[a], a))
         if not kept:
             most = counts.most_common(1)
@@ -43,17 +44,22 @@ class AnswerVocabulary:
 
     @classmethod
     def load(cls, path: Path) -> AnswerVocabulary:
-        """Read what `save` wrote.
+        """Read what `save` wrote, or the published files of others: a list, or an object of answers with their classes.
 
         Raises:
-            WorkbenchError: the file is not a JSON list of different strings.
+            WorkbenchError: the file is not a JSON list of different strings, nor an object of classes from 0 on.
         """
         try:
             answers = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise WorkbenchError(f"{path}: cannot read the answer vocabulary: {error}") from error
+        if isinstance(answers, dict) and sorted(answers.values(), key=str) == sorted(range(len(answers)), key=str):
+            answers = sorted(answers, key=answers.__getitem__)
         if not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
-            raise WorkbenchError(f"{path}: an answer vocabulary is a JSON list of strings")
+            raise WorkbenchError(
+                f"{path}: an answer vocabulary is a JSON list of strings, or an object of strings with their classes, "
+                "0, 1, ..."
+            )
         if len(set(answers)) != len(answers):
             twice = next(a for a, n in Counter(answers).items() if n > 1)
             raise WorkbenchError(f"{path}: the answer {twice!r} occurs twice; an answer is one class")

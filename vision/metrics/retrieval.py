@@ -124,13 +124,51 @@ def rank_texts(scores: Scores, owner: np.ndarray | Tensor, *, ties: str = "reali
     return np.concatenate(found)
 
 
+@dataclass
+class Reranked:
+    """Scores of which the best of each query are others, above all the rest; made block by block of the first ones.
+
+    Attributes:
+        first: the scores of the first stage.
+        by: `text`, a query is a text (a row), or `image`, it is an image (a column).
+        top, best: of each query the candidates [queries, k] and their new scores.
+        unit, high: of each query the magnitude of its first scores, by which they are divided, and the highest of them.
+    """
+
+    first: Scores
+    by: str
+    top: Tensor
+    best: Tensor
+    unit: Tensor
+    high: Tensor
+    tolerance: float | None = ROUNDING
+
+    def __post_init__(self) -> None:
+        self.texts, self.images = self.first.texts, self.first.images
+
+    def block(self, texts: slice, images: slice) -> Tensor:
+        found = self.first.block(texts, images).detach().to("cpu", torch.float64)
+        if self.by == "text":
+            return self._ordered(found, texts, images, self.images)
+        return self._ordered(found.T, images, texts, self.texts).T
+
+    def _ordered(self, scores: Tensor, queries: slice, others: slice, count: int) -> Tensor:
+        best, top = self.best[queries], self.top[queries]
+        below = scores / self.unit[queries] - self.high[queries] + best.amin(1, keepdim=True) - 1
+        begin, end, _ = others.indices(count)
+        for column in range(top.shape[1]):
+            here = ((top[:, column] >= begin) & (top[:, column] < end)).nonzero().squeeze(1)
+            below[here, top[here, column] - begin] = best[here, column]
+        return below
+
+
 def rerank(
     scores: Scores, match: Callable[[np.ndarray, np.ndarray], Tensor | np.ndarray], k: int, *, by: str, chunk: int = 256
-) -> MatrixScores:
+) -> Reranked:
     """First-stage scores with the top `k` of each query in the order of `match`, above all others.
 
     Args:
-        match: (text rows [n], image columns [n]) -> matching scores [n].
+        match: (text rows [n], image columns [n]) -> matching scores [n]; called once.
         by: `text` re-ranks the images of each text (image retrieval), `image` the texts of each image.
 
     Raises:
@@ -139,23 +177,20 @@ def rerank(
     if by not in ("text", "image"):
         raise unknown("side to re-rank by", by, ("text", "image"))
     queries, others = (scores.texts, scores.images) if by == "text" else (scores.images, scores.texts)
-    everything = slice(0, others)
-    result = torch.empty(queries, others, dtype=torch.float64)
+    everything, parts = slice(0, others), []
     for start in range(0, queries, chunk):
         part = slice(start, min(start + chunk, queries))
         block = _checked(scores.block(part, everything) if by == "text" else scores.block(everything, part).T)
         block = block.detach().to("cpu", torch.float64)
-        top = block.topk(min(k, others), dim=1).indices
-        query = (torch.arange(len(block)) + start)[:, None].expand_as(top).reshape(-1).numpy()
-        other = top.reshape(-1).numpy()
-        matched = torch.as_tensor(match(query, other) if by == "text" else match(other, query), dtype=torch.float64)
-        if matched.shape != (top.numel(),):
-            raise WorkbenchError(f"match gave scores of shape {tuple(matched.shape)} for {top.numel()} pairs")
-        best = _in_units(_checked(matched.cpu()).reshape(top.shape))
-        rest = _in_units(block)
-        below = rest - rest.amax(1, keepdim=True) + best.amin(1, keepdim=True) - 1
-        result[part] = below.scatter(1, top, best)
-    return MatrixScores(result if by == "text" else result.T, tolerance=ROUNDING)
+        unit = _unit(block)
+        parts.append((block.topk(min(k, others), dim=1).indices, unit, (block / unit).amax(1, keepdim=True)))
+    top, units, high = (torch.cat(each) for each in zip(*parts, strict=True))
+    query, other = torch.arange(queries)[:, None].expand_as(top).reshape(-1).numpy(), top.reshape(-1).numpy()
+    matched = torch.as_tensor(match(query, other) if by == "text" else match(other, query), dtype=torch.float64)
+    if matched.shape != (top.numel(),):
+        raise WorkbenchError(f"match gave scores of shape {tuple(matched.shape)} for {top.numel()} pairs")
+    new = _checked(matched.cpu()).reshape(top.shape)
+    return Reranked(scores, by, top, new / _unit(new), units, high)
 
 
 def chance(owner: np.ndarray | Tensor, images: int) -> dict[str, float]:
@@ -184,10 +219,10 @@ def _ranks(scores: Tensor, right: Tensor, rivals: Tensor, tolerance: float | Non
     return (1 + better.double() + share * equal.double()).cpu().numpy()
 
 
-def _in_units(scores: Tensor) -> Tensor:
-    """Each query's scores in units of their typical magnitude, in which `ROUNDING` is the tolerance."""
+def _unit(scores: Tensor) -> Tensor:
+    """The magnitude of each query's scores [queries, 1], in units of which `ROUNDING` is the tolerance."""
     unit = rounding(scores) / ROUNDING
-    return scores / torch.where(unit > 0, unit, torch.ones_like(unit))
+    return torch.where(unit > 0, unit, torch.ones_like(unit))
 
 
 def _checked(block: Tensor) -> Tensor:

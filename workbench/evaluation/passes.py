@@ -36,15 +36,23 @@ class Forward:
 
 
 def sample_pass(
-    corpora: Sequence[Corpus], *, size: int, unit: str | None, window: int | None = None, limit: int | None = None
+    corpora: Sequence[Corpus],
+    *,
+    size: int,
+    unit: str | None,
+    window: int | None = None,
+    limit: int | None = None,
+    first: int = 0,
 ) -> Iterator[list[Sample]]:
-    """Every item once, in the corpora's own order, `size` at a time; at most `limit` items."""
+    """Every item once, in the corpora's own order, at most `size` at a time; at most `limit` items, from the item
+    numbered `first` on."""
     reader = Reader.finite(corpora, lanes=1, micro_batch_size=size, unit=unit, window=window)
-    left = reader.total if limit is None else min(limit, reader.total)
-    for number in range(reader.steps):
+    left = reader.total - first if limit is None else min(limit, reader.total - first)
+    for number in range(first // size, reader.steps):
         if left <= 0:
             return
-        samples = reader.micro_batch(number, 0)[:left]
+        before = max(first - number * size, 0)
+        samples = reader.micro_batch(number, 0)[before:][:left]
         left -= len(samples)
         yield samples
 
@@ -54,6 +62,15 @@ def all_records(corpus: Corpus) -> Iterator[Sample]:
     for shard, info in enumerate(corpus.shards):
         for record in range(info.records):
             yield corpus.read(shard, record)
+
+
+def record_at(corpus: Corpus, number: int) -> Sample:
+    """The number-th record of a corpus, counted over its shards."""
+    for shard, info in enumerate(corpus.shards):
+        if number < info.records:
+            return corpus.read(shard, number)
+        number -= info.records
+    raise IndexError(number)
 
 
 @torch.inference_mode()

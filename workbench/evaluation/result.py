@@ -6,16 +6,14 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.tables import class_table, group_tables, number_table
 from workbench.files.drafts import atomic
 from workbench.files.json_values import parse_json
 from workbench.runs.results import read_result
@@ -23,7 +21,6 @@ from workbench.terminal import Terminal
 
 CHECKPOINTS = ("checkpoint", "first stage")
 MAX_NAME = 200
-SHOWN = 20
 
 
 @dataclass
@@ -37,8 +34,8 @@ class Result:
     opened (`workbench.files.identities`: the tokenizer, graphs, how true a shuffled one is); `classes` are the numbers
     of each class by itself (`workbench.metrics.classes.by_class`); `used` is what knowledge was brought into the
     sequences that were scored, `dropped` what was left out of them, by reason (None: nobody counted); `examples` are a
-    few predictions, which the `panels` (import paths, `workbench.report.panels`) show; `documents`, where a task tells
-    of each text, lie beside the result, a line of JSON for each.
+    few predictions, `failures` the worst ones, which the `panels` (import paths, `workbench.report.panels`) show;
+    `documents`, where a task tells of each text, lie beside the result, a line of JSON for each.
     """
 
     task: str
@@ -53,6 +50,7 @@ class Result:
     used: dict[str, int] | None = None
     dropped: dict[str, int] | None = None
     examples: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
     panels: list[str] = field(default_factory=list)
     documents: list[dict[str, Any]] = field(default_factory=list)
 
@@ -102,42 +100,14 @@ class Result:
     def _what(self) -> str:
         return _what(self.record())
 
-    def table(self, others: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Table:
-        """The numbers beside those of others, and of the baselines."""
-        beside = {**others, **self.baselines}
-        title = self.task + (f", control: {self.control}" if self.control else "")
-        counts = {"": self.counts, "used: ": self.used or {}, "left out: ": self.dropped or {}}
-        counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
-        table = Table(title=title, caption="; ".join(filter(None, (*counted, self.variant))) or None)
-        table.add_column("")
-        table.add_column("result", justify="right")
-        for name in beside:
-            table.add_column(name, justify="right")
-        for name, value in self.numbers.items():
-            told = [numbers.get(name) for numbers in beside.values()]
-            table.add_row(name, f"{value:.4g}", *("" if other is None else f"{other:.4g}" for other in told))
-        return table
-
-    def class_table(self) -> Table:
-        """A row for each class, the most frequent ones; those that are never predicted are named."""
-        missed = [name for name, of in self.classes.items() if of["gold"] and not of["predicted"]]
-        told = [f"{len(self.classes) - SHOWN:,} more in the result's file"] if len(self.classes) > SHOWN else []
-        if missed:
-            named = ", ".join(missed[:SHOWN]) + (", ..." if len(missed) > SHOWN else "")
-            told.append(f"never predicted: {named}")
-        table = Table(title="by class", caption="; ".join(told) or None)
-        for name in ("", *next(iter(self.classes.values()))):
-            table.add_column(name, justify="right" if name else "left")
-        for name, of in list(self.classes.items())[:SHOWN]:
-            table.add_row(name, *(f"{value:.4g}" for value in of.values()))
-        return table
-
     def show(self, console: Console | None = None, folder: Path | None = None) -> None:
         """Print it, beside what lies in the folder of other controls."""
         console = console or Terminal()
-        console.print(self.table(self.under_other_controls(folder) if folder else {}))
+        console.print(number_table(self, self.under_other_controls(folder) if folder else {}))
+        for table in group_tables(self):
+            console.print(table)
         if self.classes:
-            console.print(self.class_table())
+            console.print(class_table(self))
 
 
 def corpus_input(corpus: Corpus) -> dict[str, Any]:

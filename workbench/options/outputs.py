@@ -35,7 +35,7 @@ def check_outputs(hints: Mapping[str, Any], values: Mapping[str, Any], where: Ma
         WorkbenchError: a file cannot be written, would replace what is no file, or is an input too; by the option's
             name.
     """
-    outputs = [name for name, hint in hints.items() if _is_written(hint) and values.get(name) is not None]
+    outputs = [name for name, hint in hints.items() if is_written(hint) and values.get(name) is not None]
     for name in outputs:
         try:
             check_writable(values[name])
@@ -49,9 +49,9 @@ def check_outputs(hints: Mapping[str, Any], values: Mapping[str, Any], where: Ma
                 )
 
 
-def _is_written(hint: Any) -> bool:
+def is_written(hint: Any) -> bool:
     """Whether the mark stands on an annotation, or on a member of a union in it."""
-    return isinstance(hint, Written) or any(map(_is_written, typing.get_args(hint)))
+    return isinstance(hint, Written) or any(map(is_written, typing.get_args(hint)))
 
 
 def _paths(value: Any) -> Iterator[str | Path]:

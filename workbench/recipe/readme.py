@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from workbench.recipe.listing import systems
@@ -11,16 +12,25 @@ BEGIN, END = "<!-- systems: make pages -->\n", "<!-- end of systems -->"
 
 
 def with_systems(text: str) -> str:
-    """The text with what stands between the two marks written anew.
+    """The text with the table between its two marks written anew.
 
     Raises:
         ValueError: the marks are not there.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the text has no place for the table: a line {BEGIN.strip()!r} and a line {END!r}")
-    return "".join((before, begin, *(f"{line}\n" for line in systems()), "\n", end, after))
+    return between(text, BEGIN, END, (*systems(), ""))
+
+
+def between(text: str, begin: str, end: str, lines: Iterable[str]) -> str:
+    """The text with what stands between two marks written anew.
+
+    Raises:
+        ValueError: the marks are not there.
+    """
+    before, found, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"the text has no place for it: a line {begin.strip()!r} and a line {end!r}")
+    return "".join((before, begin, *(f"{line}\n" for line in lines), end, after))
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ MAX_EXAMPLES = 12
 _SIDE = 360
 
 
-def example_panel(run: Run, task: str, title: str, draw: Callable[[Run, Record], str]) -> str | None:
-    """The first examples of each of the run's results of a task; None where there are none."""
+def example_panel(
+    run: Run, task: str, title: str, draw: Callable[[Run, Record], str], kind: str = "examples"
+) -> str | None:
+    """The first examples (or `failures`) of each of the run's results of a task; None where there are none."""
     blocks = []
     for result in run.evaluations:
-        shown = (result.get("examples") or [])[:MAX_EXAMPLES] if result["task"] == task else []
+        shown = (result.get(kind) or [])[:MAX_EXAMPLES] if result["task"] == task else []
         if shown:
             corpus = (result.get("inputs") or {}).get("corpus")
             place = corpus.get("path", "") if isinstance(corpus, dict) else str(corpus or "")

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from vision.metrics.retrieval import (
     DualScores,
     MatrixScores,
+    Scores,
     chance,
     rank_images,
     rank_texts,
@@ -113,6 +114,13 @@ def test_perfect_scores() -> None:
     assert numbers["text_retrieval/mean_rank"] == 1
 
 
+def in_blocks(scores: Scores, size: int) -> torch.Tensor:
+    """All scores, made in blocks of another size."""
+    rows = range(0, scores.texts, size), range(0, scores.images, size)
+    blocks = [[scores.block(slice(t, t + size), slice(i, i + size)) for i in rows[1]] for t in rows[0]]
+    return torch.cat([torch.cat(row, 1) for row in blocks])
+
+
 @pytest.mark.parametrize("by", ["text", "image"])
 @pytest.mark.parametrize("chunk", [3, 256])
 def test_reranking_orders_the_top_by_matching_and_keeps_the_rest(by: str, chunk: int) -> None:
@@ -122,7 +130,9 @@ def test_reranking_orders_the_top_by_matching_and_keeps_the_rest(by: str, chunk:
     def match(texts: np.ndarray, images: np.ndarray) -> torch.Tensor:
         return second[texts, images]
 
-    found = rerank(MatrixScores(first), match, 4, by=by, chunk=chunk).matrix
+    reranked = rerank(MatrixScores(first), match, 4, by=by, chunk=chunk)
+    found = in_blocks(reranked, 3)
+    assert torch.equal(found, in_blocks(reranked, 1000))
     rows = [(first, second, found)] if by == "text" else [(first.T, second.T, found.T)]
     for before, matching, after in rows:
         for a, m, b in zip(before, matching, after, strict=True):

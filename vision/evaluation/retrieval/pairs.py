@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,6 +23,8 @@ from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import read
 from workbench.terminal import Terminal
 
+_FEW = 8  # batches that need no progress bar
+
 
 @dataclass
 class Pairs:
@@ -37,8 +39,25 @@ class Pairs:
     captions: list[str] = field(default_factory=list)
 
 
-def read_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None = None) -> Iterator[Pairs]:
-    """All captions and images, `size` images at a time; `owner` counts from the first image.
+@dataclass(frozen=True)
+class Part:
+    """Which of a corpus's images are read, and how many captions of each.
+
+    Attributes:
+        first, limit: from this image on so many; None: all.
+        captions: the first ones of each image (COCO's protocol takes 5); None: all.
+    """
+
+    first: int = 0
+    limit: int | None = None
+    captions: int | None = None
+
+
+EVERYTHING = Part()
+
+
+def read_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int) -> Iterator[Pairs]:
+    """The captions and images, at most `size` images at a time; `owner` counts from the first image that is read.
 
     Also a run that was trained on exchanged captions is given the true ones.
 
@@ -54,12 +73,15 @@ def read_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None =
             "image-text corpus with captions"
         )
     first = 0
-    for number, samples in enumerate(sample_pass([corpus], size=size, unit=None, limit=limit)):
+    groups = sample_pass([corpus], size=size, unit=None, limit=part.limit, first=part.first)
+    for number, samples in enumerate(groups):
         found = Pairs()
         places = {str(sample["key"]): i for i, sample in enumerate(samples)}
         known: set[int] = set()
         for sequence in run.task.sequences(samples, (number,)):
             image = places[sequence.key]
+            if part.captions is not None and sequence.meta["caption"] >= part.captions:
+                continue
             if "image" not in sequence.streams:
                 raise WorkbenchError(f"{run.folder} reads no images (control: {run.loaded.recipe.control})")
             if image not in known:
@@ -72,18 +94,18 @@ def read_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None =
         yield found
 
 
-def all_pairs(run: Evaluated, corpus: Corpus, *, size: int, limit: int | None = None) -> Pairs:
+def all_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int) -> Pairs:
     """All of them at once; the images' rows are kept in memory."""
     whole = Pairs()
-    for part in read_pairs(run, corpus, size=size, limit=limit):
+    for found in read_pairs(run, corpus, part, size=size):
         for name, values in vars(whole).items():
-            values.extend(getattr(part, name))
+            values.extend(getattr(found, name))
     return whole
 
 
 @torch.inference_mode()
 def dual_scores(
-    run: Evaluated, corpus: Corpus, *, size: int, limit: int | None = None
+    run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int
 ) -> tuple[DualScores, np.ndarray, list[str]]:
     """The vectors of an itc head, texts and images each run alone: scores, owners, captions.
 
@@ -95,14 +117,14 @@ def dual_scores(
     vectors: dict[str, list[Tensor]] = {"text": [], "image": []}
     owner: list[int] = []
     captions: list[str] = []
-    for part in read_pairs(run, corpus, size=size, limit=limit):
+    for found in read_pairs(run, corpus, part, size=size):
         if not owner and not _apart(run):
-            _check_apart(run, head, part)
-        for stream, sequences in (("text", part.texts), ("image", part.images)):
+            _check_apart(run, head, found)
+        for stream, sequences in (("text", found.texts), ("image", found.images)):
             batch = _batch(run, sequences)
             vectors[stream].append(head.vectors(read(run.network, batch), stream).float().cpu())
-        owner += part.owner
-        captions += part.captions
+        owner += found.owner
+        captions += found.captions
     return DualScores(torch.cat(vectors["text"]), torch.cat(vectors["image"])), np.asarray(owner), captions
 
 
@@ -117,7 +139,7 @@ class Matcher:
     def __call__(self, texts: np.ndarray, images: np.ndarray) -> Tensor:
         """Text numbers [n] and image numbers [n] -> scores [n]."""
         found = []
-        for start in range(0, len(texts), self.size):
+        for start in self._shown(range(0, len(texts), self.size)):
             chosen = zip(texts[start : start + self.size], images[start : start + self.size], strict=True)
             batch = _batch(self.run, [_together(self.pairs.texts[t], self.pairs.images[i]) for t, i in chosen])
             logits = self.head.logits(self.run.network, self.run.network(batch), batch).float()
@@ -125,13 +147,16 @@ class Matcher:
         return torch.cat(found)
 
     def matrix(self) -> MatrixScores:
-        """Every text with every image: [texts, images] forward passes of one pair each."""
+        """Every text with every image: [texts, images] forward passes of one pair each, `size` of them at once."""
         texts, images = len(self.pairs.texts), len(self.pairs.images)
-        rows = torch.empty(texts, images)
-        columns = np.arange(images)
-        for text in track(range(texts), "matching", console=Terminal(stderr=True), transient=True):
-            rows[text] = self(np.full(images, text), columns)
-        return MatrixScores(rows)
+        pairs = np.arange(texts * images)
+        return MatrixScores(self(pairs // images, pairs % images).reshape(texts, images))
+
+    def _shown(self, starts: range) -> Iterable[int]:
+        """The batches with a progress bar, where there are more than a few."""
+        if len(starts) <= _FEW:
+            return starts
+        return track(starts, "matching", console=Terminal(stderr=True), transient=True)
 
 
 def _batch(run: Evaluated, sequences: list[Sequence]) -> Batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vision.evaluation.examples import shown_image
+from workbench.evaluation.examples import shown_image
 from workbench.report.examples import example_panel, verdict
 from workbench.report.html import escape
 from workbench.report.run import Record, Run
@@ -11,6 +11,16 @@ from workbench.report.run import Record, Run
 def found(run: Run) -> str | None:
     """Captions with the image found for them. An example has caption, image (the first found), rank (of the right)."""
     return example_panel(run, "retrieval", "Captions and the images found", _caption)
+
+
+def lost(run: Run) -> str | None:
+    """The captions whose image is found last. An example has also `right`, the image that should have been found."""
+    return example_panel(run, "retrieval", "Furthest from their image", _lost, "failures")
+
+
+def _lost(run: Run, example: Record) -> str:
+    right = shown_image(run, {"image": example.get("right")}, "the right image")
+    return f'{_caption(run, example)}<p class="quiet">the right image:</p>{right}'
 
 
 def _caption(run: Run, example: Record) -> str:

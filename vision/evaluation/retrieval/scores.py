@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vision.evaluation.retrieval.pairs import Matcher, all_pairs, dual_scores
+from vision.evaluation.retrieval.pairs import EVERYTHING, Matcher, Part, all_pairs, dual_scores
 from vision.metrics.retrieval import Scores, rerank
 from vision.objectives.itc import Itc
 from workbench.corpora.corpus import Corpus
@@ -30,11 +30,11 @@ class Scored:
 def score(
     run: Evaluated,
     corpus: Corpus,
+    part: Part = EVERYTHING,
     *,
     k: int = 0,
     first_stage: Path | None = None,
     size: int = 128,
-    limit: int | None = None,
     trust: bool = False,
 ) -> Scored:
     """Score a corpus with the objective that the run was opened for, itc or itm.
@@ -48,8 +48,8 @@ def score(
     if k > 0:
         dual = _first_stage(run, first_stage, trust)
         dual.check_linked(corpus)
-        scores, owner, captions = dual_scores(dual, corpus, size=size, limit=limit)
-        match = Matcher(run, all_pairs(run, corpus, size=size, limit=limit), size=size)
+        scores, owner, captions = dual_scores(dual, corpus, part, size=size)
+        match = Matcher(run, all_pairs(run, corpus, part, size=size), size=size)
         return Scored(
             rerank(scores, match, k, by="text"),
             owner,
@@ -59,9 +59,9 @@ def score(
             rerank(scores, match, k, by="image"),
         )
     if isinstance(run.objective.objective, Itc):
-        scores, owner, captions = dual_scores(run, corpus, size=size, limit=limit)
+        scores, owner, captions = dual_scores(run, corpus, part, size=size)
         return Scored(scores, owner, captions, "dual encoder (itc)", checkpoints)
-    pairs = all_pairs(run, corpus, size=size, limit=limit)
+    pairs = all_pairs(run, corpus, part, size=size)
     matrix = Matcher(run, pairs, size=size).matrix()
     return Scored(matrix, np.asarray(pairs.owner), pairs.captions, "matching of all pairs (itm)", checkpoints)
 

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 import typer
 
-from vision.evaluation.examples import keep_image
+from vision.evaluation.retrieval.examples import examples, failures
+from vision.evaluation.retrieval.pairs import EVERYTHING, Part
 from vision.evaluation.retrieval.scores import Scored, score
 from vision.metrics.retrieval import Ties, chance, retrieval_metrics
 from vision.objectives.itc import Itc
 from vision.objectives.itm import Itm
+from vision.objectives.ranking import Ranking, Way
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.images import image_sequence
@@ -28,7 +29,6 @@ from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.interop.opening import load
 from workbench.keyed import generator
-from workbench.metrics.ranks import count_rivals
 from workbench.options.bounds import Count, CountOrZero
 from workbench.parts.building import find, options_of
 from workbench.recipe.spec import Recipe, Spec
@@ -37,7 +37,6 @@ from workbench.sequences.image import SHUFFLED_CAPTIONS
 from workbench.tasks.task import objective_name
 
 OBJECTIVES = {"itc": "vision.itc", "itm": "vision.itm"}
-EXAMPLES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +51,8 @@ class RetrievalTuning(Tuning):
       workbench finetune retrieval runs/clip corpora/flickr-train --output runs/clip-flickr
 
       workbench finetune retrieval runs/uniter corpora/flickr-train --objective itm
+
+      workbench finetune retrieval runs/uniter corpora/flickr-train --hard-negatives margin --batch-size 32
     """
 
     epochs: Epochs = 5.0
@@ -59,6 +60,10 @@ class RetrievalTuning(Tuning):
     objective: Annotated[
         Literal["itc", "itm"] | None,
         typer.Option(help="Dual encoder or matching; default: what the run was trained with."),
+    ] = None
+    hard_negatives: Annotated[
+        Way | None,
+        typer.Option(help="Matching against the hardest of each batch: by a margin (UNITER), as a choice (ViLBERT)."),
     ] = None
     max_length: Annotated[Count | None, typer.Option(help="Tokens of a caption; default: the run's.")] = None
 
@@ -69,11 +74,13 @@ class RetrievalScoring(Scoring):
 
     CORPUS holds images with one or more `captions`; RUN has itc or itm among its objectives. Without --rerank a run is
     ranked by itc where it has one, and else by itm: a forward pass for every pair. The control shuffled-captions gives
-    every image another's captions.
+    every image another's captions. COCO's 1k protocol is the mean over five parts of its 5,000 test images.
 
     Examples:
 
       workbench evaluate retrieval runs/clip corpora/flickr-test
+
+      workbench evaluate retrieval runs/clip corpora/coco-test --captions 5 --folds 5
 
       workbench evaluate retrieval runs/uniter-retrieval corpora/flickr-test --rerank 20 --first-stage runs/clip
     """
@@ -86,6 +93,10 @@ class RetrievalScoring(Scoring):
         "realistic"
     )
     batch_size: Annotated[Count, typer.Option(help="Images, or pairs of an image and a caption, at once.")] = 128
+    folds: Annotated[Count, typer.Option(help="Parts of the images, each ranked by itself; the mean is told.")] = 1
+    captions: Annotated[
+        Count | None, typer.Option(help="Only so many captions of each image, the first ones (COCO: 5).")
+    ] = None
     limit: Annotated[Count | None, typer.Option(help="Only the first images.")] = None
 
 
@@ -94,11 +105,11 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
 
     tuning = RetrievalTuning
     scoring = RetrievalScoring
-    panels = ("vision.evaluation.retrieval.panel:found",)
+    panels = ("vision.evaluation.retrieval.panel:found", "vision.evaluation.retrieval.panel:lost")
 
     def setup(self, tuning: RetrievalTuning, base: Recipe) -> Setup:
-        spec = objective_spec(base, tuning.objective)
-        matching = spec["objective"] == OBJECTIVES["itm"]
+        spec = objective_spec(base, tuning.objective, tuning.hard_negatives)
+        matching = spec["objective"] != OBJECTIVES["itc"]
         sequence = image_sequence(base, "image_caption", max_length=tuning.max_length)
         poolers = tuple(spec.get("pool") or ["text"]) if matching else ()
         return Setup(sequence, spec, unit="captions", poolers=poolers)
@@ -119,34 +130,73 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         return find_objective(loaded, scoring.run, objective, wanted, network=scoring.network)
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: RetrievalScoring) -> Result:
-        found = score(
-            run,
-            corpus,
-            k=scoring.rerank,
-            first_stage=scoring.first_stage,
-            size=scoring.batch_size,
-            limit=scoring.limit,
-            trust=scoring.trust,
-        )
-        return retrieval_result(found, corpus, run.folder, ties=scoring.ties, control=scoring.control)
+        results = []
+        for part in parts_of(corpus, scoring.folds, scoring.limit, scoring.captions):
+            stages: dict[str, Any] = {"k": scoring.rerank, "first_stage": scoring.first_stage, "trust": scoring.trust}
+            found = score(run, corpus, part, size=scoring.batch_size, **stages)
+            results.append(retrieval_result(found, corpus, run.folder, part, scoring.ties, scoring.control))
+        return mean_of(results)
 
 
-def objective_spec(recipe: Recipe, name: str | None) -> Spec:
-    """The run's own itc or itm, so that its head goes on; else one with the default options.
-
-    A contrast with more to it, a momentum encoder or a queue, goes on as a plain one with its space.
+def parts_of(corpus: Corpus, folds: int, limit: int | None, captions: int | None) -> list[Part]:
+    """The images in so many parts of one size.
 
     Raises:
-        WorkbenchError: an unknown name, or none given and the run has neither.
+        WorkbenchError: they cannot be parted so.
     """
+    images = min(corpus.records, limit or corpus.records)
+    if images % folds:
+        raise WorkbenchError(
+            f"--folds {folds}: {images:,} images cannot be parted into {folds} of one size; say --limit "
+            f"{images - images % folds}"
+        )
+    size = images // folds
+    return [Part(fold * size, size, captions) for fold in range(folds)]
+
+
+def mean_of(results: list[Result]) -> Result:
+    """The result of several parts: the means of their numbers, the sums of what they counted."""
+    first = results[0]
+    if len(results) == 1:
+        return first
+    first.baselines = {
+        name: {key: float(np.mean([each.baselines[name][key] for each in results])) for key in numbers}
+        for name, numbers in first.baselines.items()
+    }
+    first.numbers = {key: float(np.mean([each.numbers[key] for each in results])) for key in first.numbers}
+    first.counts = {name: sum(each.counts[name] for each in results) for name in first.counts}
+    first.counts["folds"] = len(results)
+    return first
+
+
+def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None) -> Spec:
+    """The run's own itc or itm, so that its head goes on; else one with the default options.
+
+    A contrast with more to it, a momentum encoder or a queue, goes on as a plain one with its space. With `hard`
+    matching goes on as a ranking.
+
+    Raises:
+        WorkbenchError: an unknown name, or none given and the run has neither; hard negatives of a contrast.
+    """
+    if hard is not None:
+        if name == "itc":
+            raise WorkbenchError(
+                "--hard-negatives are of matching, which reads a text with an image; a contrast (itc) has all others "
+                "of its batch as negatives. Say --objective itm, or leave one out"
+            )
+        of = next((s for s in _specs(recipe) if _is_a(s, Itm)), {"objective": OBJECTIVES["itm"]})
+        kept = {option: of[option] for option in ("pool", "pooled_size") if option in of}
+        return {"objective": "vision.ranking", "name": objective_name(of), "way": hard, **kept}
     if name is not None and name not in OBJECTIVES:
         raise unknown("retrieval objective", name, OBJECTIVES)
-    own = {spec["objective"]: spec for task in recipe.tasks.values() for spec in task.objectives}
+    own = {spec["objective"]: spec for spec in _specs(recipe)}
     for short, path in OBJECTIVES.items():
         if name in (None, short) and path in own:
             return own[path]
-    for path, spec in own.items():
-        if name in (None, "itc") and ":" not in path and issubclass(find("objective", path), Itc):
+    for spec in own.values():
+        if name in (None, "itm") and _is_a(spec, Ranking):
+            return spec
+        if name in (None, "itc") and _is_a(spec, Itc):
             kept = {option: value for option, value in spec.items() if option in options_of(Itc).names}
             return {"objective": OBJECTIVES["itc"], "name": objective_name(spec), **kept}
     if name is None:
@@ -154,10 +204,24 @@ def objective_spec(recipe: Recipe, name: str | None) -> Spec:
     return {"objective": OBJECTIVES[name]}
 
 
+def _specs(recipe: Recipe) -> list[Spec]:
+    return [spec for task in recipe.tasks.values() for spec in task.objectives]
+
+
+def _is_a(spec: Spec, kind: type) -> bool:
+    """Whether an objective that is no stranger's is of a class."""
+    return ":" not in spec["objective"] and issubclass(find("objective", spec["objective"]), kind)
+
+
 def retrieval_result(
-    found: Scored, corpus: Corpus, run: Path, *, ties: str = "realistic", control: str | None = None
+    found: Scored,
+    corpus: Corpus,
+    run: Path,
+    part: Part = EVERYTHING,
+    ties: str = "realistic",
+    control: str | None = None,
 ) -> Result:
-    """Recalls (0..1) and ranks of scores, beside those of a random order.
+    """Recalls (0..1) and ranks of the scores of a part, beside those of a random order.
 
     Under `shuffled-captions` every image is held to own the captions of another one.
     """
@@ -172,7 +236,8 @@ def retrieval_result(
         inputs=found.checkpoints,
         variant=f"{found.variant}, ties {ties}",
         baselines={"chance": chance(owner, found.scores.images)},
-        examples=_examples(found, owner, corpus, run),
+        examples=examples(found, owner, corpus, run, part),
+        failures=failures(found, owner, corpus, run, part),
     )
 
 
@@ -192,24 +257,3 @@ def exchanged(images: int) -> np.ndarray:
 
 def _has(loaded: Loaded, objective: type) -> bool:
     return any(isinstance(p.objective, objective) for task in loaded.transforms.values() for p in task.objectives)
-
-
-def _examples(found: Scored, owner: np.ndarray, corpus: Corpus, run: Path) -> list[dict[str, Any]]:
-    """Captions from all over the corpus with the image that each finds first."""
-    images = slice(0, found.scores.images)
-    shown = []
-    for text in np.linspace(0, len(owner) - 1, min(EXAMPLES, len(owner))).astype(int).tolist():
-        row = torch.as_tensor(found.scores.block(slice(text, text + 1), images))
-        better, _ = count_rivals(row, row[:, owner[text], None], torch.ones_like(row).bool(), found.scores.tolerance)
-        data = _record(corpus, int(row.argmax())).get("image", b"")
-        shown.append({"caption": found.captions[text], "image": keep_image(run, data), "rank": 1 + int(better)})
-    return shown
-
-
-def _record(corpus: Corpus, number: int) -> dict[str, Any]:
-    """The number-th record of a corpus."""
-    for shard, info in enumerate(corpus.shards):
-        if number < info.records:
-            return corpus.read(shard, number)
-        number -= info.records
-    raise IndexError(number)

@@ -1,38 +1,48 @@
-"""What a run answers to the questions of a corpus."""
+"""What a run answers to the questions of a corpus, and the file of it that test servers take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vision.answers.metric import VqaResult
 from vision.answers.vocabulary import AnswerVocabulary
-from vision.evaluation.examples import keep_image
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.examples import keep_image
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.passes import forward_pass, sample_pass
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.evaluation.passes import forward_pass, record_at, sample_pass
+from workbench.files.drafts import write_text
+from workbench.sequences.sequence import Sequence
 
 EXAMPLES = 12
-_CANDIDATES = 96  # questions that examples are chosen from; their images are kept in memory
+_CANDIDATES = 96  # questions that examples are chosen from
 
 
 @dataclass
 class Answered:
-    """Predicted answers by question id, the questions in their order, and the images of the first of them."""
+    """By question id the predicted answer, its probability, the number of the question's record and the question
+    itself, all in the order of the corpus."""
 
     predictions: dict[Any, str] = field(default_factory=dict)
-    questions: list[dict[str, Any]] = field(default_factory=list)
+    confidence: dict[Any, float] = field(default_factory=dict)
+    records: dict[Any, int] = field(default_factory=dict)
+    asked: dict[Any, dict[str, Any]] = field(default_factory=dict)
     images: int = 0
-    shown: dict[Any, bytes] = field(default_factory=dict)
 
-    def add(self, sequence: Sequence, answer: str, sample: Sample) -> None:
+    @property
+    def scorable(self) -> list[dict[str, Any]]:
+        """The questions that have answers."""
+        return [question for question in self.asked.values() if question["answers"]]
+
+    def add(self, sequence: Sequence, answer: str, confidence: float, record: int) -> None:
         """
         Raises:
             WorkbenchError: a question of this id is there already.
@@ -40,10 +50,8 @@ class Answered:
         name = sequence.meta["question_id"]
         if name in self.predictions:
             raise WorkbenchError(f"the question id {name!r} occurs twice (again in record {sequence.key!r})")
-        self.predictions[name] = answer
-        self.questions.append(sequence.meta)
-        if len(self.shown) < _CANDIDATES:
-            self.shown[name] = sample.get("image", b"")
+        self.predictions[name], self.confidence[name] = answer, confidence
+        self.records[name], self.asked[name] = record, sequence.meta
 
 
 def predict(run: Evaluated, corpus: Corpus, *, batch_size: int = 32, limit: int | None = None) -> Answered:
@@ -54,12 +62,17 @@ def predict(run: Evaluated, corpus: Corpus, *, batch_size: int = 32, limit: int 
     samples = sample_pass([corpus], size=batch_size, unit=None, limit=limit)
     with torch.inference_mode():
         for forward in forward_pass(run.network, run.task.sequences, samples):
-            best = head.logits(run.network, forward.states, forward.batch).argmax(1).tolist()
-            by_key = {str(sample["key"]): sample for sample in forward.samples}
+            logits = head.logits(run.network, forward.states, forward.batch).float()
+            confidence, best = (of.tolist() for of in _probabilities(logits, head).max(1))
+            places = {str(sample["key"]): answered.images + i for i, sample in enumerate(forward.samples)}
             answered.images += len(forward.samples)
-            for sequence, answer in zip(forward.sequences, best, strict=True):
-                answered.add(sequence, answers[answer], by_key[sequence.key])
+            for i, sequence in enumerate(forward.sequences):
+                answered.add(sequence, answers[best[i]], confidence[i], places[sequence.key])
     return answered
+
+
+def _probabilities(logits: Tensor, head: AnswersHead) -> Tensor:
+    return logits.sigmoid() if head.loss == "bce" else logits.softmax(-1)
 
 
 def vocabulary_of(run: Evaluated) -> AnswerVocabulary:
@@ -85,25 +98,47 @@ def questions_of(corpus: Corpus) -> Iterator[dict[str, Any]]:
             yield from sample.get("questions", [])
 
 
-def examples(folder: Path, answered: Answered, scores: VqaResult) -> list[dict[str, Any]]:
-    """Some answers with their images, each of another image, at most half of them wrong."""
-    asked = {question["question_id"]: question for question in answered.questions}
+def write_predictions(path: Path, answered: Answered) -> None:
+    """Write the results file of the VQA challenge: a JSON list of `{question_id, answer}`, every question once."""
+    rows = [{"question_id": name, "answer": answer} for name, answer in answered.predictions.items()]
+    write_text(path, "[" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "]\n")
+
+
+def examples(folder: Path, corpus: Corpus, answered: Answered, scores: VqaResult) -> list[dict[str, Any]]:
+    """Some of the first answers with their images, each of another image, at most half of them wrong."""
     wrong: list[Any] = []
     right: list[Any] = []
-    seen: set[bytes] = set()
-    for name, image in answered.shown.items():
+    first = list(scores.accuracies)[:_CANDIDATES]
+    for name in _of_different_images(first, answered):
         chosen = right if scores.accuracies[name] >= 0.5 else wrong
-        if image in seen or (chosen is wrong and len(wrong) >= EXAMPLES // 2):
-            continue
-        seen.add(image)
-        chosen.append(name)
+        if chosen is right or len(wrong) < EXAMPLES // 2:
+            chosen.append(name)
+    return [_example(folder, corpus, answered, scores, name) for name in (wrong + right)[:EXAMPLES]]
+
+
+def failures(folder: Path, corpus: Corpus, answered: Answered, scores: VqaResult) -> list[dict[str, Any]]:
+    """The answers that are all wrong of which the run is surest, each of another image."""
+    wrong = [name for name, accuracy in scores.accuracies.items() if accuracy == 0]
+    surest = sorted(wrong, key=lambda name: -answered.confidence[name])
+    shown = list(_of_different_images(surest, answered))[:EXAMPLES]
     return [
-        {
-            "image": keep_image(folder, answered.shown[name]),
-            "question": asked[name]["question"],
-            "prediction": answered.predictions[name],
-            "answers": list(asked[name]["answers"]),
-            "accuracy": scores.accuracies[name],
-        }
-        for name in (wrong + right)[:EXAMPLES]
+        {**_example(folder, corpus, answered, scores, name), "confidence": answered.confidence[name]} for name in shown
     ]
+
+
+def _of_different_images(names: Iterable[Any], answered: Answered) -> Iterator[Any]:
+    seen: set[int] = set()
+    for name in names:
+        if answered.records[name] not in seen:
+            seen.add(answered.records[name])
+            yield name
+
+
+def _example(folder: Path, corpus: Corpus, answered: Answered, scores: VqaResult, name: Any) -> dict[str, Any]:
+    return {
+        "image": keep_image(folder, record_at(corpus, answered.records[name]).get("image", b"")),
+        "question": answered.asked[name]["question"],
+        "prediction": answered.predictions[name],
+        "answers": list(answered.asked[name]["answers"]),
+        "accuracy": scores.accuracies[name],
+    }

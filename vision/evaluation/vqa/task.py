@@ -14,18 +14,28 @@ from typing import Annotated, Any
 
 import typer
 
-from vision.answers.metric import Variant, evaluate_vqa, majority_baseline, variant_of
+from vision.answers.metric import Variant, variant_of
 from vision.answers.vocabulary import AnswerVocabulary
 from vision.evaluation.vqa.pictures import draw_question
-from vision.evaluation.vqa.predictions import examples, predict, questions_of, vocabulary_of
+from vision.evaluation.vqa.predictions import (
+    examples,
+    failures,
+    predict,
+    questions_of,
+    vocabulary_of,
+    write_predictions,
+)
+from vision.evaluation.vqa.scores import Scorer, baselines
 from vision.objectives.answers import Answers
 from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
 from workbench.evaluation.images import image_sequence
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
-from workbench.options.bounds import Count
+from workbench.options.bounds import Count, Location
+from workbench.options.outputs import OutputFile
 from workbench.recipe.spec import Recipe
 
 logger = logging.getLogger(__name__)
@@ -41,15 +51,19 @@ class VqaTuning(Tuning):
 
       workbench finetune vqa runs/uniter corpora/vqa-train --epochs 4 --output runs/uniter-vqa
 
+      workbench finetune vqa runs/uniter corpora/vqa-train --answers-of corpora/vqa-val
+
       workbench finetune vqa runs/uniter corpora/vqa-train --control question-only -o runs/uniter-vqa-blind
     """
 
     answers: Annotated[
         Path | None, typer.Option(help="Vocabulary (a JSON list of answers); default: the answers of CORPUS.")
     ] = None
-    min_count: Annotated[
-        Count, typer.Option(help="How many questions of CORPUS an answer must be the main one of.")
-    ] = 9
+    answers_of: Annotated[
+        list[Location] | None,
+        typer.Option(metavar="CORPUS", help="Their answers count too (VQA v2: train and val have 3,129). Repeatable."),
+    ] = None
+    min_count: Annotated[Count, typer.Option(help="How many questions an answer must be the main one of.")] = 9
     max_length: Annotated[Count | None, typer.Option(help="Tokens of a question; default: the run's.")] = None
 
 
@@ -57,18 +71,31 @@ class VqaTuning(Tuning):
 class VqaScoring(Scoring):
     """VQA accuracy by the official rules, per answer type, beside the majority answer.
 
-    CORPUS holds images with `questions` and their answers.
+    CORPUS holds images with `questions` and their answers. Where they have none, as in the parts for test servers,
+    there is nothing to score, and --predictions is all that is made.
 
     Examples:
 
       workbench evaluate vqa runs/uniter-vqa corpora/vqa-val
 
       workbench evaluate vqa runs/uniter-vqa corpora/vqa-val --control question-only
+
+      workbench evaluate vqa runs/uniter-vqa corpora/vqa-test --predictions results.json
+
+      workbench evaluate vqa runs/uniter-daquar corpora/daquar-test --wordnet /usr/share/wordnet
     """
 
     variant: Annotated[
         Variant | None,
         typer.Option(help="Default: official_2015, or single_answer where some question has one answer only."),
+    ] = None
+    predictions: Annotated[
+        OutputFile | None,
+        typer.Option(help="Write the answers as test servers take them: JSON, {question_id, answer}."),
+    ] = None
+    wordnet: Annotated[
+        Path | None,
+        typer.Option(help="WordNet's folder (data.noun, index.noun): also accuracy over sets, WUPS at 0.9 and 0.0."),
     ] = None
     batch_size: Annotated[Count, typer.Option(help="Images at once, with all their questions.")] = 32
 
@@ -79,50 +106,68 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
     tuning = VqaTuning
     scoring = VqaScoring
     objective = Answers
-    panels = ("vision.evaluation.vqa.panel:answered",)
+    panels = ("vision.evaluation.vqa.panel:answered", "vision.evaluation.vqa.panel:failed")
 
     def setup(self, tuning: VqaTuning, base: Recipe) -> Setup:
         questions = list(questions_of(Corpus.open(tuning.corpus)))
-        loaded = AnswerVocabulary.load(tuning.answers) if tuning.answers else None
-        vocabulary = loaded or AnswerVocabulary.build(questions, tuning.min_count)
-        single = all(len(question["answers"]) == 1 for question in questions)
+        answered = [question for question in questions if question["answers"]]
         objective = {
             "objective": "vision.answers",
-            "answers": list(vocabulary.answers),
-            "loss": "cross_entropy" if single else "bce",
-            "all_right": variant_of(questions) == "single_answer",
+            "answers": list(_vocabulary(tuning, answered).answers),
+            "loss": "cross_entropy" if all(len(question["answers"]) == 1 for question in answered) else "bce",
+            "all_right": variant_of(answered) == "single_answer",
         }
         sequence = image_sequence(base, "question_image", max_length=tuning.max_length)
         return Setup(sequence, objective, unit="questions", poolers=("text",), sees=(("text", "image"),))
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> Result:
         answered = predict(run, corpus, batch_size=scoring.batch_size, limit=scoring.limit)
-        questions = answered.questions
-        scores = evaluate_vqa(answered.predictions, questions, scoring.variant)
+        if scoring.predictions is not None:
+            write_predictions(scoring.predictions, answered)
+        questions = answered.scorable
+        vocabulary, lacking = vocabulary_of(run), len(answered.asked) - len(questions)
+        counts = {"images": answered.images, "answers": len(vocabulary)}
+        if not questions and lacking:
+            return _unscored(self.name, scoring, {"questions answered": lacking, **counts})
+        scorer = Scorer(scoring.variant or variant_of(questions), scoring.wordnet)
+        scores = scorer.accuracies(answered.predictions, questions)
         if scoring.variant is None:
             logger.warning("scored with the variant %s, chosen by the numbers of answers (--variant)", scores.variant)
         return Result(
             task=self.name,
-            numbers=scores.numbers(),
-            counts={"questions": len(questions), "images": answered.images, "answers": len(vocabulary_of(run))},
+            numbers=scorer.numbers(answered.predictions, questions),
+            counts={"questions": len(questions), **counts, **({"without answers": lacking} if lacking else {})},
             variant=scores.variant,
-            baselines=_baselines(run, questions, scores.variant),
-            examples=examples(run.folder, answered, scores),
+            baselines=baselines(run, vocabulary, questions, scorer),
+            examples=examples(run.folder, corpus, answered, scores),
+            failures=failures(run.folder, corpus, answered, scores),
         )
 
     def draw(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> None:
         draw_question(run, corpus)
 
 
-def _baselines(run: Evaluated, questions: list[dict[str, Any]], variant: str) -> dict[str, dict[str, float]]:
-    """The training set's most frequent answer, overall and per question type; the best that the vocabulary allows."""
-    found = {"best of the vocabulary": {"accuracy": vocabulary_of(run).ceiling(questions, variant)}}
-    trained = run.trained_on()
-    if trained is None:
-        return found
-    training = [question for sample in trained for question in sample.get("questions", ())]
-    kinds = {"majority answer": None, "majority answer per question type": "question_type"}
-    for name, by in kinds.items():
-        if by is None or all(by in question for question in questions):
-            found[name] = evaluate_vqa(majority_baseline(training, questions, by), questions, variant).numbers()
-    return found
+def _vocabulary(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVocabulary:
+    """
+    Raises:
+        WorkbenchError: both a vocabulary and corpora to make one of are given, or as `AnswerVocabulary` says.
+    """
+    if tuning.answers and tuning.answers_of:
+        raise WorkbenchError("--answers is a whole vocabulary, and --answers-of says what to make one of: give one")
+    if tuning.answers:
+        return AnswerVocabulary.load(tuning.answers)
+    others = [question for place in tuning.answers_of or () for question in questions_of(Corpus.open(place))]
+    return AnswerVocabulary.build([*answered, *others], tuning.min_count)
+
+
+def _unscored(task: str, scoring: VqaScoring, counts: dict[str, int]) -> Result:
+    """
+    Raises:
+        WorkbenchError: no predictions are written either.
+    """
+    if scoring.predictions is None:
+        raise WorkbenchError(
+            f"none of the questions of {scoring.corpus} has answers, so nothing can be scored; write the run's answers "
+            "for a test server with --predictions FILE"
+        )
+    return Result(task=task, numbers={}, counts=counts, variant="not scored: the corpus has no answers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Unpack
+from typing import Annotated, ClassVar, Unpack
 
 from annotated_types import Len
 from torch import Tensor, nn
@@ -22,6 +22,9 @@ class Co(nn.Module):
         intermediate_sizes: of the feed-forward blocks, by stream, where they differ.
         options: those of every layer, `workbench.models.sublayers.BlockOptions`.
     """
+
+    drawn_apart: ClassVar[bool] = True
+    """In drawings each stream has a box of its own, which reads the other's (`workbench.recipe.drawing`)."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from tests.contracts.cases import EvaluationCase, World
 from tests.contracts.test_releases import made
 from tests.interop.worlds import tokenizer
 from tests.vision.evaluation.conftest import make_squares, tree
-from vision.evaluation.retrieval.pairs import Matcher, Pairs, all_pairs, dual_scores
+from vision.evaluation.retrieval.pairs import Matcher, Pairs, Part, all_pairs, dual_scores
 from vision.evaluation.retrieval.scores import Scored, score
 from vision.evaluation.retrieval.task import (
     OBJECTIVES,
@@ -27,6 +27,7 @@ from vision.evaluation.retrieval.task import (
     retrieval_result,
 )
 from vision.evaluation.vqa.task import Vqa, VqaScoring
+from vision.metrics.retrieval import rank_images
 from vision.objectives.itc import Itc, ItcHead
 from vision.objectives.itm import Itm, ItmHead
 from workbench.corpora.corpus import Corpus
@@ -34,6 +35,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import Evaluated, open_run
+from workbench.evaluation.result import Result
 from workbench.interop.exporting import exported, write_release
 from workbench.interop.opening import recipe_at
 from workbench.keyed import Draws
@@ -261,10 +263,67 @@ def test_wrong_inputs(
 
 
 def test_pairs_hold_each_image_once(contrast: Path, test_corpus: Corpus) -> None:
-    pairs: Pairs = all_pairs(open_run(contrast, Itc, ""), test_corpus, size=3, limit=7)
+    pairs: Pairs = all_pairs(open_run(contrast, Itc, ""), test_corpus, Part(limit=7), size=3)
     assert (len(pairs.images), len(pairs.texts)) == (7, 14)
     assert all(set(t.streams) == {"text"} for t in pairs.texts)
     assert all(set(i.streams) == {"image"} for i in pairs.images)
+
+
+def evaluated(run: Path, corpus: Corpus, **options: Any) -> Result:
+    told = RetrievalScoring(run=run, corpus=str(corpus.place), batch_size=4, **options)
+    return Retrieval().score(Retrieval().open(told), corpus, told)
+
+
+def test_folds_are_the_mean_of_parts_that_are_ranked_alone(contrast: Path, test_corpus: Corpus) -> None:
+    run = open_run(contrast, Itc, "")
+    whole = evaluated(contrast, test_corpus, folds=2)
+    parts = []
+    for first in (0, 5):
+        pairs = all_pairs(run, test_corpus, Part(first, 5), size=3)
+        assert pairs.owner == [i // 2 for i in range(10)]
+        found = score(run, test_corpus, Part(first, 5), size=4)
+        assert found.captions == pairs.captions
+        parts.append(retrieval_result(found, test_corpus, contrast))
+    assert pairs.captions[0] == "a green square on the right."  # of the sixth image
+    for name, value in whole.numbers.items():
+        assert value == pytest.approx(np.mean([part.numbers[name] for part in parts]))
+    assert whole.counts == {"texts": 20, "images": 10, "folds": 2}
+    assert whole.baselines["chance"]["image_retrieval/r1"] == pytest.approx(1 / 5)
+    with pytest.raises(WorkbenchError, match=r"cannot be parted into 3 of one size; say --limit 9"):
+        evaluated(contrast, test_corpus, folds=3)
+
+
+def test_only_the_first_captions_of_each_image(contrast: Path, test_corpus: Corpus) -> None:
+    result = evaluated(contrast, test_corpus, captions=1)
+    assert (result.counts["texts"], result.counts["images"]) == (10, 10)
+    pairs = all_pairs(open_run(contrast, Itc, ""), test_corpus, Part(captions=1), size=3)
+    assert pairs.owner == list(range(10))
+    assert all(caption.startswith("a ") for caption in pairs.captions)
+
+
+def test_the_failures_are_the_captions_whose_image_is_found_last(contrast: Path, test_corpus: Corpus) -> None:
+    result = evaluated(contrast, test_corpus)
+    ranks = [example["rank"] for example in result.failures]
+    assert ranks == sorted(ranks, reverse=True)
+    assert ranks[0] == int(max(rank_images(scored(contrast, test_corpus).scores, [i // 2 for i in range(20)])))
+    assert len({example["right"] for example in result.failures}) == len(result.failures) > 0
+    assert all((contrast / example["right"]).is_file() for example in result.failures)
+
+
+@pytest.mark.parametrize("way", ["margin", "choice"])
+def test_matching_goes_on_against_hard_negatives(matching: Path, squares: Path, way: Any, tmp_path: Path) -> None:
+    told: dict[str, Any] = {"run": matching, "corpus": str(squares / "train"), "batch_size": 8}
+    quick = ["train.max_steps=2", "train.lr_schedule.warmup_steps=0", "train.lr=1e-9"]
+    run = fine_tune(Retrieval(), RetrievalTuning(hard_negatives=way, output=tmp_path / "run", overrides=quick, **told))
+    spec = read_recipe(run).tasks["retrieval"].objectives[0]
+    assert spec == {"objective": "vision.ranking", "name": "itm", "way": way}
+    before, after = (open_run(place, Itm, "").head for place in (matching, run))
+    for name, weights in before.state_dict().items():
+        torch.testing.assert_close(after.state_dict()[name], weights, atol=1e-6, rtol=0)
+    assert evaluated(run, Corpus.open(squares / "test"), limit=3).numbers["r_mean"] > 0
+    assert objective_spec(read_recipe(run), "itm") == spec
+    with pytest.raises(WorkbenchError, match="are of matching"):
+        Retrieval().setup(RetrievalTuning(hard_negatives=way, objective="itc", **told), read_recipe(matching))
 
 
 class WithEntities(Step):

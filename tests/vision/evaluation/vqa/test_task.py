@@ -11,8 +11,11 @@ import pytest
 import torch
 
 from tests.contracts.cases import EvaluationCase, World
-from tests.vision.evaluation.conftest import make_squares, tree
+from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus
+from tests.vision.metrics.test_wups import write_wordnet
 from vision.evaluation.vqa.task import Vqa, VqaScoring, VqaTuning
+from vision.metrics.wordnet import Nouns
+from vision.metrics.wups import alike
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -148,6 +151,86 @@ def test_the_command_writes_a_result_with_pictures(answering: Path, squares: Pat
         assert (answering / example["image"]).read_bytes().startswith(b"\x89PNG")
         assert set(example) == {"image", "question", "prediction", "answers", "accuracy"}
     assert result["inputs"]["corpus"]["records"] == 10
+
+
+def test_the_failures_are_the_wrong_answers_that_it_is_surest_of(answering: Path, test_corpus: Corpus) -> None:
+    blind = scored(opened(answering, "question-only"), test_corpus)
+    shown = [example["confidence"] for example in blind.failures]
+    assert shown == sorted(shown, reverse=True)
+    assert 0 < len(shown) == len({example["image"] for example in blind.failures}) <= 10
+    assert all(example["accuracy"] == 0 for example in blind.failures)
+    by_question = {(e["question"], e["prediction"]) for e in blind.failures}
+    assert all(prediction not in ("maybe", "") for _, prediction in by_question)
+
+
+def test_what_test_servers_take(answering: Path, squares: Path, tmp_path: Path) -> None:
+    unanswered = [record(i) for i in range(40, 44)]
+    for made in unanswered:
+        made["questions"] = [{**question, "answers": []} for question in made["questions"]]
+    corpus, file = write_corpus(tmp_path / "corpus", unanswered), tmp_path / "results.json"
+    result = evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus, predictions=file))
+    assert result.numbers == {}
+    assert result.counts["questions answered"] == 8
+    assert result.options == {}
+    known = one_by_one(opened(answering), Corpus.open(corpus))
+    assert json.loads(file.read_text()) == [{"question_id": name, "answer": answer} for name, answer in known.items()]
+    with pytest.raises(WorkbenchError, match=r"none of the questions of .* has answers.*--predictions FILE"):
+        evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus))
+
+
+def test_questions_without_answers_among_others_are_counted_apart(answering: Path, tmp_path: Path) -> None:
+    some = [record(i) for i in range(40, 44)]
+    some[0]["questions"][1]["answers"] = []
+    result = scored(opened(answering), Corpus.open(write_corpus(tmp_path / "corpus", some)))
+    assert (result.counts["questions"], result.counts["without answers"]) == (7, 1)
+    few = VqaTuning(run=answering, corpus=str(tmp_path / "corpus"), min_count=1)
+    assert "yes" in Vqa().setup(few, read_recipe(answering)).objective["answers"]
+
+
+def test_answers_over_sets_by_wordnet(answering: Path, squares: Path, tmp_path: Path) -> None:
+    write_wordnet(tmp_path / "dict")
+    index = tmp_path / "dict" / "index.noun"
+    index.write_text(index.read_text().replace("box4 ", "red ").replace("man5 ", "blue "))
+    some = [record(i) for i in range(40, 44)]
+    some[0]["questions"][0]["answers"] = ["red", "blue"]
+    corpus = Corpus.open(write_corpus(tmp_path / "corpus", some))
+    result = scored(opened(answering), corpus, wordnet=tmp_path / "dict")
+    assert result.numbers["accuracy"] == 100
+    assert result.numbers["set_accuracy"] == 100 * 7 / 8  # one of two is not all of them
+    nouns = Nouns(tmp_path / "dict")
+    for threshold in (0.9, 0.0):
+        expected = 100 * (7 + alike(nouns, threshold)("red", "blue")) / 8
+        assert result.numbers[f"wups/{threshold}"] == pytest.approx(expected)
+    assert result.numbers["wups/0.0"] > result.numbers["wups/0.9"] > result.numbers["set_accuracy"]
+    assert result.baselines["majority answer"]["wups/0.0"] < result.numbers["wups/0.0"]
+
+
+def test_questions_without_a_type_are_told_apart_by_their_first_words(answering: Path, tmp_path: Path) -> None:
+    some = [record(i) for i in range(40, 44)]
+    for made in some:
+        for question in made["questions"]:
+            del question["question_type"], question["answer_type"]
+    result = scored(opened(answering), Corpus.open(write_corpus(tmp_path / "corpus", some)))
+    by_words = result.baselines["majority answer per first two words"]["accuracy"]
+    assert by_words >= result.baselines["majority answer"]["accuracy"] > 0
+
+
+def test_the_answers_of_several_corpora_make_the_vocabulary(matching: Path, squares: Path, tmp_path: Path) -> None:
+    more = record(40)
+    more["questions"][0]["answers"] = ["mauve"]
+    other = write_corpus(tmp_path / "more", [{**more, "questions": more["questions"][:1]}])
+    base, told = read_recipe(matching), {"run": matching, "corpus": str(squares / "train"), "min_count": 1}
+    alone = Vqa().setup(VqaTuning(**told), base).objective["answers"]
+    both = Vqa().setup(VqaTuning(answers_of=[other], **told), base).objective["answers"]
+    assert both == [*alone, "mauve"]
+    (tmp_path / "rows.json").write_text(json.dumps({"no": 1, "yes": 0}))
+    published = Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **told), base).objective["answers"]
+    assert published == ["yes", "no"]
+    with pytest.raises(WorkbenchError, match="give one"):
+        Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", answers_of=[other], **told), base)
+    (tmp_path / "rows.json").write_text(json.dumps({"no": 2, "yes": 0}))
+    with pytest.raises(WorkbenchError, match="with their classes"):
+        Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **told), base)
 
 
 def test_wrong_inputs(answering: Path, matching: Path, squares: Path, tmp_path: Path) -> None:

@@ -1,0 +1,164 @@
+"""Matching fine-tuned for retrieval: a pair against wrong ones, the hardest of the micro-batch among them.
+
+    margin  sum over hard images v' of t, and hard texts t' of v, of max(0, m + s(t, v') - s(t, v)), and likewise t'
+            (UNITER, arXiv:1909.11740, section 4 and its appendix on retrieval with hard negatives; s = p(match))
+    choice  - log softmax over { (t, v), (random t', v), (t, random v'), (hard t', v) } of the log-odds of a match, at
+            (t, v)  (ViLBERT, arXiv:1908.02265, section 3.2: a four-way choice)
+
+The hardest are those that the model itself, without dropout or gradient, finds the likeliest of the micro-batch; never
+of a pair that shows the same image or says the same. Every text is read with every image for that, so a micro-batch
+of n costs n^2 + 2 n (1 + hard) readings, and its size is what the hardest are searched in.
+
+UNITER's release searches 399 others of the whole training set, texts and images in turn, and scores by a linear map of
+its own to one number, which starts from the second row of the matching's; here it is p(match) of the matching itself.
+ViLBERT draws the hard one from the 100 images nearest to its own by the features of a network; its release takes their
+captions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vision.objectives.hard_itm import rivals
+from vision.objectives.itm import Itm, ItmHead
+from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws, digest
+from workbench.options.bounds import Count, Positive, Size, Word
+from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, LossOutput
+from workbench.training.modes import evaluating
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+Way = Literal["margin", "choice"]
+
+
+class Ranking(Itm):
+    """Image-text matching as a ranking, with hard negatives.
+
+    Args:
+        way: see above.
+        hard: with `margin`, so many images of each text and texts of each image; fewer where there are no more (31 in
+            UNITER's release).
+        margin: m, in probability (0.2 in UNITER's release).
+        pool, pooled_size: as of `vision.itm`, whose head goes on.
+    """
+
+    def __init__(
+        self,
+        way: Way = "margin",
+        hard: Count = 31,
+        margin: Positive = 0.2,
+        pool: list[Word] | None = None,
+        pooled_size: Size | None = None,
+    ) -> None:
+        super().__init__(rate=0.0, pool=pool, pooled_size=pooled_size)
+        self.way, self.hard, self.margin = way, hard, margin
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, ("text", "image"))):
+                raise WorkbenchError(
+                    f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of a text and an image; take "
+                    "such samples out of the corpus, and give an itm that exchanges pairs a task of its own"
+                )
+            said = digest("text", sequence.streams["text"]["input_ids"].tobytes().hex()) >> 65
+            sequence.targets[self.name] = {
+                "image": np.asarray([sequence.labels[IMAGE]], np.int64),
+                "text": np.asarray([said], np.int64),
+                "drawn": draws.of(sequence.draw).random((1, 2)),
+            }
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        """With `margin` the wrong pairs, with `choice` the pairs that have a wrong one."""
+        if self.name not in batch.targets:
+            return 0.0
+        others = rivals(batch.targets[self.name]).sum(1)
+        return float((2 * others.clamp(max=self.hard) if self.way == "margin" else others > 0).sum())
+
+    def head(self, network: Network) -> RankingHead:
+        super().head(network)  # says what is missing
+        return RankingHead(self, {name: network.sizes[name] for name in self.pool})
+
+
+class RankingHead(ItmHead):
+    """The head of matching, trained by comparison."""
+
+    def __init__(self, options: Ranking, sizes: dict[str, int]) -> None:
+        super().__init__(options.pool, sizes, options.pooled_size)
+        self.way, self.hard, self.margin = options.way, options.hard, options.margin
+
+    def forward(self, seen: Seen) -> LossOutput:
+        others = rivals(seen.targets)
+        scores = self._all(seen).masked_fill(~others, float("-inf"))
+        asked = others.any(1).nonzero().squeeze(1)
+        if not len(asked):  # nothing to compare with, but the parameters keep their part in the graph
+            nothing = self.log_odds(seen, torch.zeros(1, 2, dtype=torch.long)).sum() * 0
+            return LossOutput(nothing, {"accuracy": (nothing.detach(), 0.0)})
+        pairs = self._margin_pairs(scores) if self.way == "margin" else self._choices(scores, others, asked, seen)
+        flat = pairs.reshape(-1, 2)
+        found = self.log_odds(seen, torch.cat([torch.stack([asked, asked], 1), flat]))
+        true, wrong = found[: len(asked)], found[len(asked) :]
+        if self.way == "choice":
+            logits = torch.cat([true[:, None], wrong.reshape(len(asked), -1)], 1)
+            right = (logits.detach().argmax(1) == 0).sum()
+            loss = F.cross_entropy(logits, torch.zeros_like(asked), reduction="sum")
+            return LossOutput(loss, {"accuracy": (right, float(len(asked)))})
+        own = torch.zeros(seen.batch.size, device=found.device).index_copy(0, asked, true.sigmoid())
+        at = torch.cat([flat[: len(flat) // 2, 0], flat[len(flat) // 2 :, 1]])  # the text asks, then the image
+        loss = (self.margin + wrong.sigmoid() - own[at]).clamp(min=0).sum()
+        right = (wrong.detach().sigmoid() < own.detach()[at]).sum()
+        return LossOutput(loss, {"accuracy": (right, float(len(wrong)))})
+
+    def log_odds(self, seen: Seen, pairs: Tensor) -> Tensor:
+        """Of a match, of texts with images [n, 2]: [n] float32. What hangs on a text comes with it."""
+        texts, images = pairs.T.tolist()
+        picked = {name: images if name == "image" else texts for name in seen.batch.streams}
+        batch = seen.batch.pick(picked)
+        logits = self.logits(seen.network, seen.run(batch).states, batch).float()
+        return logits[:, 1] - logits[:, 0]
+
+    @torch.no_grad()
+    def _all(self, seen: Seen) -> Tensor:
+        """Every text with every image [n, n], so many pairs at once as the micro-batch has."""
+        size = seen.batch.size
+        with evaluating(seen.network):
+            rows = [
+                self.log_odds(seen, torch.stack([torch.full((size,), text), torch.arange(size)], 1))
+                for text in range(size)
+            ]
+        return torch.stack(rows)
+
+    def _margin_pairs(self, scores: Tensor) -> Tensor:
+        """The hardest images of each text, then the hardest texts of each image [n, 2]: text, image."""
+        of_texts, of_images = self._hardest(scores), self._hardest(scores.T)
+        return torch.cat([of_texts, of_images.flip(1)])
+
+    def _hardest(self, scores: Tensor) -> Tensor:
+        """[n, 2]: who asks, and one of its highest scores that are allowed."""
+        best, other = scores.topk(min(self.hard, scores.shape[1]), 1)
+        asks = torch.arange(len(scores), device=scores.device)[:, None].expand_as(other)
+        return torch.stack([asks, other], -1)[best > float("-inf")]
+
+    def _choices(self, scores: Tensor, others: Tensor, asked: Tensor, seen: Seen) -> Tensor:
+        """[asked, 3, 2]: a random text, a random image, the hardest text; text, image."""
+        amounts = others.sum(1)
+        drawn = (seen.targets["drawn"].to(amounts.device) * amounts[:, None]).long()
+        ranked = others.long().sort(dim=1, stable=True, descending=True).indices  # those that are allowed stand first
+        text, image = ranked.gather(1, drawn.clamp(max=others.shape[1] - 1)).T
+        hardest, own = scores.argmax(0), torch.arange(len(scores), device=scores.device)
+        wrong = [torch.stack(pair, 1) for pair in ((text, own), (own, image), (hardest, own))]
+        return torch.stack(wrong, 1)[asked]

@@ -1,0 +1,101 @@
+"""A result in the terminal, at 80 columns: its numbers beside those of baselines and of other controls, then those of
+groups that have many members, several to a line, and the classes by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from workbench.evaluation.result import Result
+
+SHOWN = 20
+MANY = 8
+_SIDE_BY_SIDE = 2
+
+
+def number_table(result: Result, others: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Table:
+    """The numbers beside those of others, and of the baselines; not those that stand in a table of their group."""
+    beside = {**others, **result.baselines}
+    title = result.task + (f", control: {result.control}" if result.control else "")
+    counts = {"": result.counts, "used: ": result.used or {}, "left out: ": result.dropped or {}}
+    counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
+    table = Table(title=title, caption="; ".join(filter(None, (*counted, result.variant))) or None)
+    table.add_column("")
+    table.add_column("result", justify="right")
+    for name in beside:
+        table.add_column(name, justify="right")
+    grouped = {f"{group}/{member}" for group, members in groups_of(result).items() for member in members}
+    for name, value in result.numbers.items():
+        if name not in grouped:
+            table.add_row(name, f"{value:.4g}", *(_number(numbers.get(name)) for numbers in beside.values()))
+    return table
+
+
+def groups_of(result: Result) -> dict[str, list[str]]:
+    """Groups of more than a few members (`accuracy/question_type` of `accuracy/question_type/what is`)."""
+    found: dict[str, list[str]] = {}
+    for name in result.numbers:
+        *group, member = name.split("/", 2)
+        if len(group) == 2:
+            found.setdefault("/".join(group), []).append(member)
+    return {group: members for group, members in found.items() if len(members) > MANY}
+
+
+def group_tables(result: Result) -> Iterator[Table]:
+    """A table for each such group: every member's number, beside that of the best baseline that has it; two members to
+    a line."""
+    for group, members in groups_of(result).items():
+        beside = _best(result, [f"{group}/{member}" for member in members])
+        numbers, theirs = result.numbers, result.baselines.get(beside or "", {})
+        table = Table(
+            title=f"{group}", caption=f"after the stroke: {beside}" if beside else None, show_header=False, box=None
+        )
+        for _ in range(_SIDE_BY_SIDE):
+            table.add_column(overflow="fold", max_width=26)
+            table.add_column(justify="right", no_wrap=True)
+        cells = [
+            (escape(name), _pair(numbers[key], theirs.get(key))) for name in members for key in [f"{group}/{name}"]
+        ]
+        half = -(-len(cells) // _SIDE_BY_SIDE)
+        cells += [("", "")] * (half * _SIDE_BY_SIDE - len(cells))
+        for row in zip(*(cells[half * i : half * (i + 1)] for i in range(_SIDE_BY_SIDE)), strict=True):
+            table.add_row(*(cell for pair in row for cell in pair))
+        yield table
+
+
+def class_table(result: Result) -> Table:
+    """A row for each class, the most frequent ones; those that are never predicted are named."""
+    missed = [name for name, of in result.classes.items() if of["gold"] and not of["predicted"]]
+    told = [f"{len(result.classes) - SHOWN:,} more in the result's file"] if len(result.classes) > SHOWN else []
+    if missed:
+        named = ", ".join(missed[:SHOWN]) + (", ..." if len(missed) > SHOWN else "")
+        told.append(f"never predicted: {named}")
+    table = Table(title="by class", caption="; ".join(told) or None)
+    for name in ("", *next(iter(result.classes.values()))):
+        table.add_column(name, justify="right" if name else "left")
+    for name, of in list(result.classes.items())[:SHOWN]:
+        table.add_row(name, *(f"{value:.4g}" for value in of.values()))
+    return table
+
+
+def _best(result: Result, names: list[str]) -> str | None:
+    """The baseline whose numbers of a group are the highest on the whole."""
+    sums = {
+        name: sum(of.get(key, 0.0) for key in names)
+        for name, of in result.baselines.items()
+        if any(key in of for key in names)
+    }
+    return max(sums, key=lambda name: sums[name]) if sums else None
+
+
+def _pair(value: float, other: float | None) -> str:
+    return f"{value:.1f}" if other is None else f"{value:.1f} / {other:.1f}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
