@@ -3,7 +3,7 @@ their number; an arrow goes to a layer from the stream that it attends to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
@@ -101,12 +101,12 @@ def _columns(spec: NetworkSpec) -> list[str]:
     streams = list(spec.streams)
     together = [set(_named(layer, streams)) for layer in _flat(spec.layers)]
 
-    def spread(order: tuple[str, ...]) -> int:
-        places = [[order.index(name) for name in of] for of in together if of]
+    def spread(order: Iterable[str]) -> int:
+        of_streams = list(order)
+        places = [[of_streams.index(name) for name in of] for of in together if of]
         return sum(max(of) - min(of) for of in places)
 
-    orders = permutations(streams) if len(streams) <= 6 else iter([tuple(streams)])
-    return list(min(orders, key=spread))
+    return list(min(permutations(streams), key=spread)) if len(streams) <= 6 else streams
 
 
 def _flat(layers: list[Any]) -> Iterator[Mapping[str, Any]]:
