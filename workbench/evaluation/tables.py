@@ -5,20 +5,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rich.markup import escape
 from rich.table import Table
-
-if TYPE_CHECKING:
-    from workbench.evaluation.result import Result
 
 SHOWN = 20
 MANY = 8
 _SIDE_BY_SIDE = 2
 
 
-def number_table(result: Result, others: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Table:
+class Told(Protocol):
+    """What is shown of a result (`workbench.evaluation.result.Result`)."""
+
+    task: str
+    numbers: dict[str, float]
+    counts: dict[str, int]
+    variant: str
+    control: str | None
+    baselines: dict[str, dict[str, float]]
+    classes: dict[str, dict[str, float]]
+    used: dict[str, int] | None
+    dropped: dict[str, int] | None
+
+
+def number_table(result: Told, others: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Table:
     """The numbers beside those of others, and of the baselines; not those that stand in a table of their group."""
     beside = {**others, **result.baselines}
     title = result.task + (f", control: {result.control}" if result.control else "")
@@ -36,7 +47,7 @@ def number_table(result: Result, others: Mapping[str, Mapping[str, float]] = Map
     return table
 
 
-def groups_of(result: Result) -> dict[str, list[str]]:
+def groups_of(result: Told) -> dict[str, list[str]]:
     """Groups of more than a few members (`accuracy/question_type` of `accuracy/question_type/what is`)."""
     found: dict[str, list[str]] = {}
     for name in result.numbers:
@@ -46,7 +57,7 @@ def groups_of(result: Result) -> dict[str, list[str]]:
     return {group: members for group, members in found.items() if len(members) > MANY}
 
 
-def group_tables(result: Result) -> Iterator[Table]:
+def group_tables(result: Told) -> Iterator[Table]:
     """A table for each such group: every member's number, beside that of the best baseline that has it; two members to
     a line."""
     for group, members in groups_of(result).items():
@@ -68,7 +79,7 @@ def group_tables(result: Result) -> Iterator[Table]:
         yield table
 
 
-def class_table(result: Result) -> Table:
+def class_table(result: Told) -> Table:
     """A row for each class, the most frequent ones; those that are never predicted are named."""
     missed = [name for name, of in result.classes.items() if of["gold"] and not of["predicted"]]
     told = [f"{len(result.classes) - SHOWN:,} more in the result's file"] if len(result.classes) > SHOWN else []
@@ -83,7 +94,7 @@ def class_table(result: Result) -> Table:
     return table
 
 
-def _best(result: Result, names: list[str]) -> str | None:
+def _best(result: Told, names: list[str]) -> str | None:
     """The baseline whose numbers of a group are the highest on the whole."""
     sums = {
         name: sum(of.get(key, 0.0) for key in names)
