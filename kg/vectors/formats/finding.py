@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from kg.vectors.formats.keyed import LONGEST_KEY, open_pbg, open_word2vec, open_word2vec_binary, shape_of
+from kg.vectors.formats.pbg_checkpoint import is_pbg_checkpoint, open_pbg_checkpoint
 from kg.vectors.formats.rows import Pretrained
 from kg.vectors.formats.tables import open_npy, open_openke, open_thunlp
 from workbench.errors import WorkbenchError
 
-FormatName = Literal["thunlp", "openke", "npy", "pbg", "word2vec", "word2vec-binary"]
+FormatName = Literal["thunlp", "openke", "npy", "pbg", "pbg-checkpoint", "word2vec", "word2vec-binary"]
 Opener = Callable[[Path, Path | None], Pretrained]
 """Opens the vectors at a place, with a file that numbers their ids where the format needs one and it is named."""
 FORMATS: dict[FormatName, Opener] = {
@@ -19,13 +20,14 @@ FORMATS: dict[FormatName, Opener] = {
     "openke": open_openke,
     "npy": open_npy,
     "pbg": open_pbg,
+    "pbg-checkpoint": open_pbg_checkpoint,
     "word2vec": open_word2vec,
     "word2vec-binary": open_word2vec_binary,
 }
-ENDINGS: dict[str, FormatName] = {".json": "openke", ".npy": "npy", ".tsv": "pbg"}
+ENDINGS: dict[str, FormatName] = {".json": "openke", ".npy": "npy", ".tsv": "pbg", ".h5": "pbg-checkpoint"}
+FOLDERS = ("thunlp", "pbg-checkpoint")
 NUMERIC = b"0123456789+-.eEnaif"
 EXPORTS = {
-    ".h5": "PyTorch-BigGraph's checkpoint: export it with torchbiggraph_export_to_tsv and give the .tsv",
     ".pkl": "a pickle, whose reading runs code: export the vectors (wikipedia2vec save_text) and give the text",
 }
 
@@ -40,12 +42,14 @@ def open_pretrained(place: Path, name: FormatName | None, ids: Path | None) -> P
         raise WorkbenchError(f"there is nothing at {place} to take vectors from")
     if name is None:
         name = _looks_like(place)
-    if place.is_dir() and name != "thunlp":
+    if place.is_dir() and name not in FOLDERS:
         raise WorkbenchError(f"{place} is a folder; of the format {name} name the file with the entities' vectors")
     return FORMATS[name](place, ids)
 
 
 def _looks_like(place: Path) -> FormatName:
+    if place.is_dir() and is_pbg_checkpoint(place):
+        return "pbg-checkpoint"
     if place.is_dir() or place.name == "entity2vec.vec":
         return "thunlp"
     if place.suffix in EXPORTS:

@@ -156,9 +156,9 @@ def test_damage_is_told_in_one_message(write, name, edit, message, store, tmp_pa
 def test_what_cannot_be_taken_over(store, tmp_path):
     with pytest.raises(WorkbenchError, match="there is nothing at"):
         taken(store, tmp_path / "nothing.txt")
-    (tmp_path / "embeddings.h5").touch()
-    with pytest.raises(WorkbenchError, match="torchbiggraph_export_to_tsv"):
-        taken(store, tmp_path / "embeddings.h5")
+    (tmp_path / "vectors.pkl").touch()
+    with pytest.raises(WorkbenchError, match="a pickle, whose reading runs code"):
+        taken(store, tmp_path / "vectors.pkl")
     (tmp_path / "notes.txt").write_text("some words\n")
     with pytest.raises(WorkbenchError, match=r"looks like no format .* word2vec-binary"):
         taken(store, tmp_path / "notes.txt")

@@ -15,6 +15,7 @@ from vision.objectives.itm import Itm
 from vision.objectives.mrc import Mrc
 from vision.objectives.mrc_kl import MrcKl
 from vision.objectives.mrfr import Mrfr
+from vision.objectives.wra import Wra
 from workbench.interop.files import find_files
 from workbench.interop.reading import read_release
 from workbench.models.network import Network
@@ -162,6 +163,25 @@ def test_matching(golden: Golden, network: Network, batch: Callable[..., Batch])
     torch.testing.assert_close(head.logits(network, states, clean), golden.outputs["itm_logits"], **CLOSE)
     output = head(Seen.of(network, clean, {"labels": golden.inputs["itm_targets"]}, states))
     torch.testing.assert_close(output.loss / 3, golden.outputs["train_loss_itm"], **CLOSE)
+
+
+@torch.no_grad()
+def test_alignment(golden: Golden, network: Network, batch: Callable[..., Batch]) -> None:
+    clean, labels = batch(), golden.inputs["itm_targets"]
+    lengths = {name: torch.tensor(clean.streams[name].lengths) for name in ("text", "image")}
+    targets = {
+        "labels": labels,
+        "words": torch.arange(clean.streams["text"].rows),
+        "regions": torch.arange(clean.streams["image"].rows),
+        "num_words": lengths["text"],
+        "num_regions": lengths["image"],
+    }
+    output = Wra().head(network)(Seen.of(network, clean, targets, network(clean)))
+    torch.testing.assert_close(output.loss / len(labels), golden.outputs["ot_loss"], **CLOSE)
+    torch.testing.assert_close(output.metrics["matched"][0], golden.outputs["ot_pos"].sum(), **CLOSE)
+    torch.testing.assert_close(output.metrics["exchanged"][0], golden.outputs["ot_neg"].sum(), **CLOSE)
+    itm = golden.outputs["train_loss_itm"]
+    torch.testing.assert_close(itm + 0.1 * output.loss / len(labels), golden.outputs["train_loss_itm_ot"], **CLOSE)
 
 
 def _head(golden: Golden, name: str) -> dict[str, Tensor]:

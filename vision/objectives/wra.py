@@ -1,0 +1,159 @@
+"""Word-region alignment by optimal transport (UNITER, arXiv:1909.11740, 3.2; IPOT: Xie et al., arXiv:1802.04307).
+
+    C_ij = 1 - cos(w_i, v_j)                        words w_1..m and regions v_1..n, states of the last layer
+    D(w, v) = sum_ij T_ij C_ij                      T: the plan that moves 1/m from each word to 1/n at each region
+    L = sum over matched pairs of D - sum over exchanged pairs of D
+
+T comes from `iterations` proximal steps of size `beta` from the plan of ones, and is a constant for the gradient:
+
+    Q = exp(-C / beta) * T;   d_j = 1 / (n sum_i Q_ij s_i);   s_i = 1 / (m sum_j Q_ij d_j);   T_ij = s_i Q_ij d_j
+
+The paper's text minimises the distance; the release, which is followed, does so for matched pairs and maximises it for
+exchanged ones, in the steps of matching, with the weight 0.1 beside it. What stands around the words ([CLS], [SEP])
+takes part there. Each pair is transported by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vision.objectives._masked_regions import special_rows
+from vision.sequences.pairs import MATCHED
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Positive, Word
+from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+LEAST_NORM = 1e-5
+"""States that are shorter are divided by this, as in the release."""
+
+
+class Wra(Objective):
+    """Word-region alignment: the distance between a pair's words and regions, of exchanged pairs subtracted.
+
+    Args:
+        beta: size of the proximal steps; the plan is the sparser the smaller it is.
+        iterations: their number.
+        special: what is no word ([CLS], [SEP]) and no region (a row of the whole image) takes part too.
+        exchanged: pairs that itm exchanged count with a minus; else they are left out, which is the paper's text.
+        text, image: the two streams, of one width.
+    """
+
+    def __init__(
+        self,
+        beta: Positive = 0.5,
+        iterations: Count = 50,
+        special: bool = True,
+        exchanged: bool = True,
+        text: Word = "text",
+        image: Word = "image",
+    ) -> None:
+        self.beta, self.iterations = beta, iterations
+        self.special, self.exchanged = special, exchanged
+        self.text, self.image = text, image
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            label = int(sequence.labels.get(MATCHED, 1))
+            words, regions = self._rows(sequence, self.text), self._rows(sequence, self.image)
+            if len(words) and len(regions) and (label == 1 or self.exchanged):
+                sequence.targets[self.name] = {
+                    "labels": np.asarray([label], np.int64),
+                    "words": Rows(self.text, words),
+                    "regions": Rows(self.image, regions),
+                    "num_words": np.asarray([len(words)], np.int64),
+                    "num_regions": np.asarray([len(regions)], np.int64),
+                }
+        return {}
+
+    def _rows(self, sequence: Sequence, stream: str) -> np.ndarray:
+        if not sequence.length(stream):
+            return np.zeros(0, np.int64)
+        fields = sequence.fields(stream)
+        left_out = special_rows(fields) if stream == self.image else fields["special"]
+        return np.arange(len(left_out)) if self.special else np.flatnonzero(~left_out)
+
+    def head(self, network: Network) -> Head:
+        sizes = {name: network.sizes[name] for name in (self.text, self.image)}
+        if len({*sizes.values()}) > 1:
+            raise WorkbenchError(
+                f"objective {self.name!r}: words and regions are compared, and need states of one width; found {sizes}"
+            )
+        return WraHead(self.beta, self.iterations, self.text, self.image)
+
+
+class WraHead(Head):
+    """The distances of a micro-batch's pairs; it has no weights."""
+
+    def __init__(self, beta: float, iterations: int, text: str = "text", image: str = "image") -> None:
+        super().__init__()
+        self.beta, self.iterations = beta, iterations
+        self.text, self.image = text, image
+
+    def forward(self, seen: Seen) -> LossOutput:
+        targets, states = seen.targets, seen.states
+        if not targets:
+            return LossOutput(states[self.text].float().sum() * 0, {})
+        lengths = {name: max(seen.batch.streams[name].lengths) for name in (self.text, self.image)}
+        with torch.autocast(states[self.text].device.type, enabled=False):  # the release's transport is in float32 too
+            words = states[self.text][targets["words"]].float()
+            regions = states[self.image][targets["regions"]].float()
+            cost, there = pairwise_cost(
+                *_padded(words, targets["num_words"], lengths[self.text]),
+                *_padded(regions, targets["num_regions"], lengths[self.image]),
+            )
+            distances = (transport_plan(cost.detach(), there, self.beta, self.iterations) * cost).sum((1, 2))
+        matched = targets["labels"] == 1
+        of_matched, of_others = distances[matched].sum(), distances[~matched].sum()
+        metrics: dict[str, tuple[Tensor | float, Tensor | float]] = {
+            "matched": (of_matched.detach(), matched.sum()),
+            "exchanged": (of_others.detach(), (~matched).sum()),
+        }
+        return LossOutput(of_matched - of_others, metrics)
+
+
+def pairwise_cost(words: Tensor, word_there: Tensor, regions: Tensor, region_there: Tensor) -> tuple[Tensor, Tensor]:
+    """One minus the cosines of words [pairs, m, size] and regions [pairs, n, size]: the costs [pairs, m, n], and which
+    of them are of a word [pairs, m] and a region [pairs, n] that are there; the others are 0."""
+    lengths = [F.normalize(rows, dim=-1, eps=LEAST_NORM) for rows in (words, regions)]
+    there = word_there[:, :, None] & region_there[:, None, :]
+    return (1 - lengths[0] @ lengths[1].transpose(1, 2)).masked_fill(~there, 0), there
+
+
+@torch.no_grad()
+def transport_plan(cost: Tensor, there: Tensor, beta: float, iterations: int) -> Tensor:
+    """The plans [pairs, m, n] of IPOT, 0 where nothing is there.
+
+    Args:
+        cost: [pairs, m, n].
+        there: which of them count, a rectangle from the first corner of each pair.
+    """
+    word_there, region_there = there.any(2, keepdim=True), there.any(1, keepdim=True)
+    m, n = word_there.sum(1, keepdim=True), region_there.sum(2, keepdim=True)
+    kernel = torch.exp(-cost / beta).masked_fill(~there, 0)
+    plan = there.to(cost.dtype)
+    of_words = word_there.to(cost.dtype) / m
+    for _ in range(iterations):
+        moved = kernel * plan
+        of_regions = (1 / (n * (moved * of_words).sum(1, keepdim=True))).masked_fill(~region_there, 0)
+        of_words = (1 / (m * (moved * of_regions).sum(2, keepdim=True))).masked_fill(~word_there, 0)
+        plan = of_words * moved * of_regions
+    return plan
+
+
+def _padded(rows: Tensor, counts: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+    """Rows of several pairs, one pair after the other, as [pairs, longest, size], and which of them are there."""
+    places = torch.arange(longest, device=rows.device)
+    there = places < counts[:, None]
+    spread = rows.new_zeros(len(counts), longest, rows.shape[-1])
+    return spread.masked_scatter(there[:, :, None], rows), there
