@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from pipelines.commands.clip_tokens import clip_tokens
+from pipelines.commands.clip_vocabulary import clip_vocabulary
+from pipelines.commands.clips import clips
 from pipelines.commands.corpus import corpus
 from pipelines.commands.entity_vectors import entity_vectors
 from pipelines.commands.entity_vocabulary import entity_vocabulary
@@ -18,18 +21,20 @@ from pipelines.commands.phrases import phrases
 from pipelines.commands.regions import regions
 from pipelines.commands.sentiment import sentiment
 from pipelines.commands.similar_words import similar_words
+from pipelines.commands.speech_text import speech_text
 from pipelines.commands.supersenses import supersenses
 from pipelines.commands.text import text
 from pipelines.commands.token_counts import token_counts
 from pipelines.commands.tokenizer import tokenizer
 from pipelines.commands.triples import triples
 from pipelines.commands.vectors import vectors
+from pipelines.commands.video_text import video_text
 from pipelines.commands.word_pairs import word_pairs
 from workbench.options.command import command
 
 app = typer.Typer(
     name="prepare",
-    help="Turn raw text, image-text or triples into a corpus; link entities, extract regions, train tokenizers.",
+    help="Turn raw text, images, films, speech or triples into a corpus; link entities, extract features, tokenizers.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -38,6 +43,8 @@ for function in (
     text,
     image_text,
     corpus,
+    video_text,
+    speech_text,
     triples,
     tokenizer,
     graph,
@@ -50,6 +57,9 @@ for function in (
     regions,
     import_regions,
     join,
+    clips,
+    clip_vocabulary,
+    clip_tokens,
     similar_words,
     token_counts,
     phrases,

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from pipelines.commands.console import run
-from pipelines.commands.options import OnError, ShardSize, Workers, Writing
+from pipelines.commands.features import FeatureWriting, feature_stage
+from pipelines.commands.options import OnError
 from pipelines.preparing.chunks import Job
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Cells, Count, CountOrZero, Device, Location, Name, Share, Side, Size
 from workbench.options.command import command
-
-if TYPE_CHECKING:
-    from pipelines.stages.region_features import RegionFeatures
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeatureWriting(Writing):
-    """Each process holds the backbone, and features are large."""
-
-    workers: Workers = 1
-    shard_size: ShardSize = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,25 +68,10 @@ def regions(
     opened = open_corpus(str(corpus))
     if opened.kind != "image-text":
         raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; regions need images (kind image-text)")
-    stage = _stage(**asdict(features))
+    stage = feature_stage("pipelines.stages.region_features:RegionFeatures", "region features", **asdict(features))
     about = {**opened.manifest.about, "backbone": stage.source.identity}
     job = Job(CorpusReader(), "image-text", options.output, (stage,), about=about)
     options.prepare(job, [corpus])
-
-
-def _stage(*, device: str, **settings: Any) -> RegionFeatures:
-    """The stage on the named device; the vision packages are an optional extra."""
-    try:
-        import torch
-
-        from pipelines.stages.region_features import RegionFeatures
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            f"region features need the package {error.name!r}: pip install 'pretraining-workbench[vision]'"
-        ) from error
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    return RegionFeatures(device=device, **settings)
 
 
 if __name__ == "__main__":

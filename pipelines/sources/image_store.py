@@ -15,6 +15,9 @@ from workbench.files.paths import real_path
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
 
+_HERE = PurePosixPath(".")
+
+
 class ImageRef(NamedTuple):
     """The bytes of one image: `size` bytes of the file `path` from `offset` on."""
 
@@ -87,6 +90,20 @@ class ImageStore:
         found_at = self._inside.get(name)
         return None if found_at is None else (self.folders[found_at[0]], Path(found_at[1]))
 
+    def inside(self, name: str) -> list[tuple[str, ImageRef]]:
+        """The files directly in a folder of that name, each with its own name; none where there is no such folder.
+
+        Raises:
+            WorkbenchError: the name leads out of the store.
+        """
+        safe = PurePosixPath(safe_name(name, "the annotations"))
+        found = [(path, ref) for path, ref in self.members.items() if PurePosixPath(path).parent == safe != _HERE]
+        for folder in self.folders if not found and safe != _HERE else ():
+            for path in sorted(real_path(folder / safe).glob("*")) if (folder / safe).is_dir() else ():
+                if (ref := self.find(str(safe / path.name))) is not None:
+                    found.append((path.name, ref))
+        return [(PurePosixPath(path).name, ref) for path, ref in found]
+
     def describe(self) -> str:
         return ", ".join(str(place) for place in self.places)
 
@@ -118,17 +135,20 @@ def safe_name(name: str, where: str) -> str:
     return str(path)
 
 
-def open_store(annotations: Path, places: Sequence[str]) -> ImageStore:
+def open_store(annotations: Path, places: Sequence[str], called: str = "images") -> ImageStore:
     """The images that the user named, else those beside the annotation file.
 
     Beside `captions_train.jsonl` these are `images_train.tar`, `images_train/`, `images.tar`, `images/`, in this
     order, else the file's own folder.
+
+    Args:
+        called: how such folders are called, where they hold something else.
     """
     if places:
         return ImageStore(places)
     folder = annotations.parent
     part = annotations.name.split(".")[0].partition("_")[2]
-    for name in (f"images_{part}.tar", f"images_{part}", "images.tar", "images"):
+    for name in (f"{called}_{part}.tar", f"{called}_{part}", f"{called}.tar", called):
         if (folder / name).exists():
             return ImageStore([folder / name])
     return ImageStore([folder], nested=False)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pipelines.readers.reader import Drop
+from pipelines.stages.stored_features import FeatureType, stored
 from vision.features import backbones
 from vision.features.regions import DETECTORS, Grid, RegionSource, load_detector
 from workbench.corpora.members import image_kind
@@ -45,7 +45,7 @@ class RegionFeatures:
     max_regions: Count = 100
     num_classes: Size = 91
     scores: bool = False
-    dtype: Literal["float16", "float32"] = "float16"
+    dtype: FeatureType = "float16"
     seed: Seed = 0
     on_error: Literal["stop", "skip"] = "stop"
     batch_size: Count = field(default=16, compare=False)
@@ -89,29 +89,14 @@ class RegionFeatures:
     def _with(self, sample: Sample, regions: dict[str, Any]) -> Sample | Drop:
         if not len(regions["features"]):
             return Drop("no region")
-        regions = {**regions, "features": self._stored(regions["features"], sample["key"])}
+        regions = {
+            **regions,
+            "features": stored(regions["features"], self.dtype, f"image {sample['key']!r}", self.backbone),
+        }
         if "scores" in regions:
             regions["scores"] = regions["scores"].astype(self.dtype)
         meta = {**sample.get("meta", {}), "backbone": self.source.identity}
         return {**sample, "regions": regions, "meta": meta}
-
-    def _stored(self, features: np.ndarray, key: str) -> np.ndarray:
-        """The features as `dtype`.
-
-        Raises:
-            WorkbenchError: they are more than it holds, or not finite.
-        """
-        most = float(np.abs(features).max())
-        if most <= float(np.finfo(self.dtype).max):
-            return features.astype(self.dtype)
-        if not np.isfinite(most):
-            raise WorkbenchError(
-                f"image {key!r}: {self.backbone} gives features that are not finite; check its weights"
-            )
-        raise WorkbenchError(
-            f"image {key!r}: {self.backbone} gives features up to {most:.3g}, more than {self.dtype} holds "
-            f"({np.finfo(self.dtype).max:,.0f}); store them with --dtype float32"
-        )
 
 
 def _check_storable(image: bytes, where: str) -> None:

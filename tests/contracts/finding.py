@@ -13,6 +13,7 @@ import torch
 from pipelines.readers.formats import formats
 from tests.contracts.cases import KINDS, Case
 from tests.contracts.material import tokenizer
+from workbench.corpora.schema import KINDS as CORPORA
 from workbench.evaluation.folders import task_folders
 from workbench.parts.building import build, short_names
 from workbench.parts.kinds import KINDS as PARTS
@@ -30,7 +31,7 @@ class Found(NamedTuple):
 def parts_of(kind: str) -> dict[str, str]:
     """The parts of a kind that come with the workbench: name -> module."""
     if kind == "reader":
-        return {f"{k} {n}": r.__module__ for k in ("text", "image-text", "triples") for n, r in formats(k).items()}
+        return {f"{k} {n}": r.__module__ for k in CORPORA for n, r in formats(k).items()}
     if kind == "evaluation":
         return {name: f"{folder}.task" for name, folder in task_folders().items()}
     return {name: PARTS[kind].path(name).partition(":")[0] for name in short_names(kind)}

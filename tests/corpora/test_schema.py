@@ -70,7 +70,25 @@ TRIPLES = {
     "labels": {},
     "meta": {},
 }
-SAMPLES = {"text": TEXT, "image-text": IMAGE, "triples": TRIPLES}
+CLIPS = {"features": np.ones((2, 3), np.float16), "times": np.float32([[0, 1.5], [1.5, 2]]), "codes": np.int32([3, 0])}
+VIDEO = {
+    "video": FILM,
+    "clips": CLIPS,
+    "captions": ["a house", "a door"],
+    "caption_spans": [[[2, 7, "Q2", 1.0]], []],
+    "caption_times": [[0, 1.5], [1, 2.25]],
+    "labels": {},
+    "meta": {},
+}
+SPEECH = {
+    "sound": WAV,
+    "frames": {"features": np.ones((4, 3), np.float16), "step": np.float32(0.01)},
+    "transcript": "Ann met Bob.",
+    "words": [[0, 3, 0.0, 0.25], [4, 7, 0.25, 0.5]],
+    "labels": {},
+    "meta": {},
+}
+SAMPLES = {"text": TEXT, "image-text": IMAGE, "video-text": VIDEO, "speech-text": SPEECH, "triples": TRIPLES}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +97,7 @@ def test_every_field_comes_back_exactly_and_is_shown(write: Any, kind: str) -> N
     corpus = write([SAMPLES[kind]], kind=kind)
     read = corpus.read(0, 0)
     for name, value in SAMPLES[kind].items():
-        if name == "regions":
+        if name in ("regions", "clips", "frames"):
             assert all(np.array_equal(read[name][array], value[array]) for array in value)
         else:
             assert read[name] == value, name
@@ -97,6 +115,13 @@ def test_every_field_comes_back_exactly_and_is_shown(write: Any, kind: str) -> N
             "Anna [Q1] traf",
         ],
         "image-text": ["left: JPEG 8 x 6", "right: PNG 8 x 6", "sound: wav, 16 B", "film: mp4", "house [Q2]"],
+        "video-text": [
+            "mp4",
+            "features [2, 3] float16, times [2, 2] float32, codes [2] int32",
+            "[1, 2.25]",
+            "house [Q2]",
+        ],
+        "speech-text": ["wav, 16 B", "features [4, 3] float16", "Ann met Bob.", "[4, 7, 0.25, 0.5]"],
         "triples": ["P580", "a person"],
     }[kind]:
         assert words in shown, words
@@ -131,6 +156,12 @@ def test_every_field_comes_back_exactly_and_is_shown(write: Any, kind: str) -> N
         ("image-text", {"media": {"left": "left.jpg"}}, "the medium 'left' is of type str"),
         ("image-text", {"media": {"left": b"<html>"}}, "the medium 'left' starts with b'<html>'"),
         ("image-text", {"media": {}}, "media names no medium"),
+        ("video-text", {"video": LEFT}, "the video is jpg; allowed: mp4, webm, avi"),
+        ("video-text", {"caption_times": [[0, 1]]}, "caption_times: 1 for 2 captions; give one for each"),
+        ("video-text", {"caption_times": [[0, 1], [2, 1]]}, r"\[2, 1\] is not \[from, to\] in seconds"),
+        ("speech-text", {"sound": FILM}, "the sound is mp4; allowed: wav, flac"),
+        ("speech-text", {"words": [[0, 3, 1.0, 0.5]]}, r"words: \[1.0, 0.5\] is not \[from, to\]"),
+        ("speech-text", {"words": [[0, 99, 0.0, 0.5]]}, "words: .* lies outside its text of 12 characters"),
         ("image-text", {"questions": [{"question": "Red?"}]}, "has no 'answers'"),
         ("triples", {"triples": [{"relation": "P1"}]}, "has no 'tail'"),
         ("triples", {"triples": [{"relation": "P1", "tail": "Q1", "qualifiers": [{}]}]}, "has no 'relation'"),

@@ -32,7 +32,8 @@ def index(
         Path | None, typer.Option(help="Where corpus.json and the index files go; by default beside the tars.")
     ] = None,
     kind: Annotated[
-        Literal["text", "image-text", "triples"] | None, typer.Option(help="Default: as the first record looks.")
+        Literal["text", "image-text", "video-text", "speech-text", "triples"] | None,
+        typer.Option(help="Default: as the first record looks."),
     ] = None,
 ) -> None:
     """Index a foreign WebDataset, so that it can be used as a corpus. The tars are read, never rewritten.

@@ -23,7 +23,7 @@ from workbench.files.paths import real_path
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
-TELLING = {"image-text": "image", "text": "text"}
+TELLING = {"image-text": "image", "video-text": "video", "speech-text": "sound", "text": "text"}
 """The field whose members tell the kind, where a set has any of them."""
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 

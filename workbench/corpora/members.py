@@ -58,6 +58,7 @@ class ArraysCodec(Codec):
 
     where: str = "`regions.npz`"
     member: str = "regions.npz"
+    name: str = "regions"
 
     def write(self, value: Mapping[str, Any]) -> dict[str, bytes]:
         return {self.member: arrays.pack(value)}
@@ -66,7 +67,7 @@ class ArraysCodec(Codec):
         return member == self.member
 
     def read(self, before: Any, member: str, data: bytes) -> dict[str, Any]:
-        return arrays.unpack(data)
+        return arrays.unpack(data, self.member)
 
 
 def image_kind(data: bytes) -> str:
@@ -127,7 +128,33 @@ def medium_kind(name: str, data: bytes) -> str:
         ) from None
 
 
+@dataclass(frozen=True)
+class MediumCodec(Codec):
+    """One film or sound as it is encoded, in a member that is named for the format."""
+
+    formats: tuple[str, ...] = ()
+    name: str = "medium"
+
+    def write(self, value: bytes) -> dict[str, bytes]:
+        kind = medium_kind(self.name, value)
+        if kind not in self.formats:
+            raise WorkbenchError(f"the {self.name} is {kind}; allowed: {', '.join(self.formats)}")
+        return {kind: value}
+
+    def reads(self, member: str) -> bool:
+        return member in self.formats
+
+    def read(self, before: Any, member: str, data: bytes) -> bytes:
+        return data
+
+
+FILMS = ("mp4", "webm", "avi")
+SOUNDS = ("wav", "flac", "mp3", "ogg")
 IN_JSON = Codec()
 AS_MEDIA = MediaCodec()
 AS_IMAGE = ImageCodec()
 AS_ARRAYS = ArraysCodec()
+AS_CLIPS = ArraysCodec("`clips.npz`", "clips.npz", "clips")
+AS_FRAMES = ArraysCodec("`frames.npz`", "frames.npz", "frames")
+AS_FILM = MediumCodec("`mp4`, `webm` or `avi`", FILMS, "video")
+AS_SOUND = MediumCodec("`wav`, `flac`, `mp3` or `ogg`", SOUNDS, "sound")

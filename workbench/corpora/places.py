@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
-from workbench.corpora.schema import FIELDS, Field, links_among, marks_of
+from workbench.corpora.schema import FIELDS, Field, along, links_among, marks_of
 from workbench.corpora.values import TEXT, TEXTS, TEXTS_BY_NAME, Stretches
 from workbench.errors import WorkbenchError, shown
 from workbench.sequences.sequence import Sample
@@ -92,7 +92,9 @@ def take(sample: Sample, unit: str, start: int, end: int) -> Sample:
     part[unit] = sample[unit][start:end]
     if isinstance(part[unit], str):
         return _with_marks(part, unit, lambda stretches: _inside(stretches, start, end))
-    return part | {field.name: sample[field.name][start:end] for field in marks_of(unit) if field.name in sample}
+    return part | {
+        field.name: sample[field.name][start:end] for field in (*marks_of(unit), *along(unit)) if field.name in sample
+    }
 
 
 def splice(sample: Sample, unit: str, edits: Sequence[tuple[int, int, str]]) -> Sample:

@@ -73,6 +73,10 @@ def check_sample(sample: Sample) -> None:
             wrong = field.value.wrong(value)
             if wrong:
                 raise WorkbenchError(f"{name}: {wrong}")
+            if field.each_of and len(value) != len(sample.get(field.each_of, ())):
+                raise WorkbenchError(
+                    f"{name}: {len(value)} for {len(sample.get(field.each_of, ()))} {field.each_of}; give one for each"
+                )
             if field.index_of and value >= len(sample.get(field.index_of, ())):
                 raise WorkbenchError(f"{name}: {value} is no place in {field.index_of}; they count from 0")
     check_places(sample)

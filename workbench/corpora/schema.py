@@ -10,7 +10,17 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IN_JSON, Codec
+from workbench.corpora.members import (
+    AS_ARRAYS,
+    AS_CLIPS,
+    AS_FILM,
+    AS_FRAMES,
+    AS_IMAGE,
+    AS_MEDIA,
+    AS_SOUND,
+    IN_JSON,
+    Codec,
+)
 from workbench.corpora.values import (
     ARCS,
     ARRAYS,
@@ -27,14 +37,16 @@ from workbench.corpora.values import (
     OBJECT,
     PLACES,
     QUESTIONS,
+    SPOKEN,
     TEXT,
     TEXTS,
     TEXTS_BY_NAME,
+    TIMES,
     TRIPLES,
     Value,
 )
 
-KINDS = ("text", "image-text", "triples")
+KINDS = ("text", "image-text", "video-text", "speech-text", "triples")
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,8 @@ class Field:
 
     `content` is for the reader of the docs. `spans_of` names the field of texts whose characters the values count; of
     several texts there is a list of stretches for each. `quotes` names the list of texts that its stretches read, one
-    for each where there is any. `index_of` names the list that its value is a place in. A record of the field's kinds
+    for each where there is any. `each_of` names a list that it has an
+    element for each of. `index_of` names the list that its value is a place in. A record of the field's kinds
     must have it where `required`, unless it has one that says `instead_of`. Items may be cut from it where it is a
     `unit`: windows of a text, elements of a list. `foreign` are the members in which other people's WebDatasets have
     it.
@@ -60,6 +73,7 @@ class Field:
     spans_of: str | None = None
     quotes: str | None = None
     index_of: str | None = None
+    each_of: str | None = None
     foreign: tuple[str, ...] = ()
 
     @property
@@ -70,7 +84,9 @@ class Field:
 
 
 _TEXT, _IMAGE, _TRIPLES = ("text",), ("image-text",), ("triples",)
+_VIDEO, _SPEECH = ("video-text",), ("speech-text",)
 _WRITTEN = (*_TEXT, *_IMAGE)
+_SEEN = (*_IMAGE, *_VIDEO)
 SCHEMA = (
     Field("text", _TEXT, TEXT, "the text, or a window of it", required=True, unit=True, foreign=("txt", "text")),
     Field(
@@ -123,8 +139,8 @@ SCHEMA = (
         AS_MEDIA,
         instead_of="image",
     ),
-    Field("captions", _IMAGE, TEXTS, "captions of the image", unit=True, foreign=("txt", "text")),
-    Field("caption_spans", _IMAGE, LINKS, "linked mentions of entities, for each caption", spans_of="captions"),
+    Field("captions", _SEEN, TEXTS, "captions of the image or video", unit=True, foreign=("txt", "text")),
+    Field("caption_spans", _SEEN, LINKS, "linked mentions of entities, for each caption", spans_of="captions"),
     Field(
         "questions",
         _IMAGE,
@@ -140,6 +156,37 @@ SCHEMA = (
         "`confidence`, `attributes`, `attribute_confidence [n]`, `scores [n, classes]`",
         AS_ARRAYS,
         foreign=("regions.npz",),
+    ),
+    Field("video", _VIDEO, IMAGE, "a film", AS_FILM, required=True, foreign=("mp4", "webm", "avi")),
+    Field(
+        "clips",
+        _VIDEO,
+        ARRAYS,
+        "`features [n, d]`, `times [n, 2]` in seconds, of the clips that the film was cut into; optional their visual "
+        "tokens, `codes [n]`",
+        AS_CLIPS,
+        instead_of="video",
+        foreign=("clips.npz",),
+    ),
+    Field("caption_times", _VIDEO, TIMES, "when each caption is said or seen", each_of="captions"),
+    Field("sound", _SPEECH, IMAGE, "speech", AS_SOUND, required=True, foreign=("wav", "flac", "mp3", "ogg")),
+    Field(
+        "frames",
+        _SPEECH,
+        ARRAYS,
+        "`features [n, d]`, a log-mel spectrum for every frame of the speech; `step []`, the seconds from one to the "
+        "next",
+        AS_FRAMES,
+        instead_of="sound",
+        foreign=("frames.npz",),
+    ),
+    Field("transcript", _SPEECH, TEXT, "what is said", foreign=("txt", "text")),
+    Field(
+        "words",
+        _SPEECH,
+        SPOKEN,
+        "when each word of the transcript is said, sorted",
+        spans_of="transcript",
     ),
     Field("id", _TRIPLES, NAME, "the head entity", required=True),
     Field("label", _TRIPLES, TEXT, "its name"),
@@ -197,6 +244,12 @@ def field_of_member(member: str) -> Field | None:
 def marks_of(text: str) -> tuple[Field, ...]:
     """The fields that mark stretches of a field of texts."""
     return tuple(field for field in SCHEMA if field.spans_of == text)
+
+
+@cache
+def along(unit: str) -> tuple[Field, ...]:
+    """The fields that have an element for each of a list's."""
+    return tuple(field for field in SCHEMA if field.each_of == unit)
 
 
 def links_among(fields: Iterable[str]) -> list[Field]:

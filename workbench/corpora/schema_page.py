@@ -51,6 +51,7 @@ def _content(field: Field) -> str:
     notes = [
         *(["required"] if field.required else []),
         *([f"may stand in place of `{field.instead_of}`"] if field.instead_of else []),
+        *([f"one for each of `{field.each_of}`"] if field.each_of else []),
         *([f"its number in `{field.index_of}`, from 0"] if field.index_of else []),
         *(["items may be cut from it"] if field.unit else []),
         *([f"none, or one for each of `{field.quotes}` that reads exactly so"] if field.quotes else []),

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.items import Items
-from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, medium_kind
+from workbench.corpora.members import AS_IMAGE, AS_MEDIA, IMAGES, ArraysCodec, MediumCodec, medium_kind
 from workbench.corpora.order import Order
 from workbench.corpora.places import marked_texts
 from workbench.corpora.schema import FIELDS, READING, Field
@@ -90,8 +90,10 @@ def _value(name: str, value: Any, marks: Sequence[Field], sample: Sample) -> Ren
     codec = FIELDS[name].codec if name in FIELDS else None
     if codec is AS_IMAGE:
         return _image(value)
-    if codec is AS_ARRAYS:
+    if isinstance(codec, ArraysCodec):
         return Text(", ".join(f"{field} {list(array.shape)} {array.dtype}" for field, array in value.items()))
+    if isinstance(codec, MediumCodec):
+        return _medium(name, value)
     if codec is AS_MEDIA:
         return Group(*(Text(f"{medium}: ") + _medium(medium, data) for medium, data in value.items()))
     if marks:

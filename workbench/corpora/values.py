@@ -161,6 +161,26 @@ def media(found: Mapping[Any, Any]) -> str | None:
     return None
 
 
+def times(found: Sequence[Any]) -> str | None:
+    """What is wrong with stretches of time: [from, to] in seconds, the first not behind the second."""
+    for stretch in found:
+        right = isinstance(stretch, list | tuple) and len(stretch) == 2 and all(map(_is_second, stretch))
+        if not right or stretch[0] > stretch[1]:
+            return f"{str(stretch)[:80]} is not [from, to] in seconds from 0"
+    return None
+
+
+def spoken(found: Any) -> str | None:
+    """The check of a stretch that is said from one second to another."""
+    wrong = _SPOKEN(found)
+    return wrong or times([found[2:]])
+
+
+def _is_second(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+_SPOKEN = stretch("[start, end, from second, to second]", (int, float), (int, float))
 TEXT = Value("text", str)
 TEXTS = Value("list of texts", list, strings)
 TEXTS_BY_NAME = Value("texts by name", dict, strings_by_name)
@@ -172,6 +192,8 @@ OBJECT = Value("object", dict)
 IMAGE = Value("encoded bytes", bytes)
 MEDIA = Value("encoded bytes by name", dict, media)
 ARRAYS = Value("arrays by name", dict)
+TIMES = Value("list of [from, to] in seconds", list, times)
+SPOKEN = Stretches("[start, end, from second, to second]", list, spoken, ordered=True, visible=True)
 QUESTIONS = Value("list of objects", list, questions)
 TRIPLES = Value("list of objects", list, triples)
 LINKS = Stretches(

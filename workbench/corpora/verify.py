@@ -10,11 +10,12 @@ import numpy as np
 
 from workbench.corpora.corpus import Corpus, Shard
 from workbench.corpora.manifest import ShardInfo
-from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, medium_kind
+from workbench.corpora.members import AS_ARRAYS, AS_IMAGE, AS_MEDIA, IMAGES, ArraysCodec, medium_kind
 from workbench.corpora.places import linked_entities
 from workbench.corpora.record import check_sample, cuts_of, lengths_of
 from workbench.corpora.schema import FIELDS
 from workbench.corpora.tars import records
+from workbench.corpora.values import times
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
 from workbench.files.sealed import damage
@@ -154,6 +155,8 @@ def _stored(sample: Sample) -> Iterator[str]:
             yield problem
         if codec is AS_ARRAYS:
             yield from _regions(value)
+        elif isinstance(codec, ArraysCodec):
+            yield from _in_time(codec.name, value)
         if codec is AS_MEDIA:
             yield from (
                 f"{medium}: {problem}" for medium, data in value.items() if (problem := check_medium(medium, data))
@@ -176,6 +179,26 @@ def _regions(regions: dict[str, np.ndarray]) -> Iterator[str]:
     for name in regions.keys() - {"features", "boxes"}:
         if len(regions[name]) != len(features):
             yield f"regions have {len(regions[name])} {name} for {len(features)} boxes"
+
+
+def _in_time(name: str, found: dict[str, np.ndarray]) -> Iterator[str]:
+    """What is wrong with the clips of a video, or the frames of a sound."""
+    of = "times" if name == "clips" else "step"
+    if "features" not in found or of not in found:
+        yield f"{name} need features and {of}; found {sorted(found)}"
+        return
+    features, when = found["features"], found[of]
+    if features.ndim != 2 or when.shape != ((len(features), 2) if of == "times" else ()):
+        yield f"{name} have features {features.shape} and {of} {when.shape}"
+        return
+    if not np.isfinite(features).all():
+        yield f"the features of {name} are not finite"
+    wrong = times(when.tolist()) if of == "times" else (None if 0 < when < np.inf else f"step = {when} seconds")
+    if wrong:
+        yield f"{name}: {wrong}"
+    for other in found.keys() - {"features", of}:
+        if len(found[other]) != len(features):
+            yield f"{name} have {len(found[other])} {other} for {len(features)} features"
 
 
 def _entities(sample: Sample) -> Iterator[str]:

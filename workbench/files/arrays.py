@@ -34,31 +34,34 @@ def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
     arrays = {name: np.asarray(value) for name, value in arrays.items()}
     unpicklable = [name for name, value in arrays.items() if value.dtype.hasobject]
     if unpicklable:
-        raise WorkbenchError(f"regions {', '.join(unpicklable)} hold Python objects; store numbers or fixed strings")
+        raise WorkbenchError(f"arrays {', '.join(unpicklable)} hold Python objects; store numbers or fixed strings")
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     if buffer.tell() > BYTES_LIMIT:
         raise WorkbenchError(
-            f"regions of {buffer.tell():,} bytes in one record; the limit is {BYTES_LIMIT:,}. Store fewer"
+            f"arrays of {buffer.tell():,} bytes in one record; the limit is {BYTES_LIMIT:,}. Store fewer"
         )
     return buffer.getvalue()
 
 
-def unpack(data: bytes) -> dict[str, np.ndarray]:
+def unpack(data: bytes, member: str = "regions.npz") -> dict[str, np.ndarray]:
     """The arrays of the bytes of an npz file, of the types they were stored with.
+
+    Args:
+        member: what to call it in an error.
 
     Raises:
         ValueError: damaged, larger than `BYTES_LIMIT`, or with Python objects in it.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = archive.infolist()
-            size = sum(member.file_size for member in members)
+            entries = archive.infolist()
+            size = sum(entry.file_size for entry in entries)
             if size > BYTES_LIMIT:
                 raise ValueError(f"its arrays take {size:,} bytes; the limit is {BYTES_LIMIT:,}")
-            return {member.filename.removesuffix(".npy"): _array(_member(archive, member)) for member in members}
+            return {entry.filename.removesuffix(".npy"): _array(_member(archive, entry)) for entry in entries}
     except _DAMAGED as error:
-        raise ValueError(f"member regions.npz is damaged: {error or type(error).__name__}") from error
+        raise ValueError(f"member {member} is damaged: {error or type(error).__name__}") from error
 
 
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:

@@ -10,6 +10,8 @@ from workbench.sequences.sequence import Sample
 
 _TEXT = "workbench prepare text FILE.jsonl --output CORPUS"
 _IMAGES = "workbench prepare image-text FILE.jsonl --images FOLDER --output CORPUS"
+_FILMS = "workbench prepare video-text FILE.jsonl --videos FOLDER --output CORPUS"
+_SPEECH = "workbench prepare speech-text FILE.jsonl --sounds FOLDER --output CORPUS"
 _OSLO = {"text": "Oslo lies in Norway."}
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "turns": (_TEXT, {"turns": ["Where does Oslo lie?", "In Norway."], "speakers": ["Ann", "Ben"]}),
@@ -24,6 +26,11 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "labels": (_TEXT, {**_OSLO, "labels": {"label": "geography"}}),
     "image": (_IMAGES, {"image": "oslo.jpg", "captions": ["a harbour"]}),
     "captions": (_IMAGES, {"image": "oslo.jpg", "captions": ["a harbour"]}),
+    "video": (_FILMS, {"video": "oslo.mp4", "captions": ["a harbour"], "times": [[0, 4.5]]}),
+    "caption_times": (_FILMS, {"video": "oslo.mp4", "captions": ["a harbour"], "times": [[0, 4.5]]}),
+    "sound": (_SPEECH, {"sound": "oslo.wav", "transcript": "Oslo lies in Norway."}),
+    "transcript": (_SPEECH, {"sound": "oslo.wav", "transcript": "Oslo lies in Norway."}),
+    "words": (_SPEECH, {"sound": "oslo.wav", "words": [{"word": "Oslo", "start": 0.1, "end": 0.5}]}),
     "questions": (_IMAGES, {"question_id": 1, "image": "oslo.jpg", "question": "Where is it?", "answer": "Oslo"}),
 }
 _COMMANDS = {
@@ -37,6 +44,9 @@ _COMMANDS = {
     **{
         f"regions.{name}": "workbench index FOLDER --kind image-text" for name in ("attributes", "attribute_confidence")
     },
+    "clips": "workbench prepare clips CORPUS --backbone NETWORK --output CLIPS",
+    "clips.codes": "workbench prepare clip-tokens CLIPS --vocabulary VOCABULARY --output TOKENS",
+    "frames": _SPEECH,
     "triples": "workbench prepare triples GRAPH.tsv --output CORPUS",
     "description": "workbench prepare triples GRAPH.tsv --entities DESCRIPTIONS.tsv --output CORPUS",
     "language": "workbench prepare text FILES --language en --output CORPUS",

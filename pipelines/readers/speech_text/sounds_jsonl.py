@@ -1,0 +1,101 @@
+"""Speech with what is said as JSON lines: `{sound, transcript, words: [{word, start, end}, ...]}`.
+
+`words` are those of a forced alignment, in their order, with seconds; also `[[start, end, word], ...]`. Without a
+`transcript` (or `text`) it is the words with spaces between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipelines.readers.json_rows import SUFFIXES, row_records
+from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.seconds import stretch
+from pipelines.sources.files import files, record_key
+from pipelines.sources.image_store import open_store
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Location, Name
+from workbench.sequences.sequence import Sample
+
+
+@dataclass(frozen=True)
+class SoundsJsonl(RawReader):
+    """A row is a record. Other fields go to the sample's `meta`."""
+
+    kind: ClassVar[str] = "speech-text"
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
+
+    sounds: list[Location] = field(default_factory=list)
+    sound_field: Name = "sound"
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return "sound" in source.row
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        described = files(paths, self.suffixes)
+        store = open_store(described[0], self.sounds, "sounds")
+        return [*described, *(place for place in store.places if place.is_file())]
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        """Raises WorkbenchError where not one of the sounds is found."""
+        store = open_store(files(paths, self.suffixes)[0], self.sounds, "sounds")
+        found, lost = 0, ""
+        for record in row_records(paths):
+            row = parse_row(record.data[2], record.where)
+            name = require(row, self.sound_field, str, record.where)
+            ref = store.find(name)
+            found, lost = found + (ref is not None), lost or name * (ref is None)
+            yield Record((name, row, ref), record.size + (ref.size if ref else 0), record.where)
+        if lost and not found:
+            raise WorkbenchError(
+                f"none of the sounds is in {store.describe()} (the first one is {lost[:200]!r}). Name the folder or "
+                "tar file of the sounds with --sounds"
+            )
+
+    def sample(self, record: Record) -> Sample | Drop:
+        name, row, ref = record.data
+        if ref is None:
+            return Drop("sound not found")
+        data, where = ref.read(), record.where
+        said = transcribed(row, where)
+        used = {self.sound_field, "transcript", "text", "words", "meta"}
+        meta = {
+            "source": where.rpartition(":")[0],
+            "sound": name,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            **{key: value for key, value in row.items() if key not in used},
+        }
+        return {**said, "key": record_key(name.rpartition(".")[0] or name), "sound": data, "meta": meta}
+
+
+def transcribed(row: Mapping[str, Any], where: str) -> Sample:
+    """`transcript` and `words` of a row, as far as it has them.
+
+    Raises:
+        MalformedError: of another form, or a word is not in the transcript, behind the one before it.
+    """
+    words = [_word(word, where) for word in require(dict(row), "words", list, where)] if "words" in row else []
+    named = next((name for name in ("transcript", "text") if name in row), None)
+    text = " ".join(word for word, _ in words) if named is None else require(dict(row), named, str, where).strip()
+    sample: Sample = {"transcript": text} if text else {}
+    at, places = 0, []
+    for word, time in words:
+        start = text.find(word, at)
+        if start < 0:
+            raise MalformedError("a word is not in the transcript, behind the one before it", where, repr(word[:60]))
+        at = start + len(word)
+        places.append([start, at, *time])
+    return {**sample, "words": places} if places else sample
+
+
+def _word(found: Any, where: str) -> tuple[str, list[float]]:
+    if isinstance(found, dict):
+        found = [found.get("start"), found.get("end"), found.get("word")]
+    if not isinstance(found, list) or len(found) != 3 or not isinstance(found[2], str) or not found[2].strip():
+        raise MalformedError("a word must be {word, start, end} or [start, end, word]", where, str(found)[:60])
+    return found[2].strip(), stretch(found[:2], where)

@@ -1,0 +1,67 @@
+"""Features of the clips of films, as a stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import torch
+
+from pipelines.readers.reader import Drop
+from pipelines.stages.stored_features import FeatureType, stored
+from vision.features import backbones
+from vision.video.clips import Clips
+from workbench.errors import BadValueError, WorkbenchError
+from workbench.options.bounds import Count, CountOrZero, Location, Name, Positive, Seed, Side
+from workbench.sequences.sequence import Sample
+
+
+@dataclass(frozen=True)
+class ClipFeatures:
+    """Adds `clips` (features [n, d], times [n, 2]) and `meta.backbone`, and leaves the film out.
+
+    `backbone` is a timm network, with `weights` as in `vision.features.backbones.read_weights`, that sees `rate` frames
+    a second of `size` x `size` pixels; a clip is `seconds` long. Features are stored as `dtype`; `keep` keeps the film.
+    A film that cannot be used stops the run, or is dropped where `on_error` says so. The network runs on `device` with
+    `batch_size` frames at once, which decide nothing but the time it takes.
+    """
+
+    backbone: Name
+    weights: Location | None = None
+    size: Side = 224
+    stage: CountOrZero | None = None
+    seconds: Positive = 1.5
+    rate: Positive = 20.0
+    keep: bool = False
+    dtype: FeatureType = "float16"
+    seed: Seed = 0
+    on_error: Literal["stop", "skip"] = "stop"
+    batch_size: Count = field(default=16, compare=False)
+    device: Name = field(default="cpu", compare=False)
+
+    @property
+    def source(self) -> Clips:
+        return _source(self)
+
+    def __call__(self, sample: Sample) -> Sample | Drop:
+        where = f"video {sample['key']!r}"
+        try:
+            if "video" not in sample:
+                raise BadValueError(where, "it has no film, only clips made before", sample, "no film")
+            clips = self.source(sample["video"], where)
+        except BadValueError as error:
+            if self.on_error == "skip":
+                return Drop(error.reason)
+            raise WorkbenchError(f"{error}; or leave such videos out with --on-error skip") from error
+        clips = {**clips, "features": stored(clips["features"], self.dtype, where, self.backbone)}
+        kept = {name: value for name, value in sample.items() if name != "video" or self.keep}
+        return {**kept, "clips": clips, "meta": {**sample.get("meta", {}), "backbone": self.source.identity}}
+
+
+@lru_cache(maxsize=1)
+def _source(stage: ClipFeatures) -> Clips:
+    """The network, loaded once in each process; random weights are the same in each."""
+    torch.manual_seed(stage.seed)
+    network = backbones.load(stage.backbone, stage.weights, size=stage.size, grid=1, stage=stage.stage)
+    return Clips(network.to(stage.device), stage.seconds, stage.rate, stage.batch_size)

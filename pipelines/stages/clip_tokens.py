@@ -1,0 +1,42 @@
+"""The visual tokens of clips, as a stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from vision.video.vocabulary import Vocabulary
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Location, Name
+from workbench.sequences.missing import missing
+from workbench.sequences.sequence import Sample
+
+
+@dataclass(frozen=True)
+class ClipTokens:
+    """Adds `clips.codes` [n] and `meta.codes`, the `identity` of the vocabulary in the file `place`.
+
+    Raises:
+        WorkbenchError: a record has no clips, or those of another backbone than the vocabulary's.
+    """
+
+    place: Location
+    identity: Name
+
+    def __call__(self, sample: Sample) -> Sample:
+        if "clips" not in sample:
+            raise missing(sample, "clips")
+        vocabulary, meta = _opened(self.place), sample.get("meta", {})
+        if meta.get("backbone") != vocabulary.backbone:
+            raise WorkbenchError(
+                f"video {sample['key']!r}: its clips are of backbone {meta.get('backbone')!r}, the vocabulary is of "
+                f"{vocabulary.backbone!r}; make one of these clips with `workbench prepare clip-vocabulary`"
+            )
+        codes = vocabulary(sample["clips"]["features"])
+        return {**sample, "clips": {**sample["clips"], "codes": codes}, "meta": {**meta, "codes": self.identity}}
+
+
+@lru_cache(maxsize=1)
+def _opened(place: str) -> Vocabulary:
+    return Vocabulary.open(Path(place))

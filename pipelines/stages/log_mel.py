@@ -1,0 +1,108 @@
+"""Log-mel spectra of speech, as a stage.
+
+    frames[t, m] = log(max(sum_k w[m, k] |STFT(sound)[t, k]|^2, 1e-10))
+
+w are triangles, evenly placed on the mel scale 2595 log10(1 + f / 700) from 0 Hz to half the rate (HTK's); windows are
+those of Hann, 25 ms long, every 10 ms.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from pipelines.readers.reader import Drop
+from pipelines.stages.stored_features import FeatureType, stored
+from workbench.options.bounds import Positive
+from workbench.packages import library
+from workbench.sequences.sequence import Sample
+
+Mels = Annotated[int, Ge(1), Le(1024)]
+Rate = Annotated[int, Ge(1000), Le(384_000)]
+FLOOR = 1e-10
+BLOCK = 4096  # frames that are transformed at once
+
+
+@dataclass(frozen=True)
+class LogMel:
+    """Adds `frames` (features [n, mels], step) and `meta.frames`, and leaves the sound out.
+
+    A sound of another `rate` is resampled, several channels are averaged. `scaled` takes off each record's mean and
+    deviation of every band. What cannot be read, is shorter than a window or longer than `longest` seconds is dropped.
+    """
+
+    mels: Mels = 80
+    rate: Rate = 16_000
+    scaled: bool = True
+    longest: Positive = 3600.0
+    keep: bool = False
+    dtype: FeatureType = "float16"
+
+    @property
+    def identity(self) -> str:
+        """What is noted with every record."""
+        return f"log-mel:{self.mels}:{self.rate}Hz:25ms/10ms{':scaled' if self.scaled else ''}"
+
+    def __call__(self, sample: Sample) -> Sample | Drop:
+        samples = self.samples(sample["sound"])
+        if isinstance(samples, Drop):
+            return samples
+        window, hop = self.rate // 40, self.rate // 100
+        if len(samples) < window:
+            return Drop("too short")
+        features = log_mel(samples, self.rate, self.mels, window, hop)
+        if self.scaled:
+            features = (features - features.mean(0)) / np.maximum(features.std(0), 1e-5)
+        frames = {
+            "features": stored(features, self.dtype, f"sound {sample['key']!r}", "its spectrum"),
+            "step": np.asarray(hop / self.rate, np.float32),
+        }
+        kept = {name: value for name, value in sample.items() if name != "sound" or self.keep}
+        return {**kept, "frames": frames, "meta": {**sample.get("meta", {}), "frames": self.identity}}
+
+    def samples(self, sound: bytes) -> np.ndarray | Drop:
+        """The samples of an encoded sound, at `rate`, one channel [n] float64."""
+        files: Any = library("soundfile", "speech", "sounds")
+        try:
+            with files.SoundFile(io.BytesIO(sound)) as file:
+                if file.frames > self.longest * file.samplerate:
+                    return Drop("too long")
+                found, rate = file.read(dtype="float64", always_2d=True).mean(1), file.samplerate
+        except (files.SoundFileError, RuntimeError, ValueError, TypeError):
+            return Drop("damaged sound")
+        if not np.isfinite(found).all():
+            return Drop("damaged sound")
+        if rate == self.rate or not len(found):
+            return found
+        signal: Any = library("scipy.signal", "speech", "sounds of another rate")
+        shared = int(np.gcd(rate, self.rate))
+        resampled: np.ndarray = signal.resample_poly(found, self.rate // shared, rate // shared)
+        return resampled
+
+
+def log_mel(samples: np.ndarray, rate: int, mels: int, window: int, hop: int) -> np.ndarray:
+    """Samples [n] -> log-mel spectra [1 + (n - window) // hop, mels]."""
+    size, shape = 1 << (window - 1).bit_length(), np.hanning(window + 1)[:-1]
+    cut = np.lib.stride_tricks.sliding_window_view(samples, window)[::hop]
+    parts = []
+    for start in range(0, len(cut), BLOCK):
+        power = np.abs(np.fft.rfft(cut[start : start + BLOCK] * shape, size)) ** 2
+        parts.append(np.log(np.maximum(power @ bands(rate, mels, size).T, FLOOR)))
+    return np.concatenate(parts)
+
+
+@lru_cache(maxsize=8)
+def bands(rate: int, mels: int, size: int) -> np.ndarray:
+    """The triangles of the mel bands over the frequencies of a transform of `size` samples [mels, size / 2 + 1]."""
+    top = 2595 * np.log10(1 + rate / 2 / 700)
+    edges = 700 * (10 ** (np.linspace(0, top, mels + 2) / 2595) - 1)
+    frequencies = np.fft.rfftfreq(size, 1 / rate)
+    rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
+    falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
+    triangles: np.ndarray = np.maximum(0, np.minimum(rising, falling))
+    return triangles

@@ -1,0 +1,72 @@
+"""The stages that make clips of films, and tokens of clips."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipelines.readers.reader import Drop
+from pipelines.stages.check_video import CheckVideo
+from pipelines.stages.clip_features import ClipFeatures
+from pipelines.stages.clip_tokens import ClipTokens
+from tests.films import film
+from vision.images.transforms import Square
+from vision.video.films import frames
+from vision.video.vocabulary import Vocabulary
+from workbench.errors import WorkbenchError
+
+OPTIONS = {"backbone": "resnet10t", "size": 32, "rate": 4.0}
+
+
+def sample(data: bytes, key: str = "a") -> dict:
+    return {"key": key, "video": data, "captions": ["x"], "meta": {"licence": "own"}}
+
+
+def test_a_clip_is_the_mean_of_its_frames() -> None:
+    stage = ClipFeatures(**OPTIONS, seconds=1.0, dtype="float32", batch_size=3)
+    data = film(frames=10, rate=4.0)
+    made = stage(sample(data))
+    assert "video" not in made
+    assert made["meta"]["backbone"] == stage.source.identity
+    square, network = Square(32), stage.source.backbone
+    shown = torch.stack([square(f.picture, None) for f in frames(data, 4.0, "it")])
+    with torch.inference_mode():
+        single = [network(pixels[None])[0].mean(0).numpy() for pixels in shown]
+    wanted = [np.mean(single[start : start + 4], 0) for start in (0, 4, 8)]
+    np.testing.assert_allclose(made["clips"]["features"], wanted, atol=1e-5)
+    np.testing.assert_allclose(made["clips"]["times"], [[0, 1], [1, 2], [2, 2.5]])
+    kept = ClipFeatures(**OPTIONS, keep=True)(sample(data))
+    assert kept["video"] == data
+    assert kept["clips"]["features"].dtype == np.float16
+
+
+def test_a_bad_film_stops_or_is_left_out() -> None:
+    bad = sample(film()[:300])
+    with pytest.raises(WorkbenchError, match=r"video 'a': the film is damaged.*--on-error skip"):
+        ClipFeatures(**OPTIONS)(bad)
+    assert ClipFeatures(**OPTIONS, on_error="skip")(bad) == Drop("damaged film")
+    without = {name: value for name, value in bad.items() if name != "video"}
+    assert ClipFeatures(**OPTIONS, on_error="skip")(without) == Drop("no film")
+
+
+def test_films_are_looked_into() -> None:
+    assert CheckVideo()(sample(film())) == sample(film())
+    assert CheckVideo(20)(sample(film())) == Drop("too small")
+    assert CheckVideo()(sample(b"<html>")) == Drop("not a film")
+
+
+def test_tokens_are_of_the_clips_backbone(tmp_path: Path) -> None:
+    vocabulary = Vocabulary.fit(np.eye(4, dtype=np.float32), 2, 2, "net")
+    vocabulary.save(tmp_path / "v.safetensors")
+    stage = ClipTokens(str(tmp_path / "v.safetensors"), vocabulary.identity)
+    clips = {"features": np.eye(4, dtype=np.float16), "times": np.zeros((4, 2), np.float32)}
+    made = stage({"key": "a", "clips": clips, "meta": {"backbone": "net"}})
+    np.testing.assert_array_equal(made["clips"]["codes"], vocabulary(np.eye(4, dtype=np.float32)))
+    assert made["meta"]["codes"] == vocabulary.identity
+    with pytest.raises(WorkbenchError, match="its clips are of backbone 'other', the vocabulary is of 'net'"):
+        stage({"key": "a", "clips": clips, "meta": {"backbone": "other"}})
+    with pytest.raises(WorkbenchError, match="prepare clips"):
+        stage({"key": "a"})

@@ -1,0 +1,82 @@
+"""Frames of films at an even rate."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.films import film, frame
+from vision.video.films import film_of, frames
+from workbench.errors import BadValueError
+
+av = pytest.importorskip("av")
+
+
+def greys(data: bytes, rate: float) -> list[tuple[float, int]]:
+    return [(round(f.time, 6), f.picture.getpixel((0, 0))[0]) for f in frames(data, rate, "it")]
+
+
+def test_frames_are_those_shown_at_the_times() -> None:
+    data = film(frames=12, rate=4.0)
+    assert greys(data, 4.0) == [(number / 4, 10 * number) for number in range(12)]
+    assert greys(data, 1.0) == [(0, 0), (1, 40), (2, 80)]
+    assert greys(data, 8.0) == [(number / 8, 10 * (number // 2)) for number in range(24)], "shown several times"
+
+
+@pytest.mark.parametrize("format", ["mp4", "webm"])
+def test_encoded_films(format: str) -> None:
+    file = io.BytesIO()
+    codec = {"mp4": "mpeg4", "webm": "libvpx"}[format]
+    with av.open(file, "w", format=format) as container:
+        stream = container.add_stream(codec, rate=5)
+        stream.width, stream.height, stream.pix_fmt = 32, 32, "yuv420p"
+        pictures = list(frames(film(frames=12, rate=5.0), 5.0, "it"))
+        for picture in pictures:
+            container.mux(stream.encode(av.VideoFrame.from_image(picture.picture.resize((32, 32)))))
+        container.mux(stream.encode())
+    found = greys(file.getvalue(), 5.0)
+    assert [time for time, _ in found] == pytest.approx([number / 5 for number in range(12)])
+    assert all(abs(grey - 10 * number) < 8 for number, (_, grey) in enumerate(found))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"<html>", "not a film"),
+        (b"", "not a film"),
+        (frame(0), "not a film"),
+        (b"#EXTM3U\n#EXTINF:1,\nfile:///etc/hostname\n", "not a film"),
+        (film()[:300], "damaged film"),
+        (film()[:900], "damaged film"),
+        (b"\x00\x00\x00\x18ftypmp42", "damaged film"),
+    ],
+)
+def test_what_is_no_film(data: bytes, reason: str) -> None:
+    with pytest.raises(BadValueError, match="it: ") as caught:
+        list(frames(data, 1.0, "it"))
+    assert caught.value.reason == reason
+
+
+def test_a_playlist_that_says_it_is_a_film_opens_no_other_file(tmp_path: Path) -> None:
+    other = tmp_path / "other.avi"
+    other.write_bytes(film())
+    for start in (b"RIFF\x04\x00\x00\x00AVI ", b"\x1aE\xdf\xa3"):
+        with pytest.raises(BadValueError):
+            list(frames(start + f"\n#EXTM3U\n#EXTINF:1,\n{other}\n".encode(), 1.0, "it"))
+
+
+def test_frames_are_kept_as_they_are_encoded() -> None:
+    pictures = [frame(number, format="JPEG") for number in range(3)]
+    assert all(picture in film_of(pictures, 1.0, "it") for picture in pictures)
+    for bad, reason in (
+        ([], "no frame"),
+        ([frame(0), frame(0, (8, 8))], "frames differ"),
+        ([frame(0), frame(0, format="JPEG")], "frames differ"),
+        ([b"text"], "not a frame"),
+        ([frame(0, format="JPEG")[:20]], "damaged frame"),
+    ):
+        with pytest.raises(BadValueError) as caught:
+            film_of(bad, 1.0, "it")
+        assert caught.value.reason == reason

@@ -1,0 +1,147 @@
+"""Films from untrusted bytes, through PyAV: frames at an even rate, and folders of frames as a film.
+
+A film is opened as what its first bytes say it is, so that no playlist and no other file is ever followed.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from PIL import Image
+
+from workbench.corpora.members import FILMS, image_kind, medium_kind
+from workbench.errors import BadValueError, WorkbenchError
+from workbench.images import PIXEL_LIMIT, open_image
+from workbench.packages import library
+
+_DEMUXERS = {"mp4": "mp4", "webm": "matroska", "avi": "avi"}
+_CODECS = {"jpg": "mjpeg", "png": "png"}
+FRAME_LIMIT = 1_000_000
+"""Frames of one film: ten hours of 25 a second."""
+
+
+class Frame(NamedTuple):
+    """A frame of a film: when it is to be seen, in seconds from the beginning, and its picture (RGB)."""
+
+    time: float
+    picture: Image.Image
+
+
+def frames(film: bytes, rate: float, where: str) -> Iterator[Frame]:
+    """Frames at the times 0, 1 / rate, 2 / rate, ...: of each the one that is shown then.
+
+    Args:
+        film: mp4 (also mov), webm (also mkv) or avi.
+        rate: frames a second. A film that has fewer gives one of its own several times.
+        where: what to call the film in an error.
+
+    Raises:
+        BadValueError: not a film, damaged, without pictures, or of too many pixels.
+    """
+    av = library("av", "video", "films")
+    try:
+        with av.open(io.BytesIO(film), format=_demuxer(film, where), metadata_errors="ignore") as container:
+            yield from _even(_shown(container, film, where), rate)
+    except (av.FFmpegError, ValueError, OverflowError) as error:
+        raise BadValueError(where, f"the film is damaged ({error}); remove the record", film, "damaged film") from error
+
+
+def _demuxer(film: bytes, where: str) -> str:
+    try:
+        kind = medium_kind("video", film)
+    except WorkbenchError as error:
+        raise BadValueError(where, str(error), film, "not a film") from error
+    if kind not in _DEMUXERS:
+        detail = f"it is {kind}; allowed: {', '.join(FILMS)}"
+        raise BadValueError(where, detail, film, "not a film")
+    return _DEMUXERS[kind]
+
+
+def _shown(container: Any, film: bytes, where: str) -> Iterator[tuple[float, Any]]:
+    """The frames of a film, each with its time from the first one on."""
+    if not container.streams.video:
+        raise BadValueError(where, "it has no pictures, only sound", film, "no pictures")
+    stream, first = container.streams.video[0], None
+    size = stream.codec_context.width * stream.codec_context.height
+    if size > PIXEL_LIMIT:
+        detail = f"its frames have {size:,} pixels; the limit is {PIXEL_LIMIT:,}"
+        raise BadValueError(where, detail, film, "frames too large")
+    pace = float(stream.average_rate or 25)
+    for number, frame in enumerate(container.decode(stream)):
+        if number >= FRAME_LIMIT:
+            raise BadValueError(where, f"it has more than {FRAME_LIMIT:,} frames", film, "too many frames")
+        time = frame.time if frame.time is not None else number / pace
+        first = time if first is None else first
+        yield max(0.0, time - first), frame
+    if first is None:
+        raise BadValueError(where, "not one frame of it can be decoded; remove the record", film, "no frame")
+
+
+def _even(shown: Iterator[tuple[float, Any]], rate: float) -> Iterator[Frame]:
+    """Of frames with their times those that are seen at even times; the last one is seen as long as the one before."""
+    number, before, last, kept = 0, 0.0, 0.0, None
+    for time, frame in shown:
+        if kept is not None:
+            last = time - before
+        while kept is not None and number / rate < time - 1e-6:
+            yield Frame(number / rate, kept.to_image())
+            number += 1
+        kept, before = frame, time
+    while kept is not None and number / rate < before + max(last, 1e-3) - 1e-6:
+        yield Frame(number / rate, kept.to_image())
+        number += 1
+
+
+def film_of(pictures: Sequence[bytes], rate: float, where: str) -> bytes:
+    """Encoded frames as a film (avi) that holds each of them as it is: nothing is encoded anew.
+
+    Args:
+        pictures: JPEG or PNG, all of one format and size.
+        rate: frames a second.
+        where: what to call the frames in an error.
+
+    Raises:
+        BadValueError: no frames, or of several formats or sizes.
+    """
+    if not pictures:
+        raise BadValueError(where, "it has no frames", pictures, "no frame")
+    kinds = {_format(data, where) for data in pictures}
+    sizes = {_size(data, where) for data in pictures}
+    if len(kinds) > 1 or len(sizes) > 1:
+        found = f"{', '.join(sorted(kinds))}; {', '.join(f'{w} x {h}' for w, h in sorted(sizes))}"
+        raise BadValueError(where, f"its frames differ ({found}); allowed: one format, one size", None, "frames differ")
+    av = library("av", "video", "films")
+    file = io.BytesIO()
+    pace = Fraction(rate).limit_denominator(1001)
+    with av.open(file, "w", format="avi") as container:
+        stream = container.add_stream(_CODECS[kinds.pop()], rate=pace)
+        stream.width, stream.height = sizes.pop()
+        stream.pix_fmt = "yuvj420p" if stream.codec_context.name == "mjpeg" else "rgb24"
+        for number, data in enumerate(pictures):
+            packet = av.Packet(data)
+            packet.stream, packet.time_base = stream, 1 / pace
+            packet.pts = packet.dts = number
+            packet.is_keyframe = True
+            container.mux(packet)
+    return file.getvalue()
+
+
+def _format(data: bytes, where: str) -> str:
+    try:
+        kind = image_kind(data)
+    except WorkbenchError as error:
+        raise BadValueError(where, f"a frame is neither JPEG nor PNG ({error})", data, "not a frame") from error
+    if kind not in _CODECS:
+        raise BadValueError(where, f"a frame is {kind}; allowed: JPEG and PNG", data, "not a frame")
+    return kind
+
+
+def _size(data: bytes, where: str) -> tuple[int, int]:
+    try:
+        with open_image(data) as image:
+            return image.size
+    except (OSError, ValueError, SyntaxError) as error:
+        raise BadValueError(where, f"a frame is damaged ({error})", data, "damaged frame") from error
