@@ -47,7 +47,8 @@ class Clips:
         Raises:
             BadValueError: the film cannot be used; `where` names it.
         """
-        features, times = [], []
+        features: list[np.ndarray] = []
+        times: list[list[float]] = []
         for number, seen in groupby(frames(film, self.rate, where), self._number):
             if len(features) >= CLIP_LIMIT:
                 raise BadValueError(where, f"it has more than {CLIP_LIMIT:,} clips", film, "too many clips")

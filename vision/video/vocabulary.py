@@ -103,7 +103,8 @@ class Vocabulary:
 
 def sample_features(batches: Iterable[np.ndarray], size: int, seed: int) -> np.ndarray:
     """At most `size` of all features, each as likely as the others (reservoir sampling) [n, d] float32."""
-    rng, kept, seen = np.random.default_rng(seed), [], 0
+    rng, seen = np.random.default_rng(seed), 0
+    kept: list[np.ndarray] = []
     for features in batches:
         for row in features:
             if len(kept) < size:
