@@ -166,12 +166,27 @@ def test_paths_do_not_leave_their_folder(json_lines, folder, tar, picture, read,
         ImageStore([tar("evil.tar", {name: picture(1)})])
 
 
+def test_an_image_of_a_nested_folder_is_found_by_its_name_where_one_alone_has_it(tmp_path, folder, picture):
+    for inner in ("x", "y"):
+        (folder / inner).mkdir()
+        (folder / inner / "twice.jpg").write_bytes(picture(5))
+    (folder / "x" / "once.jpg").write_bytes(picture(6))
+    store = ImageStore([folder])
+    assert store.find("train/once.jpg").read() == picture(6)
+    assert store.find("x/twice.jpg").read() == picture(5)
+    assert store.find("twice.jpg") is None
+    assert ImageStore([folder], nested=False).find("once.jpg") is None
+
+
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path, folder, json_lines, read):
     (tmp_path / "secret.jpg").write_bytes(b"secret")
     (folder / "c.jpg").symlink_to(tmp_path / "secret.jpg")
-    path = json_lines("captions.jsonl", [{"image": "c.jpg", "caption": "x"}])
-    with pytest.raises(WorkbenchError, match="link that leads out"):
-        read("image-text", path, images=[str(folder)])
+    (folder / "inner").mkdir()
+    (folder / "inner" / "d.jpg").symlink_to(tmp_path / "secret.jpg")
+    for name in ("c.jpg", "d.jpg"):
+        path = json_lines("captions.jsonl", [{"image": name, "caption": "x"}])
+        with pytest.raises(WorkbenchError, match="link that leads out"):
+            read("image-text", path, images=[str(folder)])
 
 
 def test_a_damaged_tar_is_an_error(tmp_path, tar, picture):

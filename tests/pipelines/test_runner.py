@@ -18,7 +18,7 @@ from pipelines.preparing import runner
 from pipelines.preparing.chunks import cut_chunks
 from pipelines.preparing.limits import Limits
 from pipelines.preparing.runner import prepare
-from pipelines.preparing.splits import parse_splits, part_of
+from pipelines.preparing.splits import check_parts, parse_splits, part_of
 from pipelines.readers.reader import Record
 from pipelines.stages.text_filters import MinimumLength
 from workbench.corpora.corpus import Corpus
@@ -303,6 +303,24 @@ def test_splits_must_leave_something():
         parse_splits(["a=0.1", "a=0.2"])
     assert parse_splits(["0.05"]) == {"held-out": 0.05}
     assert {part_of({"key": str(i)}, {"a": 0.5}) for i in range(40)} == {"", "a"}
+
+
+def test_parts_that_the_set_says_itself():
+    shares, own = {"dev": 0.5}, ("val", "test")
+    told = [{"key": str(i), "meta": {"split": name}} for i, name in enumerate(("val", "test", "train", "restval"))]
+    assert [part_of(sample, {}, own) for sample in told] == ["val", "test", "", ""]
+    assert {part_of(sample, shares, own) for sample in told} <= {"val", "test", "", "dev"}
+    with pytest.raises(WorkbenchError, match="--own-split dev and --split dev"):
+        check_parts(("dev",), shares)
+    with pytest.raises(WorkbenchError, match="may have letters"):
+        check_parts(("../x",), {})
+
+
+def test_what_is_one_document_is_not_torn_apart():
+    shares = {"dev": 0.5}
+    parts = {part_of({"key": f"{i}", "meta": {"document": "set 1", "sha256": str(i)}}, shares) for i in range(30)}
+    assert len(parts) == 1
+    assert len({part_of({"key": f"{i}", "meta": {"document": str(i)}}, shares) for i in range(30)}) == 2
 
 
 def test_limits_are_checked():
