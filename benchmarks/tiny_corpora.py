@@ -164,12 +164,17 @@ def _reviews(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
 
 
 def vision_language(data: Path, corpora: Path) -> Iterator[Made]:
-    """Captions of photos, features and classes of the cells of the photos, articles, a tokenizer of both texts."""
+    """Captions of photos and questions about others, features and classes of the cells of both, answers, articles, a
+    tokenizer of captions and articles."""
     texts = [str(corpora / name) for name in ("image-text", "text")]
     for part, end in PARTS:
         yield f"image-text{end}", "prepare", "image-text", str(data / f"flickr8k/captions_{part}.jsonl")
         pictures = (f"{texts[0]}{end}", *GRID, "--scores")
         yield f"image-text-grid{end}", "prepare", "regions", *pictures
+        yield f"questions{end}", "prepare", "image-text", str(data / f"vqa_v2/questions_{part}.jsonl")
+        asked = (str(corpora / f"questions{end}"), *GRID, "--scores")
+        yield f"questions-grid{end}", "prepare", "regions", *asked
+    yield "answers.json", "prepare", "answers", str(corpora / "questions"), "--min-count", "3"
     yield "text", "prepare", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"
     yield "tokenizer.json", "prepare", "tokenizer", *texts, "--vocab-size", "4000"
 

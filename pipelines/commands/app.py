@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from pipelines.commands.answers import answers
 from pipelines.commands.clip_tokens import clip_tokens
 from pipelines.commands.clip_vocabulary import clip_vocabulary
 from pipelines.commands.clips import clips
@@ -66,5 +67,6 @@ for function in (
     supersenses,
     word_pairs,
     sentiment,
+    answers,
 ):
     app.command()(command(function))

@@ -40,18 +40,21 @@ def texts(folder: Path, **fields: Any) -> Path:
     return folder
 
 
-def pictures(folder: Path, feature_size: int, picture: bytes) -> Path:
-    """A corpus of captions and regions with so many numbers each."""
+def pictures(folder: Path, feature_size: int, picture: bytes, classes: int = 4) -> Path:
+    """A corpus of captions, questions, and regions with so many numbers each, of so many classes."""
     rng = np.random.default_rng(0)
     with ShardWriter(folder / "part-000000.tar", kind="image-text") as writer:
         for i in range(8):
             corners = np.sort(rng.random((3, 2, 2)).astype(np.float32), axis=1).reshape(3, 4)
             features = rng.normal(size=(3, feature_size)).astype(np.float32)
-            regions = {"features": features, "boxes": corners, "confidence": rng.random(3).astype(np.float32)}
+            sure = {name: rng.random(3).astype(np.float32) for name in ("confidence", "attribute_confidence")}
+            said = {name: rng.integers(classes, size=3) for name in ("classes", "attributes")}
+            scores = {"scores": rng.dirichlet(np.ones(classes), 3).astype(np.float16)}
+            regions = {"features": features, "boxes": corners, **sure, **said, **scores}
             caption = " ".join(WORDS[i : i + 4])
-            writer.add(
-                f"r{i}", {"image": picture, "captions": [caption], "regions": regions, "meta": {"backbone": "made-up"}}
-            )
+            asked = {"question_id": i, "question": caption, "answers": ["yes"]}
+            record = {"image": picture, "captions": [caption], "questions": [asked], "regions": regions}
+            writer.add(f"r{i}", {**record, "meta": {"backbone": "made-up", "sha256": str(i)}})
     assert writer.info is not None
     about = {"backbone": "made-up"}
     finish_corpus(folder, kind="image-text", shards=[writer.info], provenance={"command": "test"}, about=about)

@@ -53,6 +53,7 @@ def prepare(*arguments: object) -> None:
         "similar-words",
         "token-counts",
         "entity-vocabulary",
+        "answers",
     ],
 )
 def test_every_command_has_help_with_examples(command):

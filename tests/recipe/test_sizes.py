@@ -49,6 +49,14 @@ def test_a_size_is_the_recipe_with_its_values_then_overrides(tmp_path: Path) -> 
     assert load_recipe(str(tmp_path / "mine.yaml")).networks["main"].streams["text"]["hidden_size"] == 32
 
 
+def test_overrides_reach_what_a_size_refers_to(tmp_path: Path) -> None:
+    sizes = 'sizes: {large: {"tasks.text.corpora": ["${vars.data}/more"], tokenizer: "${vars.data}/large.json"}}'
+    written(tmp_path, sizes)
+    large = load_recipe(str(tmp_path / "mine-large.yaml"), ["vars.data=elsewhere"])
+    assert list(large.tasks["text"].corpora) == ["elsewhere/more"]
+    assert large.tokenizer == "elsewhere/large.json"
+
+
 def test_a_recipe_of_the_very_name_comes_before_a_size(tmp_path: Path) -> None:
     written(tmp_path, "sizes: {large: {train.lr: 7}}")
     (tmp_path / "mine-large.yaml").write_text(BASE)

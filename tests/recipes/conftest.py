@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 import re
 from collections import Counter
@@ -54,6 +55,7 @@ class World:
     reviews: Path
     plain: Path
     entities: Path
+    answers: Path
 
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
@@ -175,6 +177,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     ]
     named_words = [word.lower() for word in TOWNS + COUNTRIES]
     save_vectors(Vectors(named_words, torch.eye(12), [], torch.zeros(0, 12)), folder / "words.safetensors")
+    (folder / "answers.json").write_text(json.dumps(["1", "2", "3", "4"]))
     return World(
         _write(folder / "text", "text", texts),
         _write(folder / "images", "image-text", images),
@@ -190,6 +193,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         _write(folder / "reviews", "text", reviews),
         _write(folder / "plain", "text", [{k: v for k, v in sample.items() if k != "labels"} for sample in texts]),
         folder / "entity-vocabulary.safetensors",
+        folder / "answers.json",
     )
 
 

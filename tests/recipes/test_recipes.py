@@ -76,6 +76,7 @@ def shrunk(value: Any, world: Any) -> Any:
         ("senses", world.senses),
         ("vectors", world.words),
         ("vocabulary", world.entities),
+        ("answers", world.answers),
     ):
         if isinstance(small.get(key), str):  # a task may have such a name too
             small[key] = str(path)

@@ -39,6 +39,13 @@ SMALL = {
 }
 
 
+@pytest.fixture
+def samples(samples: list[Sample]) -> list[Sample]:
+    """Those of all vision tests, with a question each."""
+    asked = [{"question_id": i, "question": f"caption {i} of a dog", "answers": ["yes"]} for i in range(len(samples))]
+    return [{**sample, "questions": [question]} for sample, question in zip(samples, asked, strict=True)]
+
+
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return Tokenizer(train_tokenizer(["caption number 0 1 2 3 4 5 6 7 of a dog in the snow"] * 3, "wordpiece", 60))
@@ -59,6 +66,8 @@ def shrunk(tree: Any) -> Any:
         small["size"] = 16
     if "backbone" in small and "image" in small:
         small["backbone"] = "made-up"
+    if "answers" in small:
+        small["answers"] = ["yes", "no"]
     return small
 
 
@@ -172,6 +181,21 @@ def test_lxmert_shares_one_cross_attention_per_layer(tokenizer: Tokenizer) -> No
     _, _, root = tiny("lxmert", tokenizer)
     co = root.network().layers[2]
     assert co.attention["text"] is co.attention["image"]
+
+
+def test_lxmert_answers_questions_in_the_second_half(samples: list[Sample], tokenizer: Tokenizer) -> None:
+    """Only of pairs that are matched; all other tasks go on, and share their heads."""
+    recipe, tasks, root = tiny("lxmert", tokenizer)
+    half = recipe.train.max_steps // 2
+    assert (recipe.tasks["questions"].end_step, recipe.tasks["answered"].start_step) == (half, half)
+    without, with_answers = ([placed.name for placed in tasks[name].objectives] for name in ("questions", "answered"))
+    assert with_answers == [*without, "answers"]
+    assert without == [placed.name for placed in tasks["pairs"].objectives]
+    assert sum(name == "mlm" for name in root.heads) == 1
+    targets = tasks["answered"].micro_batch(samples, (0, 0)).views["main"].targets
+    matched = targets["itm"]["labels"] == 1
+    assert 0 < int(matched.sum()) < len(samples)
+    assert (targets["answers"]["labels"] >= 0).tolist() == matched.tolist()
 
 
 def test_clip_reads_text_from_the_left(samples: list[Sample], tokenizer: Tokenizer) -> None:

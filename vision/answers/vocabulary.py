@@ -14,8 +14,11 @@ import numpy as np
 
 from vision.answers.metric import accuracy, major_answer, match_score, normalise
 from workbench.errors import WorkbenchError
-from workbench.files.drafts import write_text
+from workbench.files.drafts import sha256_of, write_text
+from workbench.files.identities import note
 from workbench.files.json_values import parse_json
+
+KIND = "answers"
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,18 @@ class AnswerVocabulary:
     @classmethod
     def load(cls, path: Path) -> AnswerVocabulary:
         """Read what `save` wrote, or the published files of others: a list, or an object of answers with their classes.
+        What was read is noted for the run.
 
         Raises:
             WorkbenchError: the file is not a JSON list of different strings, nor an object of classes from 0 on.
         """
+        make = f"`workbench prepare answers CORPUS --output {path}` makes one of a corpus of questions"
+        if not path.is_file():
+            raise WorkbenchError(f"there is no file {path} with an answer vocabulary; {make}")
         try:
             answers = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise WorkbenchError(f"{path}: cannot read the answer vocabulary: {error}") from error
+            raise WorkbenchError(f"{path}: cannot read the answer vocabulary: {error}; {make}") from error
         if isinstance(answers, dict) and sorted(answers.values(), key=str) == sorted(range(len(answers)), key=str):
             answers = sorted(answers, key=answers.__getitem__)
         if not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
@@ -63,6 +70,7 @@ class AnswerVocabulary:
         if len(set(answers)) != len(answers):
             twice = next(a for a, n in Counter(answers).items() if n > 1)
             raise WorkbenchError(f"{path}: the answer {twice!r} occurs twice; an answer is one class")
+        note(KIND, path, sha256_of(path))
         return cls(tuple(answers))
 
     def save(self, path: Path) -> None:

@@ -23,6 +23,12 @@ def regions(hidden_size: int, feature_size: int, config: Config, **variant: Any)
     }
 
 
+def class_head(theirs: str, ours: str, dense: str, norm: str | None, output: str) -> list[Rule]:
+    """A head that classifies regions: what is below `theirs` is its map, its norm (VL-BERT has none) and its output."""
+    names = {"dense": dense, "norm": norm, "output": output}
+    return [rule for part, name in names.items() if name for rule in both(f"{theirs}.{name}", f"{ours}.{part}")]
+
+
 def answer_head(theirs: str) -> list[Rule]:
     """Linear, gelu, norm, linear: entries 0, 2 and 3 of a sequence."""
     return [

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.sequences.pairs import MATCHED
+from vision.sequences.region_rows import special_rows
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Share, SomeShare, Word
@@ -120,11 +121,6 @@ def feature_field(fields: Fields) -> str:
         f"to hide image rows takes stored features or patches; the image stream has {', '.join(sorted(fields))}. "
         "Extract grid features with `workbench prepare regions` and use vision.regions, or use vision.patches"
     )
-
-
-def special_rows(fields: Fields) -> np.ndarray:
-    """Which rows are no part of the image (a class token, the image as a whole): [rows], bool."""
-    return fields.get("special", np.zeros(len(fields["boxes"]), np.bool_))
 
 
 def keep_whole(fields: Fields) -> None:

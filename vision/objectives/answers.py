@@ -3,14 +3,16 @@
     bce:            sum over answers of BCE(logit, score), scores 0, .3, .6, .9, 1 by how many annotators gave it, or 1
                     for each of a set of right answers (`all_right`)
     cross_entropy:  CE over answers with the best answer as the label; for sets with one answer per question
+    drawn:          CE over answers with one of them as the label, drawn by the scores (LXMERT's release, pretraining)
 
 The sum is over questions, the count is their number. With bce a question without any answer in the vocabulary still
-counts (all its scores are 0, as published); with cross_entropy it has no label. A question that itm gave to another
+counts (all its scores are 0, as published); with the others it has no label. A question that itm gave to another
 image has no answer and does not count (as in LXMERT's pretraining).
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,7 +24,7 @@ from vision.answers.vocabulary import AnswerVocabulary
 from vision.sequences.pairs import MATCHED
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Name, Word
+from workbench.options.bounds import Location, Name, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen, States
@@ -31,27 +33,35 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
-Loss = Literal["bce", "cross_entropy"]
+Loss = Literal["bce", "cross_entropy", "drawn"]
 
 
 class Answers(Objective):
     """Answers of the `question_image` builder's questions.
 
     Args:
-        answers: the vocabulary, in normal form; an answer's place is its class.
+        answers: the vocabulary, in normal form; an answer's place is its class. A list, or the file of one
+            (`workbench prepare answers`).
         loss: see above.
         all_right: a question's answers are a set, each of which is right (DAQUAR), not what annotators said: each of
             them has the score 1.
         stream: whose pooled output is read.
     """
 
-    def __init__(self, answers: list[Name], loss: Loss = "bce", all_right: bool = False, stream: Word = "text") -> None:
-        if len(answers) < 2 or len(set(answers)) != len(answers):
+    def __init__(
+        self,
+        answers: list[Name] | Location,
+        loss: Loss = "bce",
+        all_right: bool = False,
+        stream: Word = "text",
+    ) -> None:
+        known = list(AnswerVocabulary.load(Path(answers)).answers) if isinstance(answers, str) else answers
+        if len(known) < 2 or len(set(known)) != len(known):
             raise WorkbenchError(
-                f"objective Answers: answers has {len(answers)} entries, {len(set(answers))} of them different; give "
+                f"objective Answers: answers has {len(known)} entries, {len(set(known))} of them different; give "
                 "two or more different answers"
             )
-        self.vocabulary = AnswerVocabulary(tuple(answers))
+        self.vocabulary = AnswerVocabulary(tuple(known))
         self.loss: Loss = loss
         self.all_right = all_right
         self.stream = stream
@@ -66,10 +76,13 @@ class Answers(Objective):
             scores = self.vocabulary.targets(sequence.meta["answers"], all_right=self.all_right)
             asked = np.asarray([sequence.labels.get(MATCHED) != 0])
             sequence.targets[self.name] = {"scores": scores[None], "asked": asked}
+            if self.loss == "drawn":
+                label = _drawn(scores, draws.of(sequence.draw)) if asked[0] else -100
+                sequence.targets[self.name]["labels"] = np.asarray([label], np.int64)
         return {}
 
     def count(self, batch: Batch) -> float:
-        """The number of questions; with cross_entropy of those that have a label."""
+        """The number of questions; with other losses than bce of those that have a label."""
         targets = batch.targets.get(self.name)
         if not targets:
             return 0.0
@@ -106,9 +119,20 @@ class AnswersHead(Head):
         if self.loss == "bce":
             loss = F.binary_cross_entropy_with_logits(logits, scores, asked[:, None].float(), reduction="sum")
         else:
-            best, labels = scores.max(1)
-            labels = labels.masked_fill((best == 0) | ~asked, -100)
+            labels = seen.targets["labels"] if self.loss == "drawn" else _best(scores, asked)
             loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
         with torch.no_grad():
             reached = scores.gather(1, logits.argmax(1, keepdim=True)).squeeze(1)
         return LossOutput(loss, {"accuracy": ((reached * asked).sum(), asked.sum())})
+
+
+def _best(scores: Tensor, asked: Tensor) -> Tensor:
+    """The answer with the highest of the scores [questions, answers]; -100 for a question that has none."""
+    best, labels = scores.max(1)
+    return labels.masked_fill((best == 0) | ~asked, -100)
+
+
+def _drawn(scores: np.ndarray, rng: np.random.Generator) -> int:
+    """One of the answers, by their scores [answers]; -100 where all are 0."""
+    total = scores.sum(dtype=np.float64)
+    return int(rng.choice(len(scores), p=scores / total)) if total else -100

@@ -14,10 +14,11 @@ without a text, but for the image.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import torch
+from annotated_types import MinLen
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -54,12 +55,12 @@ class Itm(Objective):
         self,
         rate: Share = 0.5,
         exchange: Literal["caption", "second_caption", "image"] = "caption",
-        pool: list[Word] | None = None,
+        pool: Annotated[list[Word], MinLen(1)] = ["text"],  # noqa: B006 - never changed
         pooled_size: Size | None = None,
     ) -> None:
         self.rate = rate
         self.exchange = exchange
-        self.pool = pool or ["text"]
+        self.pool = list(pool)
         self.pooled_size = pooled_size
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:

@@ -17,10 +17,11 @@ captions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import torch
+from annotated_types import MinLen
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -58,7 +59,7 @@ class Ranking(Itm):
         way: Way = "margin",
         hard: Count = 31,
         margin: Positive = 0.2,
-        pool: list[Word] | None = None,
+        pool: Annotated[list[Word], MinLen(1)] = ["text"],  # noqa: B006 - never changed
         pooled_size: Size | None = None,
     ) -> None:
         super().__init__(rate=0.0, pool=pool, pooled_size=pooled_size)

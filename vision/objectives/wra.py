@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vision.objectives._masked_regions import special_rows
 from vision.sequences.pairs import MATCHED
+from vision.sequences.region_rows import special_rows
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Positive, Word

@@ -126,7 +126,8 @@ def _state(module: torch.nn.Module) -> dict[str, Tensor]:
 
 def _check_back(tensors: Mapping[str, Tensor], rules: list[Rule], state: Mapping[str, Tensor]) -> None:
     again = to_ours(tensors, rules).tensors
-    changed = [name for name, tensor in again.items() if not torch.equal(state[name], tensor)]
+    # one of theirs may be read as heads of several objectives, of which this run has some
+    changed = [name for name, tensor in again.items() if name in state and not torch.equal(state[name], tensor)]
     if changed:
         raise WorkbenchError(
             f"the family keeps as one what is apart in this network, with other values: {', '.join(changed[:5])} "

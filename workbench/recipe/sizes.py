@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig
+
 from workbench.errors import WorkbenchError
 from workbench.files.yaml_values import read_yaml, set_value
 
@@ -43,10 +45,13 @@ def resized(tree: Any, size: str | None) -> Any:
     Raises:
         WorkbenchError: as `sizes_of`; or a key of the size leads nowhere.
     """
-    sizes = _sizes(tree)
+    chosen = _sizes(tree)[size] if size is not None else {}
+    # `${key}` stays as it is: what overrides change later is what it stands for
+    values = chosen.items_ex(resolve=False) if isinstance(chosen, DictConfig) else chosen.items()
+    listed = list(values)
     if KEY in tree:
         del tree[KEY]
-    for key, value in sizes[size].items() if size is not None else ():
+    for key, value in listed:
         try:
             set_value(tree, key, value)
         except WorkbenchError as error:

@@ -40,7 +40,7 @@ Fields = dict[str, Any]  # numpy arrays and Rows
 
 WORKER_FIELDS = frozenset(
     {"word_ids", "special", "char_start", "char_end", "taken", "right"}
-    | {"classes", "confidence", "attributes", "attribute_confidence", "scores"}
+    | {"classes", "confidence", "attributes", "attribute_confidence", "scores", "number"}
 )
 
 

@@ -21,6 +21,7 @@ from tests.interop.worlds import (
     there_and_back,
     tokenizer,
 )
+from workbench.errors import WorkbenchError
 
 SUMMED = slice(0, 0)  # of tables whose rows are summed no row comes back by itself
 ROWS: dict[str, int | slice] = {
@@ -48,20 +49,41 @@ def check(folder: Path, family: str, task: dict[str, Any], tmp_path: Path, golde
     return weights.keys() - written.keys()
 
 
-def test_uniter_with_its_heads(shared: Path, tmp_path: Path, photo: Callable[[int], bytes]) -> None:
-    corpus = pictures(tmp_path / "pictures", 24, photo(0))
-    task = {
-        "corpora": [str(corpus)],
-        "sequence": {
-            "builder": "image_caption",
-            "max_length": 16,
-            "image": {"image": "vision.regions", "backbone": "made-up"},
-        },
-        "objectives": [{"objective": name} for name in ("mlm", "vision.itm", "vision.mrfr")],
-    }
+@pytest.mark.parametrize("classes", ["mrc", "mrc_kl"])
+def test_uniter_with_its_heads(classes: str, shared: Path, tmp_path: Path, photo: Callable[[int], bytes]) -> None:
+    """Its one classifier of regions serves either objective."""
+    task = of_pictures(pictures(tmp_path / "pictures", 24, photo(0), 15))
+    names = ("mlm", "vision.itm", "vision.mrfr")
+    task["objectives"] = [
+        *({"objective": name} for name in names),
+        {"objective": f"vision.{classes}", "num_classes": 15},
+    ]
     golden = shared / "golden/uniter"
     left = check(golden, "vision.uniter", task, tmp_path, golden)
-    assert {name.split(".")[0] for name in left} == {"region_classifier", "vqa_output"}
+    assert {name.split(".")[0] for name in left} == {"vqa_output"}
+
+
+def of_pictures(corpus: Path, builder: str = "image_caption") -> dict[str, Any]:
+    """A task on captions (or questions) and regions, without objectives."""
+    image = {"image": "vision.regions", "backbone": "made-up"}
+    return {"corpora": [str(corpus)], "sequence": {"builder": builder, "max_length": 16, "image": image}}
+
+
+def test_lxmert_with_all_of_its_heads(shared: Path, tmp_path: Path, photo: Callable[[int], bytes]) -> None:
+    golden = shared / "golden/hf/lxmert"
+    folder = hugging_face(golden, tmp_path / "theirs")
+    task = of_pictures(pictures(tmp_path / "pictures", 16, photo(0)), "question_image")
+    task["objectives"] = [
+        {"objective": "vision.itm"},
+        {"objective": "mlm"},
+        {"objective": "vision.mrfr", "loss": "smooth_l1", "tied": False},
+        {"objective": "vision.mrc", "name": "objects", "of": "mrfr", "num_classes": 7},
+        {"objective": "vision.mrc", "name": "attributes", "of": "mrfr", "target": "attributes", "num_classes": 5},
+        {"objective": "vision.answers", "answers": ["yes", *map(str, range(8))]},
+    ]
+    assert check(folder, "vision.lxmert", task, tmp_path, golden) == set()
+    written = json.loads((tmp_path / "exported" / "config.json").read_text())
+    assert [written[f"num_{name}_labels"] for name in ("object", "attr", "qa")] == [7, 5, 9]
 
 
 @pytest.mark.parametrize("name", ["lxmert", "visual_bert"])
@@ -74,8 +96,32 @@ def test_hugging_face(name: str, shared: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", VOLTA)
-def test_volta(name: str, shared: Path, tmp_path: Path) -> None:
+def test_volta(name: str, shared: Path, tmp_path: Path, photo: Callable[[int], bytes]) -> None:
+    """With its poolers and the heads of regions; LXMERT's has the text's alone, and answers without a place."""
     golden = shared / "golden/volta" / name
-    left = check(golden, "vision.volta", text_task(texts(tmp_path / "texts"), "mlm"), tmp_path, golden)
-    begins = ("bert.t_pooler", "bert.v_pooler", "cls.bi_seq", "cls.qaPredictions", "cls.imagePredictions")
-    assert all(name.startswith(begins) for name in left)
+    lxmert = name == "original_lxmert"
+    task = of_pictures(pictures(tmp_path / "pictures", 32, photo(0), 9 if lxmert else 17))
+    pool, size = (["text"], 48) if lxmert else (["text", "image"], 56)
+    regions = [
+        {"objective": "vision.mrfr", "tied": False},
+        {"objective": "vision.mrc", "name": "objects", "of": "mrfr", "num_classes": 16},
+        {"objective": "vision.mrc", "name": "attributes", "of": "mrfr", "target": "attributes", "num_classes": 9},
+    ]
+    task["objectives"] = [
+        {"objective": "vision.itm", "pool": pool, "pooled_size": size},
+        {"objective": "mlm"},
+        *(regions if lxmert else [{"objective": "vision.mrc_kl", "num_classes": 17}]),
+    ]
+    left = check(golden, "vision.volta", task, tmp_path, golden)
+    assert all(name.startswith("cls.qaPredictions") for name in left)
+    assert bool(left) == lxmert
+
+
+def test_a_head_that_computes_something_else_is_not_exported(
+    shared: Path, tmp_path: Path, photo: Callable[[int], bytes]
+) -> None:
+    task = of_pictures(pictures(tmp_path / "pictures", 24, photo(0), 15))
+    task["objectives"] = [{"objective": "vision.mrc", "norm": False, "num_classes": 15}]
+    golden = shared / "golden/uniter"
+    with pytest.raises(WorkbenchError, match=r"head mrc: norm = False here, True there"):
+        check(golden, "vision.uniter", task, tmp_path, golden)

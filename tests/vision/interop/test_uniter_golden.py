@@ -135,20 +135,17 @@ def test_region_regression(golden: Golden, network: Network, batch: Callable[...
 
 
 @torch.no_grad()
-def test_region_classes(golden: Golden, network: Network, batch: Callable[..., Batch], shared: Path) -> None:
-    theirs = load_file(shared / "golden" / "uniter" / "weights.safetensors")
-    names = (("dense", "0"), ("norm", "2"), ("output", "3"))
-    weights = {f"{o}.{p}": theirs[f"region_classifier.net.{n}.{p}"] for o, n in names for p in ("weight", "bias")}
+def test_region_classes(golden: Golden, network: Network, batch: Callable[..., Batch]) -> None:
     masked = batch(masked_regions=True)
     rows = masked.streams["image"].fields["masked"].nonzero()[:, 0]
     states, scores = network(masked), golden.inputs["img_soft_labels"][golden.inputs["img_masks"]]
     kl = MrcKl(15).head(network)
-    kl.load_state_dict(weights)
+    kl.load_state_dict(_head(golden, "mrc_kl"))
     torch.testing.assert_close(kl.logits(states["image"][rows]), golden.outputs["mrc_logits"], **CLOSE)
     output = kl(Seen.of(network, masked, {"rows": rows, "scores": scores}, states))
     torch.testing.assert_close(output.loss / scores.numel(), golden.outputs["train_loss_mrckl"], **CLOSE)
     hard = Mrc(15).head(network)
-    hard.load_state_dict(weights)
+    hard.load_state_dict(_head(golden, "mrc"))
     labels = scores[:, 1:].argmax(-1) + 1  # the background is never a target
     output = hard(Seen.of(network, masked, {"rows": rows, "labels": labels}, states))
     torch.testing.assert_close(output.loss / len(rows), golden.outputs["train_loss_mrc"], **CLOSE)

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 from torch.nn import functional as F
 
 from vision.interop.releases.volta import Volta
-from vision.objectives.itm import ItmHead
+from vision.objectives.itm import Itm, ItmHead
+from vision.objectives.mrc import Mrc
 from vision.objectives.mrc_kl import MrcKlHead
 from vision.objectives.mrfr import Mrfr
 from workbench.errors import WorkbenchError
@@ -25,7 +27,6 @@ from workbench.sequences.batch import Batch
 from workbench.tasks.forward import Seen
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
-REGIONS, CLASSES = "cls.imagePredictions.transform", "cls.imagePredictions.decoder_dict"
 FOLDERS = ("ctrl_uniter", "ctrl_visualbert", "ctrl_lxmert", "ctrl_vilbert", "original_lxmert", "original_vilbert")
 
 
@@ -40,7 +41,7 @@ def test_states_and_word_logits(name: str, shared: Path, jagged: Callable[..., B
     spec, weights, left, missing = read.network, read.tensors, read.unused, read.missing
     assert not missing
     network = Network(spec).eval()
-    network.load_state_dict({n: t for n, t in weights.items() if not n.startswith(("mlm.", "mrfr."))})
+    network.load_state_dict({n: t for n, t in weights.items() if n.startswith(("embeddings.", "layers."))})
     assert not [n for n in left if ".encoder." in n], "an attention or feed-forward tensor was left out"
     masks = {"text": inputs["attention_mask"].bool(), "image": inputs["image_attention_mask"].bool()}
     positions = torch.arange(inputs["input_ids"].shape[1]).expand_as(inputs["input_ids"])
@@ -61,9 +62,23 @@ def test_states_and_word_logits(name: str, shared: Path, jagged: Callable[..., B
     assert ("region_logits.5" in outputs) == (name == "original_lxmert"), "only LXMERT regresses features"
     if name == "original_lxmert":
         head = Mrfr(loss="smooth_l1", tied=False).head(network)
-        head.load_state_dict({n.removeprefix("mrfr."): t for n, t in weights.items() if n.startswith("mrfr.")})
-        predicted = head.predict(network, head.transform(states["image"]))
+        head.load_state_dict(of_head(weights, "mrfr"))
+        hidden = head.transform(states["image"])
+        predicted = head.predict(network, hidden)
         torch.testing.assert_close(predicted, outputs["region_logits.5"][masks["image"]], **CLOSE)
+        for of, target in (("objects", "3"), ("attributes", "4")):
+            expected = outputs[f"region_logits.{target}"]
+            other = Mrc(expected.shape[-1], of="mrfr").head(network)
+            other.load_state_dict(of_head(weights, of))
+            torch.testing.assert_close(other.output(hidden), expected[masks["image"]], **CLOSE)
+        matching = Itm(pool=["text"], pooled_size=len(weights["itm.poolers.text.bias"])).head(network)
+        matching.load_state_dict(of_head(weights, "itm"))
+        torch.testing.assert_close(matching.logits(network, states, batch).flip(1), outputs["itm_logits"], **CLOSE)
+
+
+def of_head(weights: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    """Of all weights under our names those of a head."""
+    return {n.partition(".")[2]: t for n, t in weights.items() if n.startswith(f"{name}.")}
 
 
 def test_a_stack_we_do_not_have_is_refused(shared: Path) -> None:
@@ -93,30 +108,21 @@ def test_the_distributions_and_the_alignment_of_vilbert(name: str, shared: Path,
     """Poolers with relu, multiplied, and the divergence from the detector's classes."""
     folder = shared / "golden" / "volta" / name
     inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
-    weights = load_file(folder / "weights.safetensors")
+    files = find_files(folder)
+    assert files is not None
+    weights = read_release(files).tensors
     masks = {"text": inputs["attention_mask"].bool(), "image": inputs["image_attention_mask"].bool()}
     streams = {s: (mask, {"place": torch.zeros(mask.shape)}) for s, mask in masks.items()}
     batch = jagged(**streams)
     last = max(int(n.split(".")[1]) for n in outputs if n.startswith("text_states."))
     states = {s: outputs[f"{s}_states.{last}"][mask] for s, mask in masks.items()}
     sizes = {s: rows.shape[1] for s, rows in states.items()}
-    head = ItmHead(["text", "image"], sizes, len(weights["bert.t_pooler.dense.bias"]))
-    head.load_state_dict(
-        {
-            f"{ours}.{p}": weights[f"{theirs}.{p}"]
-            for p in ("weight", "bias")
-            for ours, theirs in (
-                ("poolers.text", "bert.t_pooler.dense"),
-                ("poolers.image", "bert.v_pooler.dense"),
-                ("classifier", "cls.bi_seq_relationship"),
-            )
-        }
-    )
+    head = ItmHead(["text", "image"], sizes, len(weights["itm.poolers.text.bias"]))
+    head.load_state_dict(of_head(weights, "itm"))
     network = Network(NetworkSpec({"text": {"embedding": "token", "hidden_size": 8, "vocab_size": 4}}, []))
-    torch.testing.assert_close(head.logits(network, states, batch), outputs["itm_logits"], **CLOSE)
-    kl = MrcKlHead(sizes["image"], len(weights[f"{CLASSES}.0.bias"]), norm=f"{REGIONS}.LayerNorm.weight" in weights)
-    names = [("dense", f"{REGIONS}.dense"), ("norm", f"{REGIONS}.LayerNorm"), ("output", f"{CLASSES}.0")]
-    kl.load_state_dict({f"{o}.{p}": weights[f"{t}.{p}"] for o, t in names for p in ("weight", "bias")})
+    torch.testing.assert_close(head.logits(network, states, batch).flip(1), outputs["itm_logits"], **CLOSE)
+    kl = MrcKlHead(sizes["image"], len(weights["mrc_kl.output.bias"]))
+    kl.load_state_dict(of_head(weights, "mrc_kl"))
     logits = torch.zeros_like(outputs["region_logits.0"])
     logits[masks["image"]] = kl.logits(states["image"])
     torch.testing.assert_close(logits[masks["image"]], outputs["region_logits.0"][masks["image"]], **CLOSE)

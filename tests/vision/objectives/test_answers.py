@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from tests.contracts.cases import ObjectiveCase
+from vision.answers.vocabulary import AnswerVocabulary
 from vision.objectives.answers import Answers, AnswersHead
 from workbench.errors import WorkbenchError
+from workbench.files.identities import noted
 from workbench.models.network import Network
 from workbench.sequences.sequence import Sequence
 
@@ -21,6 +24,9 @@ UNKNOWN = {"accuracy": "a question without a known answer is asked and not learn
 CASES = {
     "": ObjectiveCase({"answers": ["yes", "no", "red"]}, STILL),
     "best": ObjectiveCase({"answers": ["yes", "no", "red"], "loss": "cross_entropy"}, STILL | UNKNOWN),
+    "drawn": ObjectiveCase(
+        {"answers": ["yes", "no", "red"], "loss": "drawn"}, UNKNOWN | {"originals": STILL["originals"]}
+    ),
 }
 
 ASKED = [
@@ -86,7 +92,35 @@ def test_cross_entropy_takes_the_best_answer(
     assert objective.count(batch) == 3  # the third has no answer in the vocabulary
 
 
-@pytest.mark.parametrize("kind", ["bce", "cross_entropy"])
+def test_one_answer_is_drawn_by_the_scores(
+    asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
+) -> None:
+    """LXMERT's pretraining: the label is an answer, as often as its share of the scores."""
+    network, objective = tiny(), answers(loss="drawn")
+    drawn = torch.cat([corrupted(objective, asked, seed)[1].targets["answers"]["labels"] for seed in range(300)])
+    labels = drawn.view(300, 4)
+    assert (labels[:, 0] == 0).all()
+    assert set(labels[:, 1].tolist()) == {0, 2}
+    assert abs(float((labels[:, 1] == 2).float().mean()) - 0.9 / 1.5) < 4 * math.sqrt(0.24 / 300)
+    assert (labels[:, 2] == -100).all(), "no answer in the vocabulary"
+    assert set(labels[:, 3].tolist()) == {1, 3}
+    _, batch = corrupted(objective, asked)
+    logits = logits_of(network, batch).log_softmax(1)
+    expected = -torch.stack([logits[i, label] for i, label in enumerate(labels[0].tolist()) if label >= 0]).sum()
+    assert loss(objective, network, batch).loss.item() == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert objective.count(batch) == 3
+
+
+def test_the_vocabulary_may_be_a_file(tmp_path: Path) -> None:
+    AnswerVocabulary(("yes", "no", "red")).save(tmp_path / "answers.json")
+    with noted() as opened:
+        assert Answers(str(tmp_path / "answers.json")).vocabulary.answers == ("yes", "no", "red")
+    assert list(opened["answers"]) == [str(tmp_path / "answers.json")], "a run records what it read"
+    with pytest.raises(WorkbenchError, match=r"no file lost\.json .*workbench prepare answers CORPUS"):
+        Answers("lost.json")
+
+
+@pytest.mark.parametrize("kind", ["bce", "cross_entropy", "drawn"])
 def test_a_question_about_another_image_has_no_answer(
     kind: str, asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
 ) -> None:

@@ -19,7 +19,8 @@ BOXES = "lxmert.encoder.visn_fc"
 
 
 class Lxmert(Release):
-    """Hugging Face LXMERT: `text` and `image` streams, `self` and `co` layers; heads mlm, itm, mrfr, answers."""
+    """Hugging Face LXMERT: `text` and `image` streams, `self` and `co` layers; heads mlm, itm, mrfr, objects and
+    attributes (mrc of mrfr's rows), answers."""
 
     prefix = "lxmert."
 
@@ -49,6 +50,8 @@ class Lxmert(Release):
             "mlm": bert_config.word_head(config),
             "itm": {"objective": "vision.itm"},
             "mrfr": {"objective": "vision.mrfr", "tied": False},
+            "objects": {"objective": "vision.mrc", "of": "mrfr"},
+            "attributes": {"objective": "vision.mrc", "of": "mrfr", "target": "attributes"},
             "answers": {"objective": "vision.answers"},
         }
 
@@ -71,6 +74,8 @@ class Lxmert(Release):
             *bert_names.both("obj_predict_head.transform.LayerNorm", "mrfr.norm"),
             Same("obj_predict_head.decoder_dict.feat.weight", "mrfr.output.weight"),
             Same("obj_predict_head.decoder_dict.feat.bias", "mrfr.bias"),
+            *bert_names.both("obj_predict_head.decoder_dict.obj", "objects.output"),
+            *bert_names.both("obj_predict_head.decoder_dict.attr", "attributes.output"),
             *answer_head("answer_head.logit_fc"),
         ]
 
@@ -87,7 +92,16 @@ class Lxmert(Release):
             "x_layers": crossed,
             "visual_feat_dim": image["feature_size"],
             "visual_pos_dim": image["box_size"],
+            **_classes(described),
         }
+
+
+def _classes(described: Described) -> dict[str, Any]:
+    """The numbers of classes of the heads that there are."""
+    keys = {"objects": "num_object_labels", "attributes": "num_attr_labels"}
+    found = {key: described.heads[name]["num_classes"] for name, key in keys.items() if name in described.heads}
+    answers = described.heads.get("answers", {}).get("answers")
+    return {**found, **({"num_qa_labels": len(answers)} if isinstance(answers, list) else {})}
 
 
 def _kind(layer: Spec) -> str:

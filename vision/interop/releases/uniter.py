@@ -1,7 +1,8 @@
 """UNITER's release (github.com/ChenRocks/UNITER; Chen et al., arXiv:1909.11740).
 
 It keeps the type of regions in the text's table of segments (row 1), so the text has one segment (`token_types: 1`);
-the vector of masked regions is row 1 of a table of two. Labels of matching agree: 1 = matched.
+the vector of masked regions is row 1 of a table of two. Labels of matching agree: 1 = matched. Its one classifier of
+regions is the head of mrc_kl here, and of mrc: a recipe has one of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vision.interop.region_streams import IMAGE, answer_head, regions
+from vision.interop.region_streams import IMAGE, answer_head, class_head, regions
 from workbench.interop import bert_config, bert_names
 from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
@@ -21,10 +22,12 @@ from workbench.recipe.spec import NetworkSpec, Spec
 WORDS = "uniter.embeddings.word_embeddings.weight"
 TYPES = "uniter.embeddings.token_type_embeddings.weight"
 PROJECTION = "uniter.img_embeddings.img_linear"
+CLASSIFIERS = ("mrc", "mrc_kl")
 
 
 class Uniter(Release):
-    """UNITER: `text` and `image` streams (`vision.regions`), `joint` layers; heads mlm, mrfr (tied), itm, answers."""
+    """UNITER: `text` and `image` streams (`vision.regions`), `joint` layers; heads mlm, mrfr (tied), mrc or mrc_kl,
+    itm, answers."""
 
     prefix = "uniter."
 
@@ -44,6 +47,8 @@ class Uniter(Release):
         return {
             "mlm": bert_config.word_head(config, norm_eps=1e-12),
             "mrfr": {"objective": "vision.mrfr", "tied": True},
+            "mrc": {"objective": "vision.mrc", "norm": True},
+            "mrc_kl": {"objective": "vision.mrc_kl"},
             "itm": {"objective": "vision.itm"},
             "answers": {"objective": "vision.answers"},
         }
@@ -67,6 +72,7 @@ class Uniter(Release):
             *bert_names.both("feat_regress.net.0", "mrfr.dense"),
             *bert_names.both("feat_regress.net.2", "mrfr.norm"),
             Copy("feat_regress.weight", f"{PROJECTION}.weight", "feat_regress.bias"),
+            *(rule for ours in CLASSIFIERS for rule in class_head("region_classifier.net", ours, "0", "2", "3")),
             *bert_names.both("itm_output", "itm.classifier"),
             *answer_head("vqa_output"),
         ]

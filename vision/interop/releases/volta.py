@@ -7,8 +7,11 @@ v = vision) and which has a feed-forward block. In our stacks:
     tv and vt                  co(text, image)
     tt, vv                     self(text), self(image)
 
-Its poolers have relu where ours have tanh, and a width of their own, so poolers and matching heads have no place; of
-the region heads the regression (target 5) has. What its VL-BERT adds to words and regions is no embedding of ours.
+Its poolers have relu where those of a network have tanh, and a width of their own: they are the objective itm's
+(`pooled_size`), of the text and the image, or of the text alone (`fusion_method: text`). Labels of matching are the
+other way round: 0 = matched. Of the targets of regions ours are 0 (mrc_kl), 3 and 4 (mrc of mrfr's rows, as LXMERT) and
+5 (mrfr). Its head of answers reads a pooler with relu and has no place; what its VL-BERT adds to words and regions is
+no embedding of ours.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ from vision.interop import volta_sublayers
 from vision.interop.region_streams import IMAGE, regions
 from workbench.errors import unknown
 from workbench.interop import bert_config
-from workbench.interop.bert_names import both, embeddings, word_head
+from workbench.interop.bert_names import PARAMETERS, both, embeddings, word_head
 from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
-from workbench.interop.rules import Rows, Rule, Same, Sum
+from workbench.interop.rules import Reversed, Rows, Rule, Same, Sum
 from workbench.recipe.spec import NetworkSpec, Spec
 
 VARIANTS: dict[str, Spec] = {
@@ -33,6 +36,15 @@ VARIANTS: dict[str, Spec] = {
     "visualbert": {"norm_parts": False},
 }
 """`image_embeddings` of the configuration, and how our embedding of regions says it."""
+TARGETS = {"0": "mrc_kl", "3": "objects", "4": "attributes", "5": "mrfr"}
+"""`visual_target_weights` of the configuration, and the objective here."""
+HEADS: dict[str, Spec] = {
+    "0": {"objective": "vision.mrc_kl"},
+    "3": {"objective": "vision.mrc", "of": "mrfr"},
+    "4": {"objective": "vision.mrc", "of": "mrfr", "target": "attributes"},
+    "5": {"objective": "vision.mrfr", "tied": False},
+}
+POOLERS = {"text": "bert.t_pooler.dense", "image": "bert.v_pooler.dense"}
 NAMES = {
     "lxmert": {
         "project": "bert.v_embeddings.image_embeddings",
@@ -57,7 +69,8 @@ NAMES = {
 
 
 class Volta(Release):
-    """VOLTA's ViLBERT, LXMERT, UNITER and VisualBERT: `text` and `image` streams; heads mlm and mrfr (not tied)."""
+    """VOLTA's ViLBERT, LXMERT, UNITER and VisualBERT: `text` and `image` streams; heads mlm, itm (with poolers of its
+    own), mrc_kl, mrfr (not tied), objects and attributes."""
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return "tt_attn_sublayers" in config
@@ -73,14 +86,17 @@ class Volta(Release):
         return NetworkSpec({"text": text, "image": image}, layers, tie=tie)
 
     def heads(self, config: Config) -> dict[str, Spec]:
+        regions = {name: HEADS[target] for target, name in TARGETS.items() if target in _targets(config)}
+        pooled = _pooled(config)
+        itm: Spec = {"objective": "vision.itm", "pool": pooled, "pooled_size": config.get("pooler_size")}
         return {
             "mlm": bert_config.word_head(config, norm_eps=1e-12),
-            "mrfr": {"objective": "vision.mrfr", "tied": False},
+            **({"itm": itm} if pooled else {}),
+            **regions,
         }
 
     def rules(self, config: Config) -> list[Rule]:
         kind = _kind(config)
-        regression = "cls.imagePredictions.decoder_dict.5"
         return [
             *embeddings("bert.embeddings"),
             *(rule for ours, theirs in NAMES[kind].items() for rule in both(theirs, f"{IMAGE}.{ours}")),
@@ -91,10 +107,9 @@ class Volta(Release):
                 for rule in volta_sublayers.rules(config, sublayer, f"layers.{number}")
             ),
             *word_head("bert.embeddings.word_embeddings.weight"),
-            *both("cls.imagePredictions.transform.dense", "mrfr.dense"),
-            *both("cls.imagePredictions.transform.LayerNorm", "mrfr.norm"),
-            Same(f"{regression}.weight", "mrfr.output.weight"),
-            Same(f"{regression}.bias", "mrfr.bias"),
+            *_regions(_targets(config)),
+            *(rule for stream in _pooled(config) for rule in both(POOLERS[stream], f"itm.poolers.{stream}")),
+            *(Reversed(f"cls.bi_seq_relationship.{p}", f"itm.classifier.{p}") for p in PARAMETERS if _pooled(config)),
         ]
 
     def config(self, described: Described) -> dict[str, Any]:
@@ -108,7 +123,43 @@ class Volta(Release):
             **widths,
             "image_embeddings": kind,
             "num_locs": image["box_size"],
+            **_written_heads(described.heads),
         }
+
+
+def _targets(config: Config) -> list[str]:
+    """The numbers of what is predicted of regions; all that are ours, where a configuration does not say it."""
+    return [str(number) for number in config.get("visual_target_weights", TARGETS)]
+
+
+def _pooled(config: Config) -> list[str]:
+    """The streams whose pooled outputs are multiplied for matching."""
+    return {"mul": ["text", "image"], "text": ["text"]}.get(config.get("fusion_method", "mul"), [])
+
+
+def _regions(targets: list[str]) -> list[Rule]:
+    """The heads of regions, which have the first map and norm in common."""
+    theirs = "cls.imagePredictions"
+    first = (("dense", "transform.dense"), ("norm", "transform.LayerNorm"))
+    bodies = [name for target, name in TARGETS.items() if target in targets and target in ("0", "5")]
+    outputs = [("mrc_kl", "0"), ("objects", "3"), ("attributes", "4")]
+    regression = f"{theirs}.decoder_dict.5"
+    tied = [Same(f"{regression}.weight", "mrfr.output.weight"), Same(f"{regression}.bias", "mrfr.bias")]
+    return [
+        *(rule for ours in bodies for part, name in first for rule in both(f"{theirs}.{name}", f"{ours}.{part}")),
+        *(r for ours, n in outputs if n in targets for r in both(f"{theirs}.decoder_dict.{n}", f"{ours}.output")),
+        *(tied if "5" in targets else []),
+    ]
+
+
+def _written_heads(heads: dict[str, Spec]) -> dict[str, Any]:
+    """What a configuration says of the heads that there are."""
+    found: dict[str, Any] = {"visual_target_weights": {n: 1.0 for n, name in TARGETS.items() if name in heads}}
+    if "itm" not in heads:
+        return {**found, "fusion_method": "none"}
+    streams, size = heads["itm"]["pool"], heads["itm"]["pooled_size"]
+    fusion = "text" if streams == ["text"] else "mul"
+    return {**found, "fusion_method": fusion, "pooler_size": size, "v_pooler_size": size}
 
 
 def _kind(config: Config) -> str:

@@ -21,7 +21,8 @@ class Regions(Image):
 
     A model that was trained on the features of one backbone is useless on those of another and nothing else would
     tell, so `backbone` is compared with what the corpus recorded (`meta.backbone`). What a detector said of its
-    regions (`vision.sequences.region_targets`) goes with them, as far as it is stored.
+    regions (`vision.sequences.region_targets`) goes with them, as far as it is stored, and the `number` of each among
+    all of the record.
 
     Args:
         backbone: what the corpus says its features are of.
@@ -67,6 +68,7 @@ class Regions(Image):
                     keep
                 ].copy(),  # of the type they are stored with, half the bytes to move
                 "boxes": np.array(regions["boxes"][keep], np.float32),
+                "number": np.arange(len(regions["boxes"]))[keep],
                 **said,
             }
         )

@@ -17,8 +17,4 @@ CONFIG = {
     "model_type": "lxmert",
     "max_position_embeddings": 12,
 }
-CASE = ReleaseCase(
-    config=CONFIG,
-    golden=("hf/lxmert",),
-    unused=("obj_predict_head.decoder_dict.obj", "obj_predict_head.decoder_dict.attr"),
-)
+CASE = ReleaseCase(config=CONFIG, golden=("hf/lxmert",))

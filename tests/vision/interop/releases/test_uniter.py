@@ -16,6 +16,5 @@ CONFIG = {
 CASE = ReleaseCase(
     config=CONFIG,
     golden=("uniter",),
-    unused=("region_classifier",),
     rows={"uniter.img_embeddings.mask_embedding.weight": 1},
 )

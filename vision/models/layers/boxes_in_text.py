@@ -1,0 +1,46 @@
+"""Early fusion: the vectors of boxes are added to the words that refer to them (B2T2, arXiv:1908.05054).
+
+    x_t = x_t + sum of v_i over the boxes i that token t refers to
+
+The step `vision.boxes_in_text` says who refers to what: a token to one box at most. The layers after this one read the
+text alone.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from workbench.errors import WorkbenchError
+from workbench.models.context import Context
+from workbench.options.bounds import Word
+
+
+class BoxesInText(nn.Module):
+    """The first layer of a stack over words; it has no weights.
+
+    Args:
+        stream, image: of the words, and of the boxes, of one width.
+    """
+
+    def __init__(self, sizes: dict[str, int], stream: Word = "text", image: Word = "image") -> None:
+        super().__init__()
+        if sizes[stream] != sizes[image]:
+            raise WorkbenchError(
+                f"BoxesInText: the vectors of boxes are added to those of words; {stream} is {sizes[stream]} wide, "
+                f"{image} {sizes[image]}"
+            )
+        self.stream, self.image = stream, image
+        self.reads, self.changes = (stream, image), (stream,)
+
+    def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        if self.stream not in hidden or self.image not in hidden:
+            return hidden
+        words, fields = hidden[self.stream], context.fields(self.stream)
+        if "box" not in fields:
+            raise WorkbenchError(
+                f"BoxesInText: nothing says which words of {self.stream!r} refer to boxes; add the step "
+                "vision.boxes_in_text to the sequence"
+            )
+        nothing_last = F.pad(hidden[self.image], (0, 0, 0, 1))  # row -1, for words that refer to nothing
+        return {**hidden, self.stream: words + nothing_last[fields["box"]].to(words.dtype)}

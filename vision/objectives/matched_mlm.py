@@ -1,0 +1,26 @@
+"""Masked language modelling of pairs that belong together (B2T2, arXiv:1908.05054; ViLBERT's paper).
+
+Words are hidden in exchanged pairs too, else those without a mask would be known to be exchanged; they have no labels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vision.sequences.pairs import MATCHED
+from workbench.keyed import Draws
+from workbench.objectives.mlm import Mlm
+from workbench.sequences.sequence import Rows, Sequence
+from workbench.tasks.objective import BatchTargets
+
+
+class MatchedMlm(Mlm):
+    """`mlm`, which predicts no words of texts that itm gave to another image. Its options are those of `mlm`."""
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        found = super().corrupt(sequences, draws)
+        for sequence in sequences:
+            if sequence.labels.get(MATCHED) == 0:
+                none = np.zeros(0, np.int64)
+                sequence.targets[self.name] = {"rows": Rows(self.stream, none), "labels": none}
+        return found
