@@ -5,8 +5,9 @@
 The server is a process of its own that sends noise-like JPEGs of 640 x 480 from memory. Both fetch every image, decode
 it, make its shorter side `--resize` pixels and write tars with the caption, with equally many processes and
 connections; rounds alternate, and the ratio is that of the medians. Starting the program counts for neither: the time
-is that of a list of `--images` less that of a list of `WARM` images. img2dataset is run as a program, from an
-environment of its own; without it only ours is told.
+is that of a list of `--images` less that of a list of `WARM` images. Beside it stands the CPU time that an image takes,
+which a busy machine does not change. img2dataset is run as a program, from an environment of its own; without it only
+ours is told.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import contextlib
 import io
 import multiprocessing
+import resource
 import shutil
 import statistics
 import subprocess
@@ -25,6 +27,7 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -32,24 +35,34 @@ from PIL import Image
 WARM, DISTINCT = 20, 64
 
 
+class Spent(NamedTuple):
+    """Seconds, by the clock and of CPU."""
+
+    wall: float
+    cpu: float
+
+
 def main() -> None:
     options = arguments()
     programs = {"workbench": ours}
     if options.img2dataset:
         programs["img2dataset"] = theirs
-    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    spent: dict[str, list[Spent]] = {name: [] for name in programs}
     with serving() as address, tempfile.TemporaryDirectory() as folder:
-        lists = {count: url_list(Path(folder), address, count) for count in (WARM, options.images)}
+        lists = [url_list(Path(folder), address, count) for count in (WARM, options.images)]
+        output = Path(folder, "out")
         for _ in range(options.rounds):
             for name, program in programs.items():
-                spent = [
-                    run(program(path, Path(folder, "out"), options), Path(folder, "out")) for path in lists.values()
-                ]
-                seconds[name].append(spent[1] - spent[0])
-    rates = {name: (options.images - WARM) / statistics.median(values) for name, values in seconds.items()}
+                few, many = (run(program(path, output, options), output) for path in lists)
+                spent[name].append(Spent(many.wall - few.wall, many.cpu - few.cpu))
+    count = options.images - WARM
+    rates = {name: count / statistics.median(one.wall for one in found) for name, found in spent.items()}
+    costs = {name: statistics.median(one.cpu for one in found) / count for name, found in spent.items()}
     for name, rate in rates.items():
-        ratio = f"   x{rate / rates['img2dataset']:.2f}" if "img2dataset" in rates else ""
-        print(f"{name:12} {rate:8.1f} images/s{ratio}   rounds: {', '.join(f'{s:.1f} s' for s in seconds[name])}")
+        told = f"{name:12} {rate:8.1f} images/s, {1000 * costs[name]:.1f} ms of CPU an image"
+        if "img2dataset" in rates:
+            told += f"   x{rate / rates['img2dataset']:.2f}, x{costs['img2dataset'] / costs[name]:.2f}"
+        print(told)
 
 
 def arguments() -> argparse.Namespace:
@@ -77,15 +90,21 @@ def theirs(urls: Path, output: Path, options: argparse.Namespace) -> list[str]:
     return [options.img2dataset, "--url_list", str(urls), *columns, *size, *shards, *counts]
 
 
-def run(command: list[str], output: Path) -> float:
-    """Seconds; what was written is counted by neither and goes."""
-    started = time.perf_counter()
+def run(command: list[str], output: Path) -> Spent:
+    """What a program and its processes took; what it wrote goes."""
+    started, before = time.perf_counter(), cpu()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    spent = time.perf_counter() - started
+    spent = Spent(time.perf_counter() - started, cpu() - before)
     if done.returncode or not any(output.glob("*.tar")):
         raise SystemExit(f"{command[0]} failed: {done.stderr[-2000:]}")
     shutil.rmtree(output)
     return spent
+
+
+def cpu() -> float:
+    """Seconds of all processes that have ended; the server has not."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def url_list(folder: Path, address: str, count: int) -> Path:

@@ -101,5 +101,10 @@ def separator_of(first: str) -> Separator:
     return max(SEPARATORS, key=lambda name: first.count(SEPARATORS[name]))
 
 
+def header_of(first: str) -> set[str]:
+    """The columns that a first line names, if it is a header."""
+    return {cell.strip().strip('"') for cell in first.split(SEPARATORS[separator_of(first)])}
+
+
 def _of_csv(first: str) -> Separator:
     return "semicolon" if first.count(";") > first.count(",") else "comma"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -109,3 +111,29 @@ def test_what_decides_nothing_but_the_time_may_change():
     one, other = RegionFeatures("made-up"), RegionFeatures("made-up", device="cuda", batch_size=64)
     assert one == other, "or a corpus that was begun on another machine would be refused"
     assert one != RegionFeatures("made-up", size=64)
+
+
+@pytest.mark.parametrize(
+    ("device", "half", "expected"), [("cuda", True, True), ("cuda", False, False), ("cpu", True, False)]
+)
+def test_a_gpu_and_no_cpu_computes_in_half_precision(source, picture, monkeypatch, device, half, expected):
+    seen = []
+
+    def autocast(kind, dtype, enabled):
+        seen.append((kind, dtype, enabled))
+        return nullcontext()
+
+    monkeypatch.setattr(torch, "autocast", autocast)
+    RegionFeatures("made-up", device=device, half=half)(sample("dog", picture()))
+    assert seen == [("cuda", torch.float16, expected)]
+
+
+def test_what_a_backbone_says_in_half_precision_is_near_and_of_the_same_types(picture):
+    """As on a GPU; the processor knows bfloat16, which rounds more."""
+    stage = RegionFeatures("test_efficientnet", size=64, grid=2, scores=True)
+    full = stage(sample("dog", picture()))["regions"]
+    with torch.autocast("cpu", torch.bfloat16):
+        half = stage(sample("dog", picture()))["regions"]
+    assert {name: values.dtype for name, values in half.items()} == {name: v.dtype for name, v in full.items()}
+    spread = np.abs(full["features"]).max()
+    assert np.abs(half["features"] - full["features"]).max() < 0.1 * spread

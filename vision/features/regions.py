@@ -76,7 +76,7 @@ class Grid:
         features = self.backbone(torch.stack(pixels).to(self.backbone.mean.device))
         found: list[Fields] = [{"features": f, "boxes": self.boxes.copy()} for f in features.float().cpu().numpy()]
         if self.scores:
-            for fields, scores in zip(found, self.backbone.classify(features).cpu().numpy(), strict=True):
+            for fields, scores in zip(found, self.backbone.classify(features).float().cpu().numpy(), strict=True):
                 best = scores.argmax(-1)
                 fields |= {"classes": best, "confidence": scores[np.arange(len(best)), best], "scores": scores}
         return found
@@ -141,7 +141,7 @@ class Detector:
         found = [_fields(f, c, size) for f, c, size in zip(split, chosen, sizes, strict=True)]
         if self.scores:
             for fields, detections in zip(found, chosen, strict=True):
-                fields["scores"] = detections.scores.cpu().numpy()
+                fields["scores"] = detections.scores.float().cpu().numpy()
         return found
 
     def _choose(self, boxes: Tensor, scores: Tensor, size: tuple[int, int]) -> Detections:
@@ -186,8 +186,8 @@ def _fields(features: Tensor, found: Detections, size: tuple[int, int]) -> Field
     height, width = size
     relative = found.boxes / found.boxes.new_tensor([width, height, width, height])
     return {
-        "features": features.cpu().numpy().astype(np.float32),
-        "boxes": relative.clamp(0, 1).cpu().numpy().astype(np.float32),
+        "features": features.float().cpu().numpy(),
+        "boxes": relative.clamp(0, 1).float().cpu().numpy(),
         "classes": found.classes.cpu().numpy(),
-        "confidence": found.confidence.cpu().numpy().astype(np.float32),
+        "confidence": found.confidence.float().cpu().numpy(),
     }

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.url_list import column
 from pipelines.readers.reader import Peek
-from pipelines.readers.table_rows import SEPARATORS, SUFFIXES, Separator, rows_of_table, separator_of
+from pipelines.readers.table_rows import SUFFIXES, Separator, header_of, rows_of_table
 from pipelines.sources.files import files
 from workbench.options.bounds import Name
 
@@ -34,10 +34,7 @@ class CaptionsTable(ImageReader):
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
-        if source.is_folder or not source.head:
-            return False
-        sign = SEPARATORS[separator_of(source.head[0])]
-        columns = {cell.strip().strip('"') for cell in source.head[0].split(sign)}
+        columns = header_of(source.head[0]) if source.head else set()
         return bool(columns & set(IMAGE)) and bool(columns & set(CAPTION))
 
     def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:

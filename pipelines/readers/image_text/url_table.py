@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pipelines.readers.image_text.url_list import CAPTION, URL, Listed, UrlList, column, row_of
 from pipelines.readers.reader import Peek
-from pipelines.readers.table_rows import SEPARATORS, SUFFIXES, rows_of_table, separator_of
+from pipelines.readers.table_rows import SUFFIXES, header_of, rows_of_table
 from pipelines.sources.files import files
 from workbench.options.bounds import Name
 
@@ -25,10 +25,7 @@ class UrlTable(UrlList):
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
-        if source.is_folder or not source.head:
-            return False
-        cells = source.head[0].split(SEPARATORS[separator_of(source.head[0])])
-        columns = {cell.strip().strip('"') for cell in cells}
+        columns = header_of(source.head[0]) if source.head else set()
         return bool(columns & set(URL)) and bool(columns & set(CAPTION))
 
     def listed(self, paths: Sequence[Path]) -> Iterator[Listed]:
