@@ -33,8 +33,8 @@ def made(name: str, **changes: Any) -> tuple[Release, Config, Network]:
     torch.manual_seed(0)
     network = Network(spec)
     for ours, other in spec.tie.items():
-        stream, module = ours.split(".")
-        setattr(network.embeddings[stream], module, network.embeddings.get_submodule(other))
+        parent, _, module = (ours if ours.startswith("layers.") else f"embeddings.{ours}").rpartition(".")
+        setattr(network.get_submodule(parent), module, network.embeddings.get_submodule(other))
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter)
     return release, config, network

@@ -1,4 +1,5 @@
-"""VOLTA's release (github.com/e-bug/volta; Bugliarello et al., arXiv:2011.15124): ViLBERT, LXMERT, UNITER, VisualBERT.
+"""VOLTA's release (github.com/e-bug/volta; Bugliarello et al., arXiv:2011.15124): ViLBERT, LXMERT, UNITER, VisualBERT,
+VL-BERT.
 
 VOLTA numbers sublayers and says of each which modality attends to which (tt, tv, vt, vv: queries to keys, t = text,
 v = vision) and which has a feed-forward block. In our stacks:
@@ -10,8 +11,7 @@ v = vision) and which has a feed-forward block. In our stacks:
 Its poolers have relu where those of a network have tanh, and a width of their own: they are the objective itm's
 (`pooled_size`), of the text and the image, or of the text alone (`fusion_method: text`). Labels of matching are the
 other way round: 0 = matched. Of the targets of regions ours are 0 (mrc_kl), 3 and 4 (mrc of mrfr's rows, as LXMERT) and
-5 (mrfr). Its head of answers reads a pooler with relu and has no place; what its VL-BERT adds to words and regions is
-no embedding of ours.
+5 (mrfr). Its head of answers reads a pooler with relu and has no place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from vision.interop import volta_sublayers
+from vision.interop import volta_sublayers, volta_vl_bert
 from vision.interop.region_streams import IMAGE, regions
 from workbench.errors import unknown
 from workbench.interop import bert_config
@@ -36,13 +36,14 @@ VARIANTS: dict[str, Spec] = {
     "visualbert": {"norm_parts": False},
 }
 """`image_embeddings` of the configuration, and how our embedding of regions says it."""
-TARGETS = {"0": "mrc_kl", "3": "objects", "4": "attributes", "5": "mrfr"}
+TARGETS = {"0": "mrc_kl", "3": "objects", "4": "attributes", "5": "mrfr", "6": "mrc"}
 """`visual_target_weights` of the configuration, and the objective here."""
 HEADS: dict[str, Spec] = {
     "0": {"objective": "vision.mrc_kl"},
     "3": {"objective": "vision.mrc", "of": "mrfr"},
     "4": {"objective": "vision.mrc", "of": "mrfr", "target": "attributes"},
     "5": {"objective": "vision.mrfr", "tied": False},
+    "6": {"objective": "vision.mrc", "norm": False},
 }
 POOLERS = {"text": "bert.t_pooler.dense", "image": "bert.v_pooler.dense"}
 NAMES = {
@@ -69,19 +70,21 @@ NAMES = {
 
 
 class Volta(Release):
-    """VOLTA's ViLBERT, LXMERT, UNITER and VisualBERT: `text` and `image` streams; heads mlm, itm (with poolers of its
-    own), mrc_kl, mrfr (not tied), objects and attributes."""
+    """VOLTA's ViLBERT, LXMERT, UNITER, VisualBERT and VL-BERT: `text` and `image` streams; heads mlm, itm (with poolers
+    of its own), mrc_kl, mrfr (not tied), objects, attributes and mrc."""
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return "tt_attn_sublayers" in config
 
     def network(self, config: Config) -> NetworkSpec:
         kind = _kind(config)
+        layers = [volta_sublayers.layer(config, sublayer) for sublayer in volta_sublayers.read(config)]
+        if kind == volta_vl_bert.KIND:
+            return volta_vl_bert.network(config, layers, volta_vl_bert.WORD_MASKED in _targets(config))
         boxes = 0 if kind == "visualbert" else config["num_locs"]
         variant = {"box_size": boxes, "mask_vector": False, **VARIANTS[kind]}
         image = regions(config["v_hidden_size"], config["v_feature_size"], config, **variant)
         text = bert_config.text_stream(config)
-        layers = [volta_sublayers.layer(config, sublayer) for sublayer in volta_sublayers.read(config)]
         tie = {"image.norm": "text.norm"} if kind == "visualbert" else {}
         return NetworkSpec({"text": text, "image": image}, layers, tie=tie)
 
@@ -97,13 +100,12 @@ class Volta(Release):
 
     def rules(self, config: Config) -> list[Rule]:
         kind = _kind(config)
+        elements = kind == volta_vl_bert.KIND
         return [
-            *embeddings("bert.embeddings"),
-            *(rule for ours, theirs in NAMES[kind].items() for rule in both(theirs, f"{IMAGE}.{ours}")),
-            *_types(kind, config),
+            *(_elements(config) if elements else _embeddings(kind, config)),
             *(
                 rule
-                for number, sublayer in enumerate(volta_sublayers.read(config))
+                for number, sublayer in enumerate(volta_sublayers.read(config), int(elements))
                 for rule in volta_sublayers.rules(config, sublayer, f"layers.{number}")
             ),
             *word_head("bert.embeddings.word_embeddings.weight"),
@@ -114,17 +116,34 @@ class Volta(Release):
 
     def config(self, described: Described) -> dict[str, Any]:
         text, image = described.streams["text"], described.streams["image"]
-        written = volta_sublayers.written(described)
-        kind = next((k for k, v in VARIANTS.items() if _said(image, v, k)), "uniter")
+        elements = volta_vl_bert.is_one(described)
+        layers = described.layers[1:] if elements else described.layers
+        written = volta_sublayers.written(described._replace(layers=layers))
+        own = volta_vl_bert.config(described) if elements else {"num_locs": image["box_size"], **_variant(image)}
         widths = {"v_hidden_size": image["hidden_size"], "v_feature_size": image["feature_size"]}
         return {
-            **bert_config.config_of(text, {**described.layers[0], **written.text}),
+            **bert_config.config_of(text, {**layers[0], **written.text}),
             **written.config,
             **widths,
-            "image_embeddings": kind,
-            "num_locs": image["box_size"],
-            **_written_heads(described.heads),
+            **own,
+            **_written_heads(described.heads, elements and described.layers[0]["masked_element"]),
         }
+
+
+def _elements(config: Config) -> list[Rule]:
+    return volta_vl_bert.rules(config, volta_vl_bert.WORD_MASKED in _targets(config))
+
+
+def _embeddings(kind: str, config: Config) -> list[Rule]:
+    """The names of the two streams' embeddings."""
+    names = NAMES[kind].items()
+    regions = [rule for ours, theirs in names for rule in both(theirs, f"{IMAGE}.{ours}")]
+    return [*embeddings("bert.embeddings"), *regions, *_types(kind, config)]
+
+
+def _variant(image: Spec) -> dict[str, str]:
+    """The name of an embedding of regions."""
+    return {"image_embeddings": next((k for k, v in VARIANTS.items() if _said(image, v, k)), "uniter")}
 
 
 def _targets(config: Config) -> list[str]:
@@ -140,21 +159,22 @@ def _pooled(config: Config) -> list[str]:
 def _regions(targets: list[str]) -> list[Rule]:
     """The heads of regions, which have the first map and norm in common."""
     theirs = "cls.imagePredictions"
-    first = (("dense", "transform.dense"), ("norm", "transform.LayerNorm"))
-    bodies = [name for target, name in TARGETS.items() if target in targets and target in ("0", "5")]
-    outputs = [("mrc_kl", "0"), ("objects", "3"), ("attributes", "4")]
+    bodies = [name for target, name in TARGETS.items() if target in targets and target in ("0", "5", "6")]
+    outputs = [("mrc_kl", "0"), ("objects", "3"), ("attributes", "4"), ("mrc", "6")]
     regression = f"{theirs}.decoder_dict.5"
     tied = [Same(f"{regression}.weight", "mrfr.output.weight"), Same(f"{regression}.bias", "mrfr.bias")]
     return [
-        *(rule for ours in bodies for part, name in first for rule in both(f"{theirs}.{name}", f"{ours}.{part}")),
+        *(rule for ours in bodies for rule in both(f"{theirs}.transform.dense", f"{ours}.dense")),
+        *(r for ours in bodies if ours != "mrc" for r in both(f"{theirs}.transform.LayerNorm", f"{ours}.norm")),
         *(r for ours, n in outputs if n in targets for r in both(f"{theirs}.decoder_dict.{n}", f"{ours}.output")),
         *(tied if "5" in targets else []),
     ]
 
 
-def _written_heads(heads: dict[str, Spec]) -> dict[str, Any]:
-    """What a configuration says of the heads that there are."""
-    found: dict[str, Any] = {"visual_target_weights": {n: 1.0 for n, name in TARGETS.items() if name in heads}}
+def _written_heads(heads: dict[str, Spec], word_masked: bool) -> dict[str, Any]:
+    """What a configuration says of the heads that there are, and of a vector in the place of a hidden region's word."""
+    targets = [n for n, name in TARGETS.items() if name in heads or (word_masked and n == volta_vl_bert.WORD_MASKED)]
+    found: dict[str, Any] = {"visual_target_weights": dict.fromkeys(targets, 1.0)}
     if "itm" not in heads:
         return {**found, "fusion_method": "none"}
     streams, size = heads["itm"]["pool"], heads["itm"]["pooled_size"]
@@ -164,8 +184,9 @@ def _written_heads(heads: dict[str, Spec]) -> dict[str, Any]:
 
 def _kind(config: Config) -> str:
     kind = config["image_embeddings"]
-    if kind not in VARIANTS:
-        raise unknown("VOLTA image embedding", kind, VARIANTS)
+    known = [*VARIANTS, volta_vl_bert.KIND]
+    if kind not in known:
+        raise unknown("VOLTA image embedding", kind, known)
     return str(kind)
 
 

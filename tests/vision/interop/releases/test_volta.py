@@ -53,4 +53,18 @@ CASES = {
     ),
     "uniter": ReleaseCase(config={**BASE, **JOINT, **SHARED, **FEED_FORWARD, "image_embeddings": "uniter"}),
     "visualbert": ReleaseCase(config={**BASE, **JOINT, **SHARED, **FEED_FORWARD, "image_embeddings": "visualbert"}),
+    "vl-bert": ReleaseCase(
+        config={
+            **BASE,
+            **JOINT,
+            **SHARED,
+            **FEED_FORWARD,
+            "image_embeddings": "vl-bert",
+            "add_global_imgfeat": "last",
+            "v_coordinate_embeddings_dim": 2,
+            "visual_target_weights": {"6": 1.0},
+            "type_vocab_size": 3,
+        },
+        golden=("volta/original_vl-bert",),
+    ),
 }

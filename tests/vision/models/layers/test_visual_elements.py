@@ -14,9 +14,13 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.contracts.cases import LayerCase
+from vision.interop.releases.volta import Volta
 from vision.models.layers.visual_elements import VisualElements
 from vision.objectives.mrc import MrcHead, classified
 from workbench.errors import WorkbenchError
+from workbench.interop.files import find_files
+from workbench.interop.reading import read_release
+from workbench.interop.release import Config
 from workbench.models.context import Context
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
@@ -92,6 +96,24 @@ def test_states_and_logits_are_those_of_the_release(golden: Path, jagged: Callab
     head.load_state_dict(mlm_head(weights))
     torch.testing.assert_close(head.logits(network, states["text"]), outputs["mlm_logits"][masks["text"]], **CLOSE)
     check_classes(weights, inputs, outputs, states["image"], masks["image"])
+
+
+def test_the_family_of_volta_reads_the_same(golden: Path) -> None:
+    """Its table of names against the one here, and the head of regions without a norm."""
+    files = find_files(golden)
+    assert files is not None
+    read, weights = read_release(files), load_file(golden / "weights.safetensors")
+    config = json.loads((golden / "config.json").read_text())
+    assert (read.unused, read.missing) == ([], [])
+    body = {name: tensor for name, tensor in read.tensors.items() if name.startswith(("embeddings.", "layers."))}
+    for name, tensor in named(weights, config["vocab_size"]).items():
+        assert torch.equal(body.pop(name), tensor), name
+    assert not body
+    assert vl_bert(config).state_dict().keys() == {n for n in read.tensors if n.startswith(("embeddings.", "layers."))}
+    assert torch.equal(read.tensors["mrc.output.weight"], weights["cls.imagePredictions.decoder_dict.6.weight"])
+    assert read.heads["mrc"] == {"objective": "vision.mrc", "norm": False}
+    with pytest.raises(WorkbenchError, match="add_global_imgfeat = 'first'"):
+        Volta().network(Config({**config, "add_global_imgfeat": "first"}))
 
 
 def check_classes(

@@ -1,0 +1,88 @@
+"""What VOLTA's VL-BERT adds to its numbered sublayers: words and regions as elements with visual features.
+
+Its table of segments has a row more, the type of regions; its norm, and those of visual features, are in the first of
+our layers (`vision.visual_elements`). Our words have the feature of the image's last row, so `add_global_imgfeat` must
+be `last`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vision.interop.region_streams import IMAGE
+from workbench.errors import WorkbenchError
+from workbench.interop import bert_config
+from workbench.interop.bert_names import both
+from workbench.interop.described import Described
+from workbench.interop.release import Config
+from workbench.interop.rules import Rows, Rule, Same
+from workbench.recipe.spec import NetworkSpec, Spec
+
+KIND = "vl-bert"
+TIE = {"layers.0.position": "text.position"}
+WORD_MASKED = "6"
+"""The target of regions with which hidden ones have a vector in the place of a word's."""
+
+
+def network(config: Config, layers: list[Spec], masked_element: bool) -> NetworkSpec:
+    """The network of a configuration, whose other layers are given."""
+    if config["add_global_imgfeat"] != "last":
+        raise WorkbenchError(
+            f"VL-BERT with add_global_imgfeat = {config['add_global_imgfeat']!r} gives words the feature of another "
+            "row; ours is 'last'"
+        )
+    types = config.get("type_vocab_size", 3) - 1
+    text = bert_config.text_stream(config, token_types=types, norm=None, dropout=0.0)
+    image = {
+        "embedding": "vision.visual_feature",
+        "hidden_size": config["v_hidden_size"],
+        "feature_size": config["v_feature_size"],
+        "waves": config["v_coordinate_embeddings_dim"],
+    }
+    elements = {
+        "layer": "vision.visual_elements",
+        "max_positions": text["max_positions"],
+        "masked_element": masked_element,
+        "dropout": config.get("hidden_dropout_prob", 0.1),
+    }
+    return NetworkSpec({"text": text, "image": image}, [elements, *layers], tie=TIE)
+
+
+def is_one(described: Described) -> bool:
+    """Whether a network of ours begins as VL-BERT."""
+    return "masked_element" in described.layers[0]
+
+
+def config(described: Described) -> dict[str, Any]:
+    """The keys of the configuration in which it differs from VOLTA's others."""
+    text, image, elements = described.streams["text"], described.streams["image"], described.layers[0]
+    return {
+        "image_embeddings": KIND,
+        "add_global_imgfeat": "last",
+        "v_coordinate_embeddings_dim": image["waves"],
+        "type_vocab_size": text["token_types"] + 1,
+        "hidden_dropout_prob": elements["dropout"],
+        "num_locs": 4,
+        "image_head_ln": False,
+    }
+
+
+def rules(config: Config, masked_element: bool) -> list[Rule]:
+    """The names of the embeddings and of the first layer."""
+    theirs, types = "bert.embeddings", config.get("type_vocab_size", 3)
+    positions = f"{theirs}.position_embeddings.weight"
+    vectors = {"object_linguistic_embeddings": "element", "end_embedding": "end"}
+    if masked_element:
+        vectors["object_mask_word_embedding"] = "masked_element"
+    norms = {"visual_ln_text": "norm_text", "visual_ln_object": "norm_image", "LayerNorm": "norm"}
+    segments = (("embeddings.text.token_type.weight", (0, types - 1)), ("layers.0.type_vector", types - 1))
+    return [
+        Same(f"{theirs}.word_embeddings.weight", "embeddings.text.token.weight"),
+        Same(positions, "embeddings.text.position.weight"),
+        Same(positions, "layers.0.position.weight"),
+        Rows(f"{theirs}.token_type_embeddings.weight", segments, types),
+        *both(f"{theirs}.obj_downsample.1", f"{IMAGE}.combine"),
+        Rows(f"{theirs}.object_mask_visual_embedding.weight", ((f"{IMAGE}.mask", 0),), 1),
+        *(Rows(f"{theirs}.{name}.weight", ((f"layers.0.{ours}", 0),), 1) for name, ours in vectors.items()),
+        *(rule for name, ours in norms.items() for rule in both(f"{theirs}.{name}", f"layers.0.{ours}")),
+    ]
