@@ -37,7 +37,10 @@ COMMANDS = {
     "prepare": Entry("pipelines.commands.app:app", "Turn raw text, image-text or triples into a corpus."),
     "index": Entry("workbench.cli.corpora:index", "Index a foreign WebDataset, without rewriting it."),
     "verify": Entry("workbench.cli.corpora:verify", "Check a corpus: checksums, images, spans, boxes."),
-    "show": Entry("workbench.cli.show:show", "Preview a corpus, or the first micro-batch of a recipe (--batch)."),
+    "show": Entry(
+        "workbench.cli.pictures:command",
+        "Preview a corpus or a recipe's first micro-batch (--batch); pictures of runs.",
+    ),
     "recipes": Entry("workbench.cli.recipes:list_recipes", "List the recipes, family by family: one line each."),
     "parts": Entry("workbench.cli.parts:list_parts", "List the parts that recipes name, and their options."),
     "pretrain": Entry("workbench.cli.training:pretrain", "Pretrain a recipe; goes on where a run stopped."),
@@ -78,7 +81,7 @@ class Commands:
         if isinstance(target, Commands):
             target.run(rest, f"{called} {name}")
         else:
-            _call(target, rest, f"{called} {name}")
+            call(target, rest, f"{called} {name}")
 
     def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
         """The command of this name; `rest` are the arguments that it will get."""
@@ -102,7 +105,7 @@ class Commands:
         console.print(f"\n'{escape(called)} COMMAND --help' tells more.")
 
 
-def _call(target: typer.Typer, arguments: list[str], called: str) -> None:
+def call(target: typer.Typer, arguments: list[str], called: str) -> None:
     """Run a command; Ctrl-C, of which typer makes a silent exit, is Ctrl-C again."""
     try:
         typer.main.get_command(target)(args=arguments, prog_name=called)

@@ -26,6 +26,9 @@ def show(
 ) -> None:
     """Show a corpus (counts, fields, previews), or the first micro-batch of a recipe.
 
+    `workbench show PICTURE RUN CORPUS` draws a picture of a run: attention, alignment or neighbours;
+    `workbench show PICTURE --help` tells more.
+
     Examples:
 
       workbench show corpora/wiki

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from workbench.report.run import save_picture
 from workbench.sequences.batch import Batch
 
 _COLUMNS = 4
+_PALE, _STRONGEST, _RED = 0.35, 0.72, (214, 40, 28)
 
 
 def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: int | None = None) -> np.ndarray:
@@ -46,7 +48,18 @@ def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: 
 def draw_attention(
     run: Path, name: str, image: Image.Image, boxes: np.ndarray, words: Sequence[str], weights: np.ndarray
 ) -> Path:
-    """Write the picture `pictures/<name>.png`: the image once per word, its regions lit by their attention.
+    """Write the picture `pictures/<name>.png` of `attention_figure`.
+
+    Raises:
+        WorkbenchError: the shapes do not fit.
+    """
+    figure = attention_figure(image, boxes, words, weights)
+    sentence = " ".join(words)
+    return save_picture(figure, run, name, "Where words look.", f"Attention from each word to the image: {sentence}")
+
+
+def attention_figure(image: Image.Image, boxes: np.ndarray, words: Sequence[str], weights: np.ndarray) -> Any:
+    """The image, then once more per word, its regions coloured by their attention.
 
     Args:
         boxes: [regions, 4] x1, y1, x2, y2 in 0..1.
@@ -62,17 +75,17 @@ def draw_attention(
     from matplotlib.figure import Figure
 
     pixels = np.asarray(image.convert("RGB"))
-    columns = min(_COLUMNS, len(words))
-    rows = -(-len(words) // columns)
+    columns = min(_COLUMNS, len(words) + 1)
+    rows = -(-(len(words) + 1) // columns)
     figure = Figure(figsize=(2.2 * columns, 2.5 * rows), layout="constrained")
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in grid:
         axes.set_axis_off()
-    for axes, word, row in zip(grid, words, weights, strict=False):
-        axes.imshow(_lit(pixels, boxes, row), interpolation="nearest" if max(image.size) <= 128 else "antialiased")
-        axes.set_title(word, fontsize=11)
-    sentence = " ".join(words)
-    return save_picture(figure, run, name, "Where words look.", f"Attention from each word to the image: {sentence}")
+    shown = [("", pixels), *((word, _lit(pixels, boxes, row)) for word, row in zip(words, weights, strict=True))]
+    for axes, (word, coloured) in zip(grid, shown, strict=False):
+        axes.imshow(coloured, interpolation="nearest" if max(image.size) <= 128 else "antialiased")
+        axes.set_title(word, fontsize=12)
+    return figure
 
 
 def _rows(batch: Batch, streams: tuple[str, ...], stream: str, sequence: int) -> slice:
@@ -90,12 +103,15 @@ def _pixels(begin: float, end: float, size: int) -> tuple[int, int]:
 
 
 def _lit(pixels: np.ndarray, boxes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Pixels darkened where no attention goes; overlapping regions add up."""
+    """The image in pale grey where least attention goes, in red where most does; overlapping regions add up."""
     height, width = pixels.shape[:2]
     heat = np.zeros((height, width))
     for (x1, y1, x2, y2), weight in zip(boxes, weights, strict=True):
         top, bottom = _pixels(y1, y2, height)
         left, right = _pixels(x1, x2, width)
         heat[top:bottom, left:right] += weight
-    share = heat / heat.max() if heat.max() > 0 else heat
-    return (pixels * (0.18 + 0.82 * share[..., None])).astype(np.uint8)
+    span = heat.max() - heat.min()
+    share = (heat - heat.min()) / span if span > 1e-9 else 0 * heat
+    pale = _PALE * 255 + (1 - _PALE) * pixels.mean(-1, keepdims=True)
+    strength = _STRONGEST * share[..., None]
+    return ((1 - strength) * pale + strength * np.array(_RED)).astype(np.uint8)

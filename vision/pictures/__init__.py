@@ -1,0 +1,1 @@
+"""Pictures of runs that read images: `workbench show PICTURE RUN ...`."""
