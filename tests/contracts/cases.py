@@ -166,6 +166,7 @@ class ReleaseCase(Case):
         rows: of tables of which theirs and ours read some rows alone, these rows.
     """
 
+    contracts = frozenset({"text"})
     config: dict[str, Any] = field(default_factory=dict)
     golden: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()

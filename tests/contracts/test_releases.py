@@ -28,7 +28,10 @@ from workbench.models.network import Network
 def made(name: str, **changes: Any) -> tuple[Release, Config, Network]:
     """The family, its small configuration (with changes), and the network of that with random weights."""
     release = make_release(cases_of("release")[name].part)
-    config = Config({**case_of("release", name).config, **changes})
+    stated = case_of("release", name).config
+    text = stated.get("text_config")  # where it has several encoders' configurations
+    changed = {**stated, **changes} if text is None else {**stated, "text_config": {**text, **changes}}
+    config = Config(changed)
     spec = release.network(config)
     torch.manual_seed(0)
     network = Network(spec)
@@ -116,7 +119,17 @@ def test_the_original_weights_come_back(name: str, folder: str, shared: Path) ->
         assert read_release(files).family == part
 
 
-@over("release")
+@pytest.mark.parametrize("name", [n for n in cases_of("release") if "text" in case_of("release", n).excused])
+def test_what_reads_no_text_is_refused_as_a_run(name: str, tmp_path: Path) -> None:
+    release, config, network = made(name)
+    written = exported(cases_of("release")[name].part, network, release.network(config), torch.nn.ModuleDict(), {})
+    write_release(tmp_path, written)
+    tokenizer(tmp_path / "tokenizer.json")
+    with pytest.raises(WorkbenchError, match="reads no text"):
+        load(tmp_path)
+
+
+@over("release", "text")
 def test_a_folder_is_opened_as_a_run(name: str, tmp_path: Path) -> None:
     """With its special tokens and as many positions as it has; what its text can be asked for is given."""
     release, config, network = made(name)

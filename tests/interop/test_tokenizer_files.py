@@ -16,6 +16,7 @@ from workbench.cli.export import export
 from workbench.evaluation.encoding import encode_texts
 from workbench.interop.exporting import exported, write_release
 from workbench.interop.opening import load
+from workbench.interop.reading import make_release
 from workbench.text.tokenizer import ROLES, Tokenizer, train_tokenizer
 from workbench.text.training import Kind
 
@@ -42,9 +43,10 @@ def there_and_out(name: str, kind: Kind, tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-@over("release")
+@over("release", "text")
 def test_the_library_reads_the_same_ids(name: str, tmp_path: Path) -> None:
-    check_ids(there_and_out(name, "wordpiece", tmp_path), "wordpiece")
+    goes_on = make_release(cases_of("release")[name].part).goes_on
+    check_ids(there_and_out(name, "wordpiece", tmp_path), "wordpiece", goes_on)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
@@ -53,7 +55,7 @@ def test_of_every_kind_of_tokenizer(name: str, kind: Kind, tmp_path: Path) -> No
     check_ids(there_and_out(name, kind, tmp_path), kind)
 
 
-def check_ids(folder: Path, kind: Kind) -> None:
+def check_ids(folder: Path, kind: Kind, goes_on: bool = True) -> None:
     """Those of the library, its special tokens, its segments and its greatest length are ours. Of a family that is
     none of the library's, by the class that the folder names."""
     loaded = load(folder)
@@ -62,7 +64,7 @@ def check_ids(folder: Path, kind: Kind) -> None:
     assert ours.identity == words(kind).identity
     known = "model_type" in json.loads((folder / "config.json").read_text())
     theirs = (transformers.AutoTokenizer if known else transformers.PreTrainedTokenizerFast).from_pretrained(folder)
-    causal = frame.visibility == "causal"
+    causal = frame.visibility == "causal" and goes_on
     for text in TEXTS:
         ids = ours.encode(text).ids.tolist()
         assert theirs(text, add_special_tokens=False)["input_ids"] == ids

@@ -38,9 +38,9 @@ GIVEN = (
 
 
 def _named(tree: Any) -> Iterator[tuple[str, str]]:
-    """(kind, name) of every part in a recipe."""
+    """(kind, name) of every part in a recipe; behind it stand its options, one of which may name a stream `image`."""
     if isinstance(tree, Mapping):
-        yield from ((kind, tree[kind]) for kind in KINDS if isinstance(tree.get(kind), str))
+        yield from [(kind, name) for kind, name in tree.items() if kind in KINDS and isinstance(name, str)][:1]
         for inner in tree.values():
             yield from _named(inner)
     elif isinstance(tree, list):

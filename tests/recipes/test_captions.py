@@ -11,7 +11,7 @@ import torch
 
 from tests.generation.conftest import Uncached
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.generation import Generator, _without_captions, generate
+from workbench.evaluation.generation import Generator, generate, without_captions
 from workbench.evaluation.passes import sample_pass
 from workbench.generation.beams import beam_search
 from workbench.generation.decoding import Decoding
@@ -44,7 +44,7 @@ def test_images_get_captions_and_the_cache_changes_none(captioner: Path, world: 
     made = [json.loads(line) for line in (tmp_path / "captions.jsonl").read_text("utf-8").splitlines()]
     generator = Generator(load(captioner), DECODING)
     [samples] = sample_pass([Corpus.open(world.images)], size=3, unit=None, limit=3)
-    prompts = [generator._prompt(sample) for sample in _without_captions(samples)]
+    prompts = [generator._prompt(sample) for sample in without_captions(samples)]
     assert all(prompt.length("text") == 1 < prompt.length("image") for prompt in prompts)
     head = generator.loaded.model.heads["clm"]
     uncached: Any = Uncached(generator.network, head, generator.continuation, prompts)

@@ -32,6 +32,8 @@ SIZES = {
     "patch": 8,
     "grid": 4,
     "size": 32,
+    "shorter": 32,
+    "longer": 48,
     "dropout": 0.0,
     "attention_dropout": 0.0,
 }

@@ -13,9 +13,14 @@ WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 def grid_boxes(grid: int) -> np.ndarray:
     """The cells of a grid x grid division of the image, row by row: [grid * grid, 4] float32."""
-    edges = np.arange(grid + 1, dtype=np.float32) / grid
-    rows, columns = (index.ravel() for index in np.mgrid[:grid, :grid])
-    return np.stack([edges[columns], edges[rows], edges[columns + 1], edges[rows + 1]], axis=1)
+    return cell_boxes(grid, grid)
+
+
+def cell_boxes(height: int, width: int) -> np.ndarray:
+    """The cells of a division into `height` rows and `width` columns, row by row: [height * width, 4] float32."""
+    down, right = (np.arange(cells + 1, dtype=np.float32) / cells for cells in (height, width))
+    rows, columns = (index.ravel() for index in np.mgrid[:height, :width])
+    return np.stack([right[columns], down[rows], right[columns + 1], down[rows + 1]], axis=1)
 
 
 def box_numbers(boxes: Tensor, size: int) -> Tensor:

@@ -24,7 +24,7 @@ from vision.answers.vocabulary import AnswerVocabulary
 from vision.sequences.pairs import MATCHED
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Location, Name, Word
+from workbench.options.bounds import Epsilon, Location, Name, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen, States
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from workbench.models.network import Network
 
 Loss = Literal["bce", "cross_entropy", "drawn"]
+NormPlace = Literal["behind", "before"]
 
 
 class Answers(Objective):
@@ -46,6 +47,9 @@ class Answers(Objective):
         all_right: a question's answers are a set, each of which is right (DAQUAR), not what annotators said: each of
             them has the score 1.
         stream: whose pooled output is read.
+        norm_place: where the norm of the classifier's inner states stands: behind the activation (LXMERT, UNITER), or
+            before it (ViLT).
+        norm_eps: of that norm.
     """
 
     def __init__(
@@ -54,6 +58,8 @@ class Answers(Objective):
         loss: Loss = "bce",
         all_right: bool = False,
         stream: Word = "text",
+        norm_place: NormPlace = "behind",
+        norm_eps: Epsilon = 1e-12,
     ) -> None:
         known = list(AnswerVocabulary.load(Path(answers)).answers) if isinstance(answers, str) else answers
         if len(known) < 2 or len(set(known)) != len(known):
@@ -65,6 +71,7 @@ class Answers(Objective):
         self.loss: Loss = loss
         self.all_right = all_right
         self.stream = stream
+        self.norm_place, self.norm_eps = norm_place, norm_eps
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -94,24 +101,26 @@ class Answers(Objective):
             raise WorkbenchError(
                 f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
             )
-        return AnswersHead(network.sizes[self.stream], len(self.vocabulary), self.loss, self.stream)
+        return AnswersHead(self, network.sizes[self.stream])
 
 
 class AnswersHead(Head):
-    """UNITER's and LXMERT's classifier: linear to twice the width, GELU, norm, linear to the answers."""
+    """Linear to twice the width, GELU and norm in the order that the objective says, linear to the answers."""
 
-    def __init__(self, hidden_size: int, answers: int, loss: Loss, stream: str = "text") -> None:
+    def __init__(self, options: Answers, hidden_size: int) -> None:
         super().__init__()
-        self.stream = stream
+        self.stream, self.loss = options.stream, options.loss
+        self.norm_first = options.norm_place == "before"
         self.inner = nn.Linear(hidden_size, 2 * hidden_size)
-        self.norm = nn.LayerNorm(2 * hidden_size, 1e-12)
-        self.outer = nn.Linear(2 * hidden_size, answers)
-        self.loss = loss
+        self.norm = nn.LayerNorm(2 * hidden_size, options.norm_eps)
+        self.outer = nn.Linear(2 * hidden_size, len(options.vocabulary))
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, answers]."""
         pooled = network.pool(states, batch, self.stream)
-        return self.outer(self.norm(F.gelu(self.inner(pooled))))
+        inner = self.inner(pooled)
+        logits: Tensor = self.outer(F.gelu(self.norm(inner)) if self.norm_first else self.norm(F.gelu(inner)))
+        return logits
 
     def forward(self, seen: Seen) -> LossOutput:
         logits = self.logits(seen.network, seen.states, seen.batch).float()

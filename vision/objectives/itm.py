@@ -49,6 +49,7 @@ class Itm(Objective):
         pool: the streams whose pooled outputs are multiplied: [text] (UNITER, LXMERT) or [text, image] (ViLBERT).
         pooled_size: width of poolers of the objective's own, relu(W h + b), which brings streams of different widths
             together (ViLBERT's code); by default the network's poolers.
+        outputs: two logits, or one, the log-odds (a head that ranks; ViLT's for retrieval).
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class Itm(Objective):
         exchange: Literal["caption", "second_caption", "image"] = "caption",
         pool: Annotated[list[Word], MinLen(1)] = ["text"],  # noqa: B006 - never changed
         pooled_size: Size | None = None,
+        outputs: Literal[1, 2] = 2,
     ) -> None:
+        self.outputs = outputs
         self.rate = rate
         self.exchange = exchange
         self.pool = list(pool)
@@ -118,13 +121,16 @@ class Itm(Objective):
                     f"objective {self.name!r}: the stream {stream!r} has no pooler; set model.poolers: "
                     f"[{', '.join(self.pool)}]"
                 )
-        return ItmHead(self.pool, {name: network.sizes[name] for name in self.pool}, self.pooled_size)
+        sizes = {name: network.sizes[name] for name in self.pool}
+        return ItmHead(self.pool, sizes, self.pooled_size, self.outputs)
 
 
 class ItmHead(Head):
     """A linear classifier on the pooled output, or on the product of several streams' pooled outputs."""
 
-    def __init__(self, pool: list[str], sizes: dict[str, int], pooled_size: int | None = None) -> None:
+    def __init__(
+        self, pool: list[str], sizes: dict[str, int], pooled_size: int | None = None, outputs: int = 2
+    ) -> None:
         super().__init__()
         if pooled_size is None and len(set(sizes.values())) != 1:
             raise WorkbenchError(
@@ -133,14 +139,15 @@ class ItmHead(Head):
         self.pool = pool
         own = {name: nn.Linear(sizes[name], pooled_size) for name in pool} if pooled_size else {}
         self.poolers = nn.ModuleDict(own)
-        self.classifier = nn.Linear(pooled_size or sizes[pool[0]], 2)
+        self.classifier = nn.Linear(pooled_size or sizes[pool[0]], outputs)
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
-        """[sequences, 2]: exchanged, matched."""
+        """[sequences, 2]: exchanged, matched; of a head with one output the first is 0."""
         pooled = self._pooled(network, states, batch, self.pool[0])
         for stream in self.pool[1:]:
             pooled = pooled * self._pooled(network, states, batch, stream)
-        return self.classifier(pooled)
+        logits: Tensor = self.classifier(pooled)
+        return logits if logits.shape[1] == 2 else torch.cat([torch.zeros_like(logits), logits], 1)
 
     def _pooled(self, network: Network, states: States, batch: Batch, stream: str) -> Tensor:
         if stream in self.poolers:

@@ -53,15 +53,14 @@ def export(
     heads = loaded.model.heads_of(chosen)
     spec = recipe.all_networks[chosen]
     seen = visibilities_of(recipe, chosen)
+    release = make_release(family)
     made = exported(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, **given)
     if loaded.tokenizer is not None:
-        made = made._replace(
-            config=with_special_ids(made.config, loaded.tokenizer, make_release(family).counts_padding)
-        )
+        made = made._replace(config=with_special_ids(made.config, loaded.tokenizer, release.counts_padding))
     write_release(output, made)
     if loaded.tokenizer is not None:
-        described = make_release(family).network(Config(made.config))
-        write_tokenizer(output, loaded.tokenizer, described, frame_of(loaded, chosen))
+        described = release.network(Config(made.config))
+        write_tokenizer(output, loaded.tokenizer, described, frame_of(loaded, chosen), release.goes_on)
     kind = made.config.get("architectures", [family])[0]
     console = Terminal()
     console.print(f"{escape(str(output))}: {len(made.tensors)} tensors of {escape(str(kind))}")

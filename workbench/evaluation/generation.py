@@ -266,8 +266,9 @@ def _prompts(source: Path, size: int, limit: int | None) -> Iterator[list[Sample
     if corpus.kind == "triples":
         raise WorkbenchError(f"{source} is a corpus of triples; generate from one of texts or of images")
     groups = sample_pass([corpus], size=size, unit=None, limit=limit)
-    return (_without_captions(group) for group in groups) if corpus.kind == "image-text" else groups
+    return (without_captions(group) for group in groups) if corpus.kind == "image-text" else groups
 
 
-def _without_captions(samples: list[Sample]) -> list[Sample]:
+def without_captions(samples: list[Sample]) -> list[Sample]:
+    """The images of samples alone, each with an empty caption to go on with."""
     return [{**{n: v for n, v in s.items() if n != "caption_spans"}, "captions": [""]} for s in samples]

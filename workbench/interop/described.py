@@ -19,7 +19,10 @@ DROPOUT = frozenset({"dropout", "attention_dropout"})
 """Options that decide how a network is trained, not what it computes."""
 
 
-COMPARED_IN_HEADS = ("head", "norm", "norm_eps", "of", "pool", "pooled_size", "tied", "previous")
+COMPARED_IN_HEADS = (
+    *("head", "norm", "norm_eps", "norm_place", "of", "outputs", "pool", "pool_text", "pool_image", "pooled_size"),
+    *("tied", "previous", "tap"),
+)
 """Options of objectives that change what the same weights of a head compute, or its classes."""
 
 

@@ -44,11 +44,14 @@ class Release:
         free: options of ours that its configuration need not hold.
         counts_padding: whether their code counts positions from the id of the padding, so that this id is the family's
             own, whatever the tokenizer.
+        goes_on: whether what it reads from left to right is a text to go on with, so that its tokenizer puts no end
+            behind it.
     """
 
     prefix: ClassVar[str] = ""
     free: ClassVar[frozenset[str]] = DROPOUT
     counts_padding: ClassVar[bool] = False
+    goes_on: ClassVar[bool] = True
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         """Whether a configuration (empty where there is none) and the names of the tensors are of this family."""

@@ -13,6 +13,7 @@ from workbench.text.tokenizer import Tokenizer
 logger = logging.getLogger(__name__)
 ROLES = ("bos", "eos")
 PAD, START = "pad_token_id", "decoder_start_token_id"
+TEXT = "text_config"  # where a configuration of several encoders has that of the text
 
 
 def with_special_ids(config: dict[str, Any], tokenizer: Tokenizer, counted: bool) -> dict[str, Any]:
@@ -22,6 +23,8 @@ def with_special_ids(config: dict[str, Any], tokenizer: Tokenizer, counted: bool
     Args:
         counted: whether the family counts positions from its padding's id (`Release.counts_padding`), which then stays.
     """
+    if isinstance(config.get(TEXT), dict):
+        return {**config, TEXT: with_special_ids(config[TEXT], tokenizer, counted)}
     named = {role: config[f"{role}_token_id"] for role in (*ROLES, "pad") if f"{role}_token_id" in config}
     ids = {f"{role}_token_id": tokenizer.id(role) for role in ROLES if role in named and tokenizer.has(role)}
     first = next((role for role, value in named.items() if START in config and value == config[START]), None)

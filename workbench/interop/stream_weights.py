@@ -3,7 +3,8 @@
 A stream's k-th layer is the k-th of the stack in which its rows attend to themselves: `self`, `joint` (of all its
 streams), a `cross` layer's own stream, and any other layer with an `attention` block (of the first of its streams, as
 ERNIE-THU's aggregator). What a plain Transformer layer has is the layer's: attention to itself and feed-forward.
-Layers between streams (`co`) are not counted, so BERT's twelve layers go to the text's twelve in ViLBERT too.
+Layers between streams (`co`) are not counted, so BERT's twelve layers go to the text's twelve in ViLBERT too. The norms
+that stand by themselves (at the end of a pre-norm stack) are counted on their own.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ COMPARED = ("num_heads", "activation", "norm", "norm_place", "norm_eps", "rotary
 
 
 def stream_names(spec: NetworkSpec, names: Iterable[str], stream: str) -> dict[str, str]:
-    """`embedding.*`, `layer.<k>.*` and `pooler.*` of a stream -> the network's own names of these tensors."""
+    """`embedding.*`, `layer.<k>.*`, `norm.<k>.*` and `pooler.*` of a stream -> the network's own names of them."""
     names = list(names)
+    norms = {number: k for k, number in enumerate(_stream_norms(spec, names, stream))}
     numbers = {number: k for k, (number, _) in enumerate(stream_layers(spec, names, stream))}
     found = {}
     for name in names:
@@ -36,6 +38,8 @@ def stream_names(spec: NetworkSpec, names: Iterable[str], stream: str) -> dict[s
             sublayer, _, rest = rest.partition(".")
             if sublayer in SUBLAYERS:
                 found[f"layer.{numbers[int(place)]}.{SUBLAYERS[sublayer]}.{rest}"] = name
+        elif part == "layers" and int(place) in norms:
+            found[f"norm.{norms[int(place)]}.{rest}"] = name
     return found
 
 
@@ -47,6 +51,20 @@ def stream_layers(spec: NetworkSpec, names: Iterable[str], stream: str) -> list[
         for number, layer in enumerate(layer_specs(spec.layers))
         if stream in _streams(layer)
         and any(("layers", str(number), name, "attention") in prefixes for name in ("attention", "self_attention"))
+    ]
+
+
+def _stream_norms(spec: NetworkSpec, names: Iterable[str], stream: str) -> list[int]:
+    """The numbers of the layers that are a norm of the stream and nothing else."""
+    inside: dict[int, set[str]] = {}
+    for name in names:
+        if name.startswith("layers."):
+            _, number, sublayer, *_ = name.split(".")
+            inside.setdefault(int(number), set()).add(sublayer)
+    return [
+        number
+        for number, layer in enumerate(layer_specs(spec.layers))
+        if inside.get(number) == {"norm"} and stream in (layer.get("stream"), *layer.get("streams", ()))
     ]
 
 

@@ -28,12 +28,15 @@ NAMES = (TOKENIZER, SETTINGS_FILE, ROLES_FILE)
 PLAIN = "PreTrainedTokenizerFast"
 
 
-def write_tokenizer(folder: Path, tokenizer: Tokenizer, network: NetworkSpec, frame: Frame | None) -> None:
+def write_tokenizer(
+    folder: Path, tokenizer: Tokenizer, network: NetworkSpec, frame: Frame | None, goes_on: bool = True
+) -> None:
     """Write what the library reads of a tokenizer.
 
     Args:
         network: what the configuration beside it describes (`Release.network`).
         frame: of the texts that the network has read; None: no special token stands around them.
+        goes_on: whether a text that is read from left to right is one to go on with, and so has no end.
     """
     roles = {f"{role}_token": token for role, token in sorted(tokenizer.roles.items())}
     text = network.streams.get("text", {})
@@ -46,7 +49,7 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, network: NetworkSpec, fr
     }
     if text.get("max_positions"):
         settings["model_max_length"] = text["max_positions"]
-    write_text(folder / TOKENIZER, _framed(tokenizer, frame).to_str(pretty=True))
+    write_text(folder / TOKENIZER, _framed(tokenizer, frame, goes_on).to_str(pretty=True))
     write_text(folder / SETTINGS_FILE, json.dumps(settings, ensure_ascii=False, indent=2))
     write_text(folder / ROLES_FILE, json.dumps(roles, ensure_ascii=False, indent=2))
 
@@ -57,10 +60,10 @@ def frame_of(loaded: Loaded, network: str) -> Frame | None:
     return next((task.builder.frame for task in tasks if isinstance(task.builder, Builder)), None)
 
 
-def _framed(tokenizer: Tokenizer, frame: Frame | None) -> tokenizers.Tokenizer:
-    """The tokenizer with its template. A text that is read from left to right is one to go on with: it has no end."""
+def _framed(tokenizer: Tokenizer, frame: Frame | None, goes_on: bool) -> tokenizers.Tokenizer:
+    """The tokenizer with its template. A text to go on with has no end."""
     begin = frame.begin if frame else []
-    end = frame.end if frame and "causal" not in frame.visibilities else []
+    end = frame.end if frame and not (goes_on and "causal" in frame.visibilities) else []
     before, after = ([str(tokenizer.backend.id_to_token(i)) for i in ids] for ids in (begin, end))
     first = [*before, "$A", *after]
     second = ["$B:1", *(f"{token}:1" for token in after)]

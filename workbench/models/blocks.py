@@ -20,7 +20,7 @@ from workbench.models.rotary import rotate
 from workbench.options.bounds import PartName, PartSpec
 from workbench.parts.building import build
 
-Ungated = Literal["gelu", "gelu_tanh", "relu", "tanh"]
+Ungated = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "tanh"]
 Activation = Literal[Ungated, "swiglu", "geglu", "geglu_tanh"]
 NormKind = Literal["layer", "rms", "unbiased"]
 NormPlace = Literal["post", "pre"]
@@ -28,6 +28,7 @@ NormPlace = Literal["post", "pre"]
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),  # CLIP's
     "relu": F.relu,
     "tanh": torch.tanh,
     "swiglu": F.silu,

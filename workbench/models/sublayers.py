@@ -25,9 +25,9 @@ from workbench.options.bounds import CountOrZero, Dropout, Epsilon, PartName, Pa
 class BlockOptions(TypedDict, total=False):
     """The options that every Transformer layer takes in a recipe; `Options` says what they are by default.
 
-    `intermediate_size` is 4 x the hidden size by default; `activation`: gelu, gelu_tanh, relu, tanh, or gated: swiglu,
-    geglu, geglu_tanh; `norm`: layer, rms, unbiased; `norm_place`: post (BERT) or pre; `rotary`: base of rotary
-    positions; `relation`: a part that adds to the scores of attention (buckets); `window`: how many rows away a
+    `intermediate_size` is 4 x the hidden size by default; `activation`: gelu, gelu_tanh, quick_gelu, relu, tanh, or
+    gated: swiglu, geglu, geglu_tanh; `norm`: layer, rms, unbiased; `norm_place`: post (BERT) or pre; `rotary`: base of
+    rotary positions; `relation`: a part that adds to the scores of attention (buckets); `window`: how many rows away a
     row may be to be seen; `scale`: of the scores, by default 1 / sqrt(head size); `bias`: of linear maps and norms;
     `attention_bias`: of the linear maps of attention, by default as `bias`; `inner_size`: heads x head size of the
     attention, by default the hidden size (ViLBERT: 1024; T5's 11B: 16384).

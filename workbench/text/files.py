@@ -12,8 +12,13 @@ from workbench.errors import WorkbenchError
 from workbench.files.json_values import parse_json
 
 ROLES_FILE, SETTINGS_FILE = "special_tokens_map.json", "tokenizer_config.json"
-_LAYOUTS = "tokenizer.json, a folder with tokenizer.json, vocab.txt (BERT), or vocab.json + merges.txt (GPT-2, RoBERTa)"
+_LAYOUTS = (
+    "tokenizer.json, a folder with tokenizer.json, vocab.txt (BERT), or vocab.json + merges.txt (GPT-2, RoBERTa, CLIP)"
+)
 Roles = dict[str, str]
+CLIP_BEGIN, CLIP_END, WORD_END = "<|startoftext|>", "<|endoftext|>", "</w>"
+CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+"""What is a word in CLIP (its released code's pattern)."""
 
 
 def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, Roles]:
@@ -38,7 +43,7 @@ def _from_folder(folder: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer
         if (folder / name).is_file():
             return _from_file(folder / name, settings)
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        return _byte_level(folder)
+        return _merged(folder)
     found = ", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "nothing"
     raise WorkbenchError(f"{folder} holds no tokenizer: found {found}; expected {_LAYOUTS}")
 
@@ -71,16 +76,36 @@ def _wordpiece(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
     return backend
 
 
-def _byte_level(folder: Path) -> tokenizers.Tokenizer:
+def _merged(folder: Path) -> tokenizers.Tokenizer:
+    """The byte-level BPE of GPT-2, or CLIP's, whose tokens say where words end."""
+    files = str(folder / "vocab.json"), str(folder / "merges.txt")
     try:
-        model = models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
+        model = models.BPE.from_file(*files)
+        backend = tokenizers.Tokenizer(model)
+        if backend.token_to_id(CLIP_BEGIN) is not None:
+            return _clip(models.BPE.from_file(*files, end_of_word_suffix=WORD_END, unk_token=CLIP_END))
     except Exception as error:  # the library raises plain Exception for bad files
         raise WorkbenchError(f"{folder}: vocab.json + merges.txt are not a byte-level BPE ({error})") from error
-    backend = tokenizers.Tokenizer(model)
+    return _byte_level(backend)
+
+
+def _byte_level(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<|endoftext|>")
     backend.add_special_tokens([t for t in special if backend.token_to_id(t) is not None])
+    return backend
+
+
+def _clip(model: models.BPE) -> tokenizers.Tokenizer:
+    """Lower case, one space for many, words of letters, single digits, or signs; bytes within them."""
+    backend = tokenizers.Tokenizer(model)
+    one_space = normalizers.Replace(tokenizers.Regex(r"\s+"), " ")
+    backend.normalizer = normalizers.Sequence([normalizers.NFC(), one_space, normalizers.Lowercase()])
+    words = pre_tokenizers.Split(tokenizers.Regex(CLIP_WORDS), behavior="removed", invert=True)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    backend.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Replace(WORD_END, " ")])
+    backend.add_special_tokens([CLIP_BEGIN, CLIP_END])
     return backend
 
 

@@ -146,3 +146,25 @@ def test_errors_name_both_sides() -> None:
     grid = Grid(8, **BACKBONE)
     with pytest.raises(WorkbenchError, match="gives 2 x 2 rows an image, 8 in all, the batch has 18"):
         grid({**fields_for(grid), "boxes": torch.from_numpy(grid_boxes(3)).repeat(2, 1)})
+
+
+@pytest.mark.parametrize("cells", [(2, 3), (5, 4), (1, 3), (3, 3)])
+def test_positions_of_another_grid_lie_between(cells: tuple[int, int]) -> None:
+    """As torch interpolates a picture of the table, corner to corner (ViLT)."""
+    rows, columns = cells
+    embedding = Patches(8, 3, 4, interpolate=True)
+    y, x = (torch.arange(n + 1) / n for n in cells)
+    corners = [[x[c], y[r], x[c + 1], y[r + 1]] for r in range(rows) for c in range(columns)]
+    table = embedding.positions.tables[0].weight.t().reshape(1, 8, 3, 3)
+    wanted = torch.nn.functional.interpolate(table, size=cells, mode="bilinear", align_corners=True)
+    torch.testing.assert_close(embedding.positions(torch.tensor(corners)), wanted.flatten(2)[0].t())
+
+
+def test_positions_of_rows_and_columns_are_not_interpolated() -> None:
+    with pytest.raises(WorkbenchError, match="one table is interpolated"):
+        Patches(8, 3, 4, positions="2d", interpolate=True)
+
+
+def test_what_is_left_out_of_patches_has_no_parameters() -> None:
+    plain = Patches(8, 2, 4, bias=False, type_vector=False, mask_vector=False)
+    assert {name for name, _ in plain.named_parameters()} == {"project.weight", "positions.tables.0.weight", "whole"}

@@ -86,7 +86,7 @@ def read_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size:
                 raise WorkbenchError(f"{run.folder} reads no images (control: {run.loaded.recipe.control})")
             if image not in known:
                 known.add(image)
-                found.images.append(replace(sequence, streams={"image": sequence.streams["image"]}))
+                found.images.append(sequence.alone("image"))
             found.texts.append(replace(sequence, streams=sequence.alone("text").streams))
             found.owner.append(first + image)
             found.captions.append(samples[image]["captions"][sequence.meta["caption"]])
@@ -103,7 +103,6 @@ def all_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: 
     return whole
 
 
-@torch.inference_mode()
 def dual_scores(
     run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int
 ) -> tuple[DualScores, np.ndarray, list[str]]:
@@ -112,20 +111,41 @@ def dual_scores(
     Raises:
         WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own.
     """
+    owner: list[int] = []
+    captions: list[str] = []
+
+    def parts() -> Iterator[Pairs]:
+        for found in read_pairs(run, corpus, part, size=size):
+            owner.extend(found.owner)
+            captions.extend(found.captions)
+            yield found
+
+    vectors = pair_vectors(run, parts())
+    return DualScores(*vectors), np.asarray(owner), captions
+
+
+@torch.inference_mode()
+def pair_vectors(run: Evaluated, parts: Iterable[Pairs]) -> tuple[Tensor, Tensor]:
+    """The vectors of an itc head of all texts and of all images [n, size], each run alone.
+
+    Args:
+        parts: the first one has texts and images, later ones may lack either.
+
+    Raises:
+        WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own.
+    """
     head = run.head
     assert isinstance(head, ItcHead)
     vectors: dict[str, list[Tensor]] = {"text": [], "image": []}
-    owner: list[int] = []
-    captions: list[str] = []
-    for found in read_pairs(run, corpus, part, size=size):
-        if not owner and not _apart(run):
-            _check_apart(run, head, found)
-        for stream, sequences in (("text", found.texts), ("image", found.images)):
-            batch = _batch(run, sequences)
-            vectors[stream].append(head.vectors(read(run.network, batch), stream).float().cpu())
-        owner += found.owner
-        captions += found.captions
-    return DualScores(torch.cat(vectors["text"]), torch.cat(vectors["image"])), np.asarray(owner), captions
+    for number, part in enumerate(parts):
+        if not number and not _apart(run):
+            _check_apart(run, head, part)
+        for side, sequences in (("text", part.texts), ("image", part.images)):
+            if sequences:
+                found = head.vectors(read(run.network, _batch(run, sequences)), head.space.streams[side])
+                vectors[side].append(found.float().cpu())
+    empty = torch.zeros(0, 0)
+    return torch.cat(vectors["text"] or [empty]), torch.cat(vectors["image"] or [empty])
 
 
 class Matcher:
@@ -179,7 +199,8 @@ def _check_apart(run: Evaluated, head: ItcHead, part: Pairs) -> None:
     first = part.owner[0]
     beside = _batch(run, [_together(t, images[o - first]) for t, o in zip(texts, part.owner, strict=False)])
     alone = _batch(run, texts)
-    difference = head.vectors(read(run.network, beside), "text") - head.vectors(read(run.network, alone), "text")
+    text = head.space.streams["text"]
+    difference = head.vectors(read(run.network, beside), text) - head.vectors(read(run.network, alone), text)
     if difference.abs().max() > 1e-2:
         raise WorkbenchError(
             f"{run.folder}: its network lets texts see images, so a text has no vector of its own, as contrast (itc) "

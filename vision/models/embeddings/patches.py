@@ -22,13 +22,18 @@ class Patches(nn.Module):
 
     Pixels come as bytes and are normalised here. Positions are learned, one per cell ("1d", as published) or the sum of
     one per row and one per column ("2d"). A row whose box is the whole image gets a learned vector instead: the class
-    token. Masked patches are replaced by a learned patch.
+    token. Masked patches are replaced by a learned patch, or by zeros.
 
     Args:
         grid: patches per side.
         patch: side of a patch in pixels.
         normalisation: the mean and deviation of each channel that are taken off the pixels: those of a release whose
             weights the network starts from (`imagenet`, `clip`), or `half`.
+        interpolate: positions of patches that make another grid, as those of an image that keeps its shape, lie between
+            those of this one (ViLT).
+        bias: whether W has one (CLIP's has none).
+        type_vector: add a learned vector to every row, which tells them from words.
+        mask_vector: a learned patch stands for masked ones.
         norm: a LayerNorm at the end (CLIP's `ln_pre`).
         pictures: how many pictures a sequence may have, told apart by a learned vector each (`media` of the builder).
     """
@@ -44,6 +49,10 @@ class Patches(nn.Module):
         *,
         positions: Positions = "1d",
         normalisation: Normalisation = "half",
+        interpolate: bool = False,
+        bias: bool = True,
+        type_vector: bool = True,
+        mask_vector: bool = True,
         norm: bool = False,
         pictures: Pictures = 1,
         norm_eps: Epsilon = 1e-5,
@@ -51,14 +60,15 @@ class Patches(nn.Module):
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
-        self.shape = {"patch": patch, "grid": grid}
+        self.patch = patch
+        self.shape = {"patch": patch} | ({} if interpolate else {"grid": grid})
         for name, values in zip(("mean", "std"), NORMALISATIONS[normalisation], strict=True):
             self.register_buffer(name, torch.tensor(values), persistent=False)
-        self.project = nn.Linear(3 * patch * patch, hidden_size)
-        self.positions = GridPositions(hidden_size, grid, positions)
+        self.project = nn.Linear(3 * patch * patch, hidden_size, bias=bias)
+        self.positions = GridPositions(hidden_size, grid, positions, interpolate)
         self.whole = vector(hidden_size)
-        self.type_vector = vector(hidden_size)
-        self.mask = vector(3 * patch * patch)
+        self.type_vector = vector(hidden_size) if type_vector else None
+        self.mask = vector(3 * patch * patch) if mask_vector else None
         self.norm = nn.LayerNorm(hidden_size, norm_eps) if norm else nn.Identity()
         self.pictures = pictures
         self.picture = PictureTypes(pictures, hidden_size)
@@ -71,9 +81,10 @@ class Patches(nn.Module):
         cells = self.project(patches) + self.positions(boxes)
         whole = (boxes == boxes.new_tensor(WHOLE)).all(1, keepdim=True)
         hidden = torch.where(whole, self.whole.to(cells.dtype), cells)
-        return self.dropout(self.norm(self.picture(hidden + self.type_vector, fields)))
+        hidden = hidden if self.type_vector is None else hidden + self.type_vector
+        return self.dropout(self.norm(self.picture(hidden, fields)))
 
     def normalise(self, patches: Tensor) -> Tensor:
         """uint8 [rows, 3 * patch * patch] -> float32, each channel with its mean and deviation taken off."""
-        side = self.shape["patch"]
+        side = self.patch
         return standardise(patches.unflatten(1, (3, side, side)), self.mean, self.std).flatten(1)

@@ -11,7 +11,7 @@ from annotated_types import MinLen
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Count, Name, PartName, PartSpec
+from workbench.options.bounds import Count, Name, PartName, PartSpec, Role
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, sequence_of
 from workbench.sequences.image import NO_PARTNER, QUESTION_ONLY, SHUFFLED_CAPTIONS, ImageStream, shuffled_captions
@@ -29,6 +29,7 @@ class ImageCaption(Builder):
         captions: `each` caption is an item of the epoch, or `one` drawn per record and epoch.
         media: where records have several pictures, by name (`media: {left: ..., right: ...}`), the names of those that
             are read, in this order; the embedding of the stream tells them apart (`pictures: 2`). null: their `image`.
+        begin, end: roles of the special tokens around the caption; null for none.
         partial: mentions that begin or end inside a token: `cover` or `drop`.
         control: the recipe's; `question-only` leaves the image out, `shuffled-captions` gives every image the captions
             of another one of the micro-batch.
@@ -46,11 +47,13 @@ class ImageCaption(Builder):
         image: PartSpec | PartName | None,
         captions: Literal["each", "one"] = "each",
         media: Annotated[list[Name], MinLen(1)] | None = None,
+        begin: Role | None = "cls",
+        end: Role | None = "sep",
         partial: Partial = "cover",
         control: Name | None = None,
         visibility: VisibilityAlone = "bidirectional",
     ) -> None:
-        super().__init__(tokenizer, max_length, partial=partial, visibility=visibility, segments=self.segments)
+        super().__init__(tokenizer, max_length, begin, end, partial, self.segments, visibility)
         self.image = ImageStream(image, control, media)
         self.shuffled = control == SHUFFLED_CAPTIONS
         self.unit = "captions" if captions == "each" else None

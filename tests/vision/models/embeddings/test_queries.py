@@ -1,0 +1,21 @@
+"""The embedding `vision.queries`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.contracts.cases import EmbeddingCase
+from vision.models.embeddings.queries import Queries
+from workbench.errors import WorkbenchError
+
+CASE = EmbeddingCase(
+    {"hidden_size": 8, "count": 30},
+    {"masked": "queries hold nothing to be hidden", "frozen": "every parameter is trained"},
+    content="input_ids",
+)
+
+
+def test_a_stream_without_numbers_is_told() -> None:
+    with pytest.raises(WorkbenchError, match=r"add the step vision\.queries"):
+        Queries(8, 3)({"boxes": torch.zeros(2, 4)})

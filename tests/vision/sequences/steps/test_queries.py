@@ -1,0 +1,36 @@
+"""The step `vision.queries`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.contracts.cases import StepCase
+from vision.sequences.steps.queries import Queries
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Sequence, text_fields
+
+CASE = StepCase({"stream": "queries", "count": 3}, {"dropped": "it drops nothing"}, adds=("queries",))
+
+
+def made(*streams: str) -> Sequence:
+    fields = {"text": text_fields(np.arange(2)), "image": {"boxes": np.zeros((4, 4), np.float32)}}
+    return Sequence({name: fields[name] for name in streams}, (0,))
+
+
+def test_images_get_their_queries_and_keep_them() -> None:
+    both, words = Queries("pooled", 3)([made("text", "image"), made("text")], Draws(0, "step", number=()))
+    assert both.streams["pooled"]["input_ids"].tolist() == [0, 1, 2]
+    assert both.streams["pooled"]["special"].all()
+    assert "pooled" not in words.streams
+    assert set(both.alone("image").streams) == {"image", "pooled"}
+    assert set(both.alone("text").streams) == {"text"}
+    batch = collate([both, words])
+    assert batch.streams["pooled"].lengths == [3, 0]
+
+
+def test_a_stream_that_is_there_is_not_written_over() -> None:
+    with pytest.raises(WorkbenchError, match="'text' already"):
+        Queries("text", 3)([made("text", "image")], Draws(0, "step", number=()))

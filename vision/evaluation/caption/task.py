@@ -1,0 +1,195 @@
+"""Captioning: what a run that predicts captions token by token says of images it has not seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import typer
+
+from vision.metrics.captions import caption_scores, words_of
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
+from workbench.evaluation.examples import keep_image
+from workbench.evaluation.generation import Generator, without_captions
+from workbench.evaluation.images import image_sequence
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask, Setup
+from workbench.evaluation.writers import find_writer
+from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
+from workbench.interop.opening import load
+from workbench.options.bounds import Count
+from workbench.parts.controls import check_control
+from workbench.recipe.spec import Recipe
+from workbench.runs.folder import trust_run
+from workbench.sequences.builders.image_caption import ImageCaption
+from workbench.sequences.image import QUESTION_ONLY
+from workbench.sequences.sequence import Sample
+from workbench.tasks.building import tasks_of
+from workbench.tasks.objective import Objective
+from workbench.text.tokenizer import Tokenizer
+
+EXAMPLES = 12
+VARIANT = (
+    "BLEU without smoothing, CIDEr-D with this corpus's frequencies; words of 13a, lower case, no signs; times 100"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionTuning(Tuning):
+    """Fine-tune a pretrained run to write captions.
+
+    CORPUS holds images with `captions`. RUN is one that can go on with the text of a pair (CoCa, a joint stack with
+    clm). It goes on by the objective that it was pretrained with.
+
+    Examples:
+
+      workbench finetune caption runs/coca corpora/flickr-train --epochs 5
+    """
+
+    max_length: Annotated[Count | None, typer.Option(help="Tokens of a caption; default: the run's.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionScoring(Scoring):
+    """BLEU 1 to 4 and CIDEr-D of the captions that a run writes, times 100, beside those of no model.
+
+    CORPUS holds images with one or more `captions`, all of which are references. The baselines: the most frequent
+    caption of the training set for every image; the first caption of another image; and where images have several, the
+    first one beside the others, as a person is worth. What was written stands beside the result (.jsonl).
+
+    Examples:
+
+      workbench evaluate caption runs/coca corpora/flickr-test --beams 3
+
+      workbench evaluate caption runs/coca corpora/flickr-test --max-new-tokens 20 --limit 100
+    """
+
+    max_new_tokens: Annotated[
+        Count | None, typer.Option(help="At most so many tokens are written; default: as long as the run's captions.")
+    ] = None
+    beams: Annotated[Beams, typer.Option(help="Texts that are followed at once.")] = 1
+    length_penalty: Annotated[Penalty, typer.Option(help="With --beams: above 0 favours long texts.")] = 1.0
+    early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
+
+    def decoding(self, longest: int) -> Decoding:
+        """How tokens are chosen, at most `longest` where it isn't said."""
+        names = ("beams", "length_penalty", "early_stopping")
+        return Decoding(max_new_tokens=self.max_new_tokens or longest, **{n: getattr(self, n) for n in names})
+
+
+@dataclass
+class Captioned:
+    """One image: what was said of it, what people said."""
+
+    key: str
+    prediction: str
+    references: list[str]
+
+
+class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
+    """Captions of images."""
+
+    tuning = CaptionTuning
+    scoring = CaptionScoring
+    objective: type[Objective] = Objective
+    panels = ("vision.evaluation.caption.panel:written",)
+
+    def setup(self, tuning: CaptionTuning, base: Recipe) -> Setup:
+        trust_run(tuning.run, base, tuning.trust)
+        tokenizer = None if base.tokenizer is None else Tokenizer.load(base.tokenizer)
+        writer = find_writer([task.evaluating() for task in tasks_of(base, tokenizer).values()], tuning.network)
+        own = writer.task.spec.sequence
+        stated: dict[str, Any] = own.builder if isinstance(own.builder, dict) else {}
+        ends: dict[str, Any] = {n: stated[n] for n in ("begin", "end", "captions") if n in stated}
+        options: dict[str, Any] = {"visibility": own.visibility or "causal", **ends}
+        sequence = image_sequence(base, "image_caption", max_length=tuning.max_length, **options)
+        placed = ("network", "view", "after")
+        objective = {name: value for name, value in writer.placed.stated.items() if name not in placed}
+        stream = writer.continuation.stream
+        return Setup(sequence, objective, unit="captions", sees=((stream, "image"),))
+
+    def open(self, scoring: CaptionScoring) -> Evaluated:
+        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
+        tasks = {
+            name: task
+            for name, task in loaded.transforms.items()
+            if isinstance(task.builder, ImageCaption) and (task.builder.image.part or scoring.control == QUESTION_ONLY)
+        }
+        if not tasks:
+            raise WorkbenchError(
+                f"{scoring.run} has no task of captions with images (builder image_caption); pretrain one that "
+                "predicts captions (clm), or fine-tune a run that does: workbench finetune caption RUN TRAINING-SET"
+            )
+        try:
+            generator = Generator(replace(loaded, transforms=tasks), network_name=scoring.network)
+        except WorkbenchError as error:
+            raise WorkbenchError(f"{scoring.run}: {error}") from error
+        opened = Evaluated(generator.loaded, generator.task, generator.placed, scoring.run)
+        check_control(scoring.control, opened.parts, str(scoring.run))
+        return opened
+
+    def score(self, run: Evaluated, corpus: Corpus, scoring: CaptionScoring) -> Result:
+        if not corpus.manifest.lengths.get("captions"):
+            raise WorkbenchError(
+                f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); what a run "
+                "writes is scored beside those of people"
+            )
+        decoding = scoring.decoding(run.task.builder.max_length - 1)  # the end is predicted, the beginning is not
+        generator = Generator(run.loaded, decoding, scoring.network)
+        found, shown = _captioned(generator, corpus, scoring, run)
+        if not found:
+            raise WorkbenchError(f"corpus {corpus.name!r} has no image with a caption; evaluate on one that has")
+        references = [each.references for each in found]
+        return Result(
+            task=self.name,
+            numbers=caption_scores([each.prediction for each in found], references),
+            counts={"images": len(found), "references": sum(map(len, references))},
+            variant=VARIANT,
+            baselines=baselines(references, run.trained_on()),
+            examples=shown,
+            documents=[vars(each) for each in found],
+        )
+
+
+def baselines(references: list[list[str]], training: list[Sample] | None) -> dict[str, dict[str, float]]:
+    """What captions are worth that no model wrote, each by the same scores."""
+    found = {}
+    if training:
+        words = Counter(" ".join(words_of(caption)) for sample in training for caption in sample.get("captions", ()))
+        if words:
+            found["most frequent caption"] = caption_scores([words.most_common(1)[0][0]] * len(references), references)
+    if len(references) > 1:
+        moved = [each[0] for each in [*references[1:], references[0]]]
+        found["another image's caption"] = caption_scores(moved, references)
+    if all(len(each) > 1 for each in references):
+        found["its own first caption"] = caption_scores([e[0] for e in references], [e[1:] for e in references])
+    return found
+
+
+def _captioned(
+    generator: Generator, corpus: Corpus, scoring: CaptionScoring, run: Evaluated
+) -> tuple[list[Captioned], list[dict[str, Any]]]:
+    """What is said of every image that has a caption, and the first ones with their pictures kept."""
+    found: list[Captioned] = []
+    shown: list[dict[str, Any]] = []
+    for samples in _with_captions(corpus, scoring):
+        for sample, made in zip(samples, generator(without_captions(samples)), strict=True):
+            text = generator.spelling.text(made.tokens).strip()
+            each = Captioned(str(sample["key"]), text, list(sample["captions"]))
+            found.append(each)
+            if len(shown) < EXAMPLES:
+                shown.append({**vars(each), "image": keep_image(run.folder, sample.get("image", b""))})
+    return found, shown
+
+
+def _with_captions(corpus: Corpus, scoring: CaptionScoring) -> Iterator[list[Sample]]:
+    for samples in sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit):
+        kept = [sample for sample in samples if any(caption.strip() for caption in sample.get("captions", ()))]
+        if kept:
+            yield kept

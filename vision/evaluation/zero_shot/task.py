@@ -1,0 +1,191 @@
+"""Zero-shot classification (CLIP, arXiv:2103.00020, section 3.1): the class whose words are nearest to the image.
+
+A class has the mean of the vectors of its prompts, one for each template, normalised again (section 3.1.4).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import Tensor
+from torch.nn import functional as F
+
+from vision.evaluation.retrieval.pairs import Pairs, pair_vectors
+from vision.objectives.itc import Itc
+from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError, unknown
+from workbench.evaluation.examples import keep_image
+from workbench.evaluation.generation import without_captions
+from workbench.evaluation.labels import chosen_label
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask
+from workbench.options.bounds import Name
+from workbench.sequences.builders.image_caption import ImageCaption
+from workbench.sequences.sequence import Sample, Sequence
+
+EXAMPLES = 12
+PHOTO = "a photo of a {}"
+BEST = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroShotScoring(Scoring):
+    """Accuracy (the first class, and one of the first five) of a run with itc that has learnt no class, beside chance
+    and the most frequent class.
+
+    CORPUS holds images with `labels`: by name the name of a class. --labels is a file with a class a line, as CORPUS
+    has it; behind a tab may stand the words that it has in prompts. Of several templates the vectors' mean is taken.
+
+    Examples:
+
+      workbench evaluate zero-shot runs/clip corpora/animals --labels animals.txt
+
+      workbench evaluate zero-shot runs/clip corpora/animals --labels animals.txt --template "a photo of a {}" \
+--template "a drawing of a {}"
+    """
+
+    labels: Annotated[Path, typer.Option(help="The classes, one a line; words for prompts behind a tab.")]
+    template: Annotated[
+        list[Name] | None, typer.Option(help=f"What a prompt says, {{}} for the class. Repeatable; default: {PHOTO}")
+    ] = None
+    label: Annotated[Name | None, typer.Option(help="Which label of CORPUS; default: the only one.")] = None
+
+
+class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
+    """Classes of images by the vectors of their names."""
+
+    scoring = ZeroShotScoring
+    objective = Itc
+    panels = ("vision.evaluation.zero_shot.panel:classified",)
+
+    def score(self, run: Evaluated, corpus: Corpus, scoring: ZeroShotScoring) -> Result:
+        classes = read_classes(scoring.labels)
+        templates = scoring.template or [PHOTO]
+        check_templates(templates)
+        label, counts = chosen_label(corpus, scoring.label, example='"dog"')
+        check_known(counts, classes, scoring.labels)
+        names = list(classes)
+        prompts = [template.replace("{}", classes[name]) for name in names for template in templates]
+        vectors, right, shown = _scored(run, corpus, scoring, label, prompts)
+        of_classes = F.normalize(vectors[0].unflatten(0, (len(names), -1)).mean(1), dim=-1)
+        ranked = (vectors[1] @ of_classes.T).argsort(dim=1, descending=True, stable=True)
+        gold = torch.tensor([names.index(name) for name in right])
+        hits = ranked == gold[:, None]
+        numbers = {"accuracy": _mean(hits[:, 0])}
+        chance = {"accuracy": 1 / len(names)}
+        if len(names) > BEST:
+            numbers |= {f"accuracy_{BEST}": _mean(hits[:, :BEST].any(1))}
+            chance |= {f"accuracy_{BEST}": BEST / len(names)}
+        each = [_mean(hits[gold == number, 0]) for number in gold.unique().tolist()]
+        numbers["mean_class_accuracy"] = sum(each) / len(each)
+        chance["mean_class_accuracy"] = 1 / len(names)
+        most = Counter(right).most_common(1)[0][1] / len(right)
+        predicted = [names[number] for number in ranked[:, 0].tolist()]
+        return Result(
+            task=self.name,
+            numbers=numbers,
+            counts={"images": len(right), "classes": len(names), "templates": len(templates)},
+            variant="prompts: " + "; ".join(templates),
+            baselines={
+                "chance": chance,
+                "most frequent class": {"accuracy": most, "mean_class_accuracy": 1 / len(each)},
+            },
+            examples=[{**one, "prediction": made} for one, made in zip(shown, predicted, strict=False)],
+        )
+
+
+def read_classes(file: Path) -> dict[str, str]:
+    """The classes of a file, and the words that each has in prompts.
+
+    Raises:
+        WorkbenchError: there is no such file, it is not UTF-8, has fewer than two classes, or one twice.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkbenchError(f"--labels {file}: {error}; a text file with a class a line is wanted") from error
+    classes: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        name, _, words = (part.strip() for part in line.partition("\t"))
+        if name in classes:
+            raise WorkbenchError(f"--labels {file}, line {number}: the class {name!r} stands there twice")
+        if name:
+            classes[name] = words or name
+    if len(classes) < 2:
+        raise WorkbenchError(f"--labels {file} names {len(classes)} classes; two or more are wanted, one a line")
+    return classes
+
+
+def check_templates(templates: list[str]) -> None:
+    """
+    Raises:
+        WorkbenchError: one has no place for the class.
+    """
+    for template in templates:
+        if "{}" not in template:
+            raise WorkbenchError(f'--template {template!r} has no place for the class; write "{PHOTO}"')
+
+
+def check_known(counts: Counter[str], classes: dict[str, str], file: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: the corpus has a class that the file does not name.
+    """
+    lacking = sorted(counts.keys() - classes.keys())
+    if lacking:
+        raise unknown("class", lacking[0], classes, f"--labels {file} ({len(lacking)} of the corpus's are not there)")
+
+
+def _scored(
+    run: Evaluated, corpus: Corpus, scoring: ZeroShotScoring, label: str, prompts: list[str]
+) -> tuple[tuple[Tensor, Tensor], list[str], list[dict[str, Any]]]:
+    """The vectors of the prompts and of the images, the images' classes, and the first images, kept for the report."""
+    if not isinstance(run.task.builder, ImageCaption):
+        raise WorkbenchError(f"{run.folder}: zero-shot classification needs a task with the builder image_caption")
+    right: list[str] = []
+    shown: list[dict[str, Any]] = []
+
+    def parts() -> Iterator[Pairs]:
+        for samples in sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit):
+            kept = [sample for sample in samples if label in sample.get("labels", {})]
+            if not kept:
+                continue
+            images = [one.alone("image") for one in run.task.sequences(without_captions(kept))]
+            texts = [] if right else _prompts(run, kept[0], prompts)
+            for sample in kept:
+                right.append(str(sample["labels"][label]))
+                if len(shown) < EXAMPLES:
+                    image = keep_image(run.folder, sample.get("image", b""))
+                    shown.append({"key": str(sample["key"]), "label": right[-1], "image": image})
+            first, *more = _groups(texts, scoring.batch_size)
+            yield Pairs(first, images, owner=[0] * len(first))  # together, so that it is seen whether texts see images
+            yield from (Pairs(group) for group in more)
+
+    text, image = pair_vectors(run, parts())
+    if not right:
+        raise WorkbenchError(f"corpus {corpus.name!r}: none of the first {scoring.limit} images has a label {label!r}")
+    return (text, image), right, shown
+
+
+def _prompts(run: Evaluated, sample: Sample, prompts: list[str]) -> list[Sequence]:
+    """The prompts as a text each; the builder makes them as captions of an image."""
+    made = run.task.sequences([{**without_captions([sample])[0], "captions": prompts}])
+    return [one.alone("text") for one in made]
+
+
+def _groups(texts: list[Sequence], size: int) -> list[list[Sequence]]:
+    """So many at once; of none one that is empty."""
+    return [texts[first : first + size] for first in range(0, len(texts), size)] or [[]]
+
+
+def _mean(hits: Tensor) -> float:
+    return float(hits.double().mean())

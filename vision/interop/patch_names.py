@@ -1,0 +1,88 @@
+"""What releases of Vision Transformers have in common (Dosovitskiy et al., arXiv:2010.11929): tables of rules.
+
+Patches are a convolution there, a linear map of flattened patches here. Their class token has a position of its own;
+in ours the row of the whole image is one vector, the sum of the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workbench.errors import WorkbenchError
+from workbench.interop.release import Config
+from workbench.interop.rules import Reshaped, Rule, Stack, State
+from workbench.recipe.spec import Spec
+
+IMAGE = "embeddings.image"
+
+
+@dataclass(frozen=True)
+class ClassToken(Stack):
+    """Two tensors of theirs, the class token and the table of positions with its own as row 0, which are two of ours:
+    their sum as a vector, and the table of the cells. What is written has the sum as the class token.
+
+    Attributes:
+        leading: dimensions of 1 in front of both (`[1, 1, size]` and `[1, rows, size]`).
+    """
+
+    leading: bool = True
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return (f"{self.target}.whole", f"{self.target}.positions.tables.0.weight")
+
+    def read(self, state: State) -> dict[str, Tensor]:
+        token, table = (state[name] for name in self.sources)
+        table = table[0] if self.leading else table
+        return dict(zip(self.ours, (token.flatten() + table[0], table[1:]), strict=True))
+
+    def write(self, state: State) -> dict[str, Tensor]:
+        token, cells = (state[name] for name in self.ours)
+        table = torch.cat([torch.zeros_like(cells[:1]), cells])
+        both = (token[None, None], table[None]) if self.leading else (token, table)
+        return dict(zip(self.sources, both, strict=True))
+
+
+def patch_map(theirs: str, size: int, patch: int) -> Rule:
+    """The rule of the weight of the convolution."""
+    return Reshaped(f"{theirs}.weight", f"{IMAGE}.project.weight", (size, 3, patch, patch), (size, 3 * patch * patch))
+
+
+def image_stream(hidden_size: int, image_size: int, patch: int, **variant: Any) -> Spec:
+    """The embedding of patches, in one of its variants (`vision.patches`).
+
+    Raises:
+        WorkbenchError: images that are no squares of whole patches, or not in three colours.
+    """
+    sides = [image_size, patch]
+    if not all(isinstance(side, int) for side in sides) or image_size % patch:
+        raise WorkbenchError(
+            f"image size {image_size}, patch size {patch}: our patches are squares that fill a square image"
+        )
+    return {
+        "embedding": "vision.patches",
+        "hidden_size": hidden_size,
+        "grid": image_size // patch,
+        "patch": patch,
+        "type_vector": False,
+        "mask_vector": False,
+        **variant,
+    }
+
+
+def check_colours(config: Config) -> None:
+    """
+    Raises:
+        WorkbenchError: images have other channels than red, green and blue.
+    """
+    if config.get("num_channels", 3) != 3:
+        raise WorkbenchError(f"num_channels = {config['num_channels']}: our images have three colours")
+
+
+def image_size_of(image: Spec) -> int:
+    """Pixels of a side, of our embedding."""
+    return int(image["grid"] * image["patch"])

@@ -1,0 +1,37 @@
+"""Learned queries, that a layer has read what they shall tell (CoCa, arXiv:2205.01917; `vision.attention_pool`)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from workbench.errors import WorkbenchError
+from workbench.options.bounds import Count, Size
+
+
+class Queries(nn.Module):
+    """A learned vector for each query of a sequence, told apart by their numbers (the step `vision.queries`).
+
+    Args:
+        hidden_size: width of the vectors.
+        count: how many there are.
+    """
+
+    def __init__(self, hidden_size: Size, count: Count) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.table = nn.Embedding(count, hidden_size)
+        self.limits = {"input_ids": count}
+
+    def forward(self, fields: dict[str, Tensor]) -> Tensor:
+        """`input_ids` [rows], the queries' numbers -> [rows, hidden_size].
+
+        Raises:
+            WorkbenchError: the stream has no numbers.
+        """
+        if "input_ids" not in fields:
+            raise WorkbenchError(
+                f"the embedding of queries needs input_ids, the stream has {', '.join(fields)}: add the step "
+                "vision.queries with this stream"
+            )
+        queries: Tensor = self.table(fields["input_ids"])
+        return queries

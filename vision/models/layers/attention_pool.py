@@ -1,0 +1,62 @@
+"""Attentional pooling: learned queries read a stream (CoCa, arXiv:2205.01917, 3.2; Lee et al., arXiv:1810.00825)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from workbench.models.blocks import MultiHeadAttention
+from workbench.models.context import Context
+from workbench.options.bounds import CountOrZero, Dropout, Heads, PartName, PartSpec, Positive, Word
+
+
+class AttentionPool(nn.Module):
+    """x = attention(x, to, to): a single multi-head attention whose queries are the rows of `stream`, and nothing else.
+
+    There is neither a residual nor a norm, so that what is pooled are means of what was read: put a `norm` layer before
+    and behind it. Other streams pass through.
+
+    Args:
+        stream: of the queries (`vision.queries`), as many rows as shall be left.
+        to: the stream that is pooled.
+        sizes: hidden size of every stream (given by the network).
+        attention_dropout: of the attention weights.
+        relation, window, scale, bias: as of every layer (`workbench.models.sublayers.BlockOptions`); what goes by
+            places counts the queries and the rows that they read from 0 each.
+    """
+
+    def __init__(
+        self,
+        stream: Word,
+        to: Word,
+        sizes: dict[str, int],
+        num_heads: Heads,
+        attention_dropout: Dropout = 0.0,
+        relation: PartSpec | PartName | None = None,
+        window: CountOrZero | None = None,
+        scale: Positive | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.stream, self.source = stream, to
+        self.reads, self.changes = (stream, to), (stream,)
+        self.attention = MultiHeadAttention(
+            sizes[stream],
+            num_heads,
+            key_size=sizes[to],
+            dropout=attention_dropout,
+            relation=relation,
+            window=window,
+            scale=scale,
+            bias=bias,
+        )
+
+    def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        if self.stream not in hidden or self.source not in hidden:
+            return hidden
+        names = ((self.stream,), (self.source,))
+        rows, keys = hidden[self.source], context.layout(self.source)
+        if context.keeps("rows"):
+            rows, keys = context.recall(names[1], rows)
+        queries = context.layout(self.stream)
+        pooled = self.attention(hidden[self.stream], rows, queries, keys, context=context, names=names)
+        return {**hidden, self.stream: pooled}

@@ -1,0 +1,32 @@
+"""Which stream a row is of, as a learned vector that is added to it (ViLT, arXiv:2102.03334, equation 3)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import MinLen
+from torch import Tensor, nn
+
+from vision.models.embeddings._rows import vector
+from workbench.errors import WorkbenchError
+from workbench.models.context import Context
+from workbench.options.bounds import Word
+
+
+class Modality(nn.Module):
+    """h + t of each stream: put it before the layers that join them. Other streams pass through.
+
+    Args:
+        streams: those that get a vector each.
+        sizes: hidden size of every stream (given by the network).
+    """
+
+    def __init__(self, streams: Annotated[list[Word], MinLen(1)], sizes: dict[str, int]) -> None:
+        super().__init__()
+        if len(set(streams)) < len(streams):
+            raise WorkbenchError(f"streams = {', '.join(streams)}: each may be named once")
+        self.reads = self.changes = tuple(streams)
+        self.vectors = nn.ParameterDict({name: vector(sizes[name]) for name in streams})
+
+    def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        return {name: rows + self.vectors[name] if name in self.vectors else rows for name, rows in hidden.items()}

@@ -1,0 +1,43 @@
+"""Rows for learned queries, beside the image that they read (CoCa, arXiv:2205.01917, section 3.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Word
+from workbench.sequences.protocols import Step
+from workbench.sequences.sequence import Rows, Sequence
+
+
+class Queries(Step):
+    """Adds a stream of `count` rows, numbered from 0, to every sequence with an image. No objective corrupts them.
+
+    Its rows hang on the image, so that an image taken by itself keeps its queries.
+
+    Args:
+        stream: the name of the new stream; its embedding is `vision.queries`.
+        count: rows of a sequence, as many as the embedding has queries.
+        image: the stream that they belong to.
+
+    Raises:
+        WorkbenchError: a sequence has a stream of that name already.
+    """
+
+    def __init__(self, stream: Word, count: Count, image: Word = "image") -> None:
+        self.stream, self.count, self.image = stream, count, image
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        for sequence in sequences:
+            if self.stream in sequence.streams:
+                raise WorkbenchError(
+                    f"sequence {sequence.key!r} has a stream {self.stream!r} already; give the queries another name"
+                )
+            if sequence.length(self.image):
+                sequence.streams[self.stream] = {
+                    "input_ids": np.arange(self.count),
+                    "special": np.ones(self.count, np.bool_),
+                    "of": Rows(self.image, np.zeros(self.count, np.int64), bound=True),
+                }
+        return sequences
