@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from kg.linking.boundaries import boundary
 from kg.linking.building import Tables
-from kg.linking.gazetteer import Case, Gazetteer, boundary
+from kg.linking.gazetteer import Case, Gazetteer
 
 
 def ambiguities(made: Tables, case: Case) -> dict[str, int]:

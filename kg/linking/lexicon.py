@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from kg.linking.gazetteer import UNSPACED
+from kg.linking.boundaries import UNSPACED
 
 _RUN = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]*")
 

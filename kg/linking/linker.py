@@ -30,9 +30,10 @@ from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.ambiguities import ambiguities
 from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
 from kg.linking.context import Profiles, Words
-from kg.linking.gazetteer import Case, Found, Gazetteer, fold, spellings
+from kg.linking.gazetteer import Case, Gazetteer, fold, spellings
 from kg.linking.lexicon import Lexicon
 from kg.linking.mentions import COMMON_NOUN, Form
+from kg.linking.names import Found
 from kg.linking.outcomes import Outcomes
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_writable, draft_folder, explained

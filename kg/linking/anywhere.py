@@ -1,0 +1,53 @@
+"""Finding names in any text: an automaton of the names as they are, which proposes them within words too."""
+
+from __future__ import annotations
+
+import ahocorasick_rs
+
+from kg.linking.boundaries import AFTER, BEFORE, boundary, meet
+from kg.linking.names import Found, Names
+
+# The tables for Latin-1 characters, as one byte each, which is looked up faster yet: two characters of a word have both
+# bits of `_IN_WORD` in common. Other characters are spelt "?": where that has a bit in common, the tables decide.
+_IN_WORD, _OTHER = 0b011, 0b110
+_CODES = bytes(_OTHER if c == "?" else _IN_WORD * (c.isalnum() or c == "_") for c in map(chr, range(256)))
+
+
+class Anywhere:
+    """An automaton over the spellings of all names."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        spelt = names.names
+        self._several_words = bytes(any(boundary(name, i) for i in range(1, len(name))) for name in spelt)
+        self._automaton = ahocorasick_rs.AhoCorasick(
+            spelt, matchkind=ahocorasick_rs.MatchKind.LeftmostLongest, store_patterns=False
+        )
+
+    def find(self, folded: str) -> list[Found]:
+        """The names in a folded text: see `kg.linking.gazetteer.Gazetteer.find`."""
+        proposed = self._automaton.find_matches_as_indexes(folded)
+        try:
+            return self._find(folded, proposed)
+        except KeyError:
+            meet(set(folded))
+            return self._find(folded, proposed)
+
+    def _find(self, folded: str, proposed: list[Found]) -> list[Found]:
+        """Raises KeyError: the text has characters that are not in the tables."""
+        found: list[Found] = []
+        end, several_words, after, before = 0, self._several_words, AFTER, BEFORE
+        codes = b"\0" + folded.encode("latin-1", "replace").translate(_CODES) + b"\0"  # codes[i] is in front of i
+        for match in proposed:
+            number, start, stop = match
+            if start >= end:
+                joined = codes[start] & codes[start + 1]
+                if not joined or (joined != _IN_WORD and not after[folded[start - 1]] & before[folded[start]]):
+                    joined = codes[stop] & codes[stop + 1]
+                    if not joined or (joined != _IN_WORD and not after[folded[stop - 1]] & before[folded[stop]]):
+                        found.append(match)
+                        end = stop
+                        continue
+            if several_words[number]:
+                end = self.names.rescan(folded, start, stop, end, found)
+        return found

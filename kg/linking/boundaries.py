@@ -1,0 +1,72 @@
+"""Where names may begin and end: at the ends of words.
+
+Scripts written without spaces (Han, kana, Thai, Lao, Khmer, Burmese) have no such boundaries: there a name may begin
+and end anywhere, but never in front of a combining mark.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Burmese
+    (0x1780, 0x17FF),  # Khmer
+    (0x2E80, 0x312F),  # radicals, kana, Bopomofo
+    (0x31F0, 0x31FF),  # small kana
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0xFF66, 0xFF9F),  # halfwidth kana
+    (0x20000, 0x3FFFF),
+)
+
+# How a character holds on to the next one, and to the one before: they are joined where the two have bits in common.
+# Bit 1 joins the characters of a word, bit 2 a combining mark to a letter of an unspaced script; what is in no word has
+# none. The tables are filled as characters are met (`meet`); they are plain dicts because nothing is looked up as fast.
+AFTER: dict[str, int] = {}
+BEFORE: dict[str, int] = {}
+
+
+def unspaced(character: str) -> bool:
+    """Whether a character belongs to a script that is written without spaces between words."""
+    code = ord(character)
+    return code >= UNSPACED[0][0] and any(first <= code <= last for first, last in UNSPACED)
+
+
+def meet(characters: Iterable[str]) -> None:
+    """Have characters in the tables."""
+    for character in characters:
+        if unicodedata.category(character).startswith("M"):
+            AFTER[character], BEFORE[character] = 1, 3
+        elif unspaced(character):
+            AFTER[character], BEFORE[character] = 2, 0
+        else:
+            AFTER[character] = BEFORE[character] = int(character.isalnum() or character == "_")
+
+
+meet(map(chr, range(128)))
+
+
+def in_word(character: str) -> bool:
+    """Whether a character may stand within a word of a script with spaces: a letter, a digit, "_", a mark on one."""
+    if character not in AFTER:
+        meet(character)
+    return AFTER[character] == 1
+
+
+def begins_word(character: str) -> bool:
+    """Whether a word of a script with spaces may begin with a character."""
+    return in_word(character) and BEFORE[character] == 1
+
+
+def boundary(text: str, i: int) -> bool:
+    """Whether a name may begin or end in front of character `i`."""
+    if i == 0 or i == len(text):
+        return True
+    try:
+        return not AFTER[text[i - 1]] & BEFORE[text[i]]
+    except KeyError:
+        meet(text[i - 1 : i + 1])
+        return boundary(text, i)

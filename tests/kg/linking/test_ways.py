@@ -1,0 +1,112 @@
+"""Both ways of finding names, in texts with spaces and in all texts, find the same as a search of every place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kg.linking.anywhere import Anywhere
+from kg.linking.boundaries import boundary
+from kg.linking.gazetteer import Gazetteer, fold, spellings
+from kg.linking.names import Names
+from kg.linking.spaced import Spaced
+
+ALPHABETS = [
+    "ab ",
+    "ab c-",
+    "a'. -(",
+    "ab .!?",
+    "aB_1 '",
+    "\u00df\u00c5\u0130a ,\u2013\u201c\u2019",  # letters and signs beyond ASCII, one whose case folds
+    "a\u044f \U0001f600\u00a0-",  # Cyrillic, a sign beyond the basic plane, a space that is none of ASCII
+    "e\u0301a ' ",  # a combining mark, in front of words and signs too
+    "ab \u4e2d\u570b-a",  # Han between words
+    "\u4e2da",
+    "\u0e01\u0e49\u0e32ab ",  # Thai with marks of its own
+    "a \uc11c\uc6b8 \u4e2d",  # Hangul, which has spaces
+]
+
+
+def plain_find(names, folded):
+    """Every boundary from the left, every length from the longest."""
+    numbers, places, start = {name: i for i, name in enumerate(names)}, [], 0
+    longest = max(map(len, names))
+    while start < len(folded):
+        for stop in range(min(len(folded), start + longest), start, -1):
+            if folded[start:stop] in numbers and boundary(folded, start) and boundary(folded, stop):
+                places.append((numbers[folded[start:stop]], start, stop))
+                break
+        start = places[-1][2] if places and places[-1][2] > start else start + 1
+    return places
+
+
+@pytest.mark.parametrize("case", ["ignore", "exact"])
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+@pytest.mark.parametrize("seed", range(12))
+def test_against_a_search_of_every_place(seed, alphabet, case):
+    rng = np.random.default_rng(seed)
+    letters = list(alphabet) + (list(ALPHABETS[rng.integers(len(ALPHABETS))]) if seed % 3 == 0 else [])
+
+    def text(longest):
+        return fold("".join(rng.choice(letters, size=rng.integers(1, longest))), case)
+
+    names = list(dict.fromkeys(s for _ in range(25) for s in spellings(text(10), case) if s))
+    index = Names(names)
+    anywhere, spaced = Anywhere(index), Spaced(index)
+    for _ in range(12):
+        folded = text(60)
+        wanted = plain_find(names, folded)
+        assert anywhere.find(folded) == wanted
+        assert spaced.find(folded) == wanted
+        assert Gazetteer(names, case).find(folded) == wanted
+
+
+NAMES = [
+    "york",
+    "new york",
+    "saint-denis",
+    "saint denis",
+    "st.",
+    "st",
+    "'ain",
+    "(x) y",
+    "!!",
+    "c++",
+    "北京",
+    "t恤",
+    "恤 a",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("new yorker, new-york; newyork", ["york"]),
+        ("saint-denis saint denis saint,denis", ["saint-denis", "saint denis"]),
+        ("st.york st york st. york", ["st.", "york", "st", "york", "st.", "york"]),
+        ("l'ain 'ain ' ain", ["'ain", "'ain"]),
+        ("(x) york (x) y", ["york", "(x) y"]),
+        ("york!!york!", ["york", "!!", "york"]),
+        ("c++c++, c+ +", ["c++", "c++"]),
+        ("new york 北京 york北京york", ["new york", "北京", "york", "北京", "york"]),
+        ("a t恤 at恤 恤 a恤 ab", ["t恤", "恤 a"]),
+        ("– york—york …york\u0301 \u0301york", ["york", "york"]),
+        ("york", ["york"]),
+        ("", []),
+    ],
+)
+def test_words_signs_and_other_scripts(text, found):
+    index = Names(NAMES)
+    places = Spaced(index).find(text)
+    assert [text[start:end] for _, start, end in places] == found
+    assert [NAMES[number] for number, _, _ in places] == found
+    assert places == Anywhere(index).find(text) == plain_find(NAMES, text)
+
+
+def test_an_automaton_is_built_when_a_text_asks_for_it():
+    gazetteer = Gazetteer(NAMES, "ignore")
+    assert gazetteer.find("from york to 北京 by train") == [(0, 5, 9), (10, 13, 15)]
+    assert "_anywhere" not in vars(gazetteer), "a few characters of another script need no automaton of all names"
+    gazetteer = Gazetteer(NAMES, "ignore")
+    assert gazetteer.find("我在北京, 在 york") == [(10, 2, 4), (0, 8, 12)]
+    assert "_spaced" not in vars(gazetteer)
