@@ -28,14 +28,14 @@ _BLANKS = bytes(code if code > 127 or in_word(chr(code)) else 32 for code in ran
 _PLAIN = bytes(code for code in range(128) if in_word(chr(code)) or code == 32)
 _ANY_UNSPACED = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]")
 _LOOK = 16
-_LETTERS: set[str] = set()
-"""Characters beyond ASCII that have been met in words."""
+_KNOWN = set(map(chr, range(128)))
+"""Those of ASCII, and what has been met in words beyond."""
 
 
 def begins_unspaced(text: str) -> bool:
     """Whether a text looks by its first characters as if it were in a script without spaces."""
     start = text[:_LOOK]
-    return not start.isascii() and 4 * len(_ANY_UNSPACED.findall(start)) > len(start)
+    return not start.isascii() and _ANY_UNSPACED.search(start) is not None
 
 
 class Spaced:
@@ -49,9 +49,9 @@ class Spaced:
         self._others: dict[bool, list[str]] = {True: [], False: []}  # by whether an unspaced character is their first
         for number, name in enumerate(names.names):
             if not begins_word(name[0]):
-                self._others[unspaced(name[0])].append(name)
+                self._others[unspaced(name[0]) and not in_word(name[0])].append(name)  # a mark is met in words
                 continue
-            core = _padded(name.encode(), set(name)).strip(" ")
+            core = _padded(name.encode(), set(name))[0].strip(" ")
             if core in spelt or len(core) < len(name):
                 shared.add(core)
             elif core != name:
@@ -68,10 +68,8 @@ class Spaced:
     def find(self, folded: str) -> list[Found]:
         """The names in a folded text: see `kg.linking.gazetteer.Gazetteer.find`."""
         encoded = folded.encode()
-        others = encoded.translate(None, _PLAIN).decode()
-        has_unspaced = not others.isascii() and _ANY_UNSPACED.search(others) is not None
-        met = set(others)
-        padded = _padded(encoded, met - _LETTERS)
+        met = set(encoded.translate(None, _PLAIN).decode())
+        padded, has_unspaced = _padded(encoded, met)
         proposed = self._automaton.find_matches_as_indexes(padded) if self._automaton is not None else []
         if not self._first_signs.isdisjoint(met):
             proposed = _merged(proposed, self._sign_automaton, folded)
@@ -114,20 +112,20 @@ def _merged(proposed: list[Found], automaton: ahocorasick_rs.AhoCorasick | None,
     return sorted(proposed + places, key=itemgetter(1)) if places else proposed
 
 
-def _padded(encoded: bytes, signs: Iterable[str]) -> str:
-    """A text with a space for every character that is in no word, and a space around it.
+def _padded(encoded: bytes, met: set[str]) -> tuple[str, bool]:
+    """A text with a space for every character that is in no word, and a space around it; has it unspaced characters?
 
     Args:
-        signs: among them are those of its characters beyond ASCII that are in no word, and letters to be remembered.
+        met: characters among which are all those of the text that are not `_KNOWN`.
     """
-    padded = (b" " + encoded + b" ").translate(_BLANKS).decode()
-    for character in signs:
-        if not character.isascii():
-            if in_word(character):
-                _LETTERS.add(character)
-            else:
-                padded = padded.replace(character, " ")
-    return padded
+    padded, has_unspaced = (b" " + encoded + b" ").translate(_BLANKS).decode(), False
+    for character in met - _KNOWN:
+        if in_word(character):
+            _KNOWN.add(character)
+        else:
+            padded = padded.replace(character, " ")
+            has_unspaced = has_unspaced or unspaced(character)
+    return padded, has_unspaced
 
 
 def _automaton(patterns: Iterable[str]) -> ahocorasick_rs.AhoCorasick | None:
