@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workbench.sequences.rows import insert
+from workbench.sequences.rows import insert_behind
 from workbench.sequences.sequence import Sequence
 
 
@@ -41,31 +41,43 @@ def plant(
 
     Without `visible_matrix` everybody sees everybody.
     """
-    text = sequence.streams[stream]
-    length = len(text["input_ids"])
-    trunk_anchor = np.zeros(length, np.int64)
+    return plant_all([sequence], [mentions], visible_matrix, stream)[0]
+
+
+def plant_all(
+    sequences: Ordered[Sequence],
+    mentions: Ordered[Ordered[Mention]],
+    visible_matrix: bool = True,
+    stream: str = "text",
+) -> list[np.ndarray]:
+    """`plant` the mentions of each sequence, which takes less time than one after the other."""
+    texts = [sequence.streams[stream] for sequence in sequences]
     tokens: list[int] = []
-    at: list[int] = []  # of each branch: its size, the tokens of those before it, the trunk row before it, its mention
-    m = 0
-    for mention in mentions:
-        if any(mention.branches):
-            m += 1
-            trunk_anchor[mention.start : mention.end] = m
-            for ids in mention.branches:
-                at += (len(ids), len(tokens), mention.end - 1, m)
-                tokens += ids
-    sizes, before, ends, numbers = np.array(at, np.int64).reshape(-1, 4).T
-    branch = np.arange(len(sizes)).repeat(sizes)
-    last = ends[branch]
-    step = np.arange(1, len(tokens) + 1) - before[branch]  # from the mention's last token
-    values = {"input_ids": np.array(tokens, np.int64), "position_ids": text["position_ids"][last] + step}
+    at: list[int] = []  # of each branch: size, tokens of those before it, the row before it, its number, its mention's
+    begin = 0
+    for text, own in zip(texts, mentions, strict=True):
+        length = len(text["input_ids"])
+        trunk_anchor = np.zeros(length, np.int64)
+        m = branch = 0
+        for mention in own:
+            if any(mention.branches):
+                m += 1
+                trunk_anchor[mention.start : mention.end] = m
+                for ids in mention.branches:
+                    branch += 1
+                    at += (len(ids), len(tokens), begin + mention.end - 1, branch, m)
+                    tokens += ids
+        if visible_matrix:
+            text |= {"branch": np.zeros(length, np.int64), "anchor": trunk_anchor}
+        begin += length
+    sizes = np.array(at[::5], np.int64)
+    before, last, branches, anchors = np.array(at, np.int64).reshape(-1, 5).repeat(sizes, axis=0).T[1:]
+    step = np.arange(1, len(tokens) + 1) - before  # from the mention's last token
+    positions = np.concatenate([text["position_ids"] for text in texts])[last] + step if texts else step
+    values = {"input_ids": np.array(tokens, np.int64), "position_ids": positions}
     if visible_matrix:
-        text |= {"branch": np.zeros(length, np.int64), "anchor": trunk_anchor}
-        values |= {"branch": branch + 1, "anchor": numbers[branch]}
-    where = insert(sequence, last + 1, stream, like=last, **values)
-    injected = np.zeros(length + len(tokens), np.bool_)
-    injected[where] = True
-    return injected
+        values |= {"branch": branches, "anchor": anchors}
+    return insert_behind(sequences, last, stream, **values)
 
 
 def fit(mentions: Ordered[Mention], budget: int) -> list[Mention]:

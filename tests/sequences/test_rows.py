@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from workbench.sequences.batch import collate
-from workbench.sequences.rows import NEW, drop, insert, recount, rows_of, take
+from workbench.sequences.rows import NEW, drop, insert, insert_behind, recount, rows_of, take
 from workbench.sequences.sequence import Mark, Rows, Sequence, Span, text_fields
 
 
@@ -154,6 +154,37 @@ def test_new_rows_resemble_the_next_row_or_the_one_that_is_named() -> None:
     insert(sequence, np.array([3]), like=np.array([2]), input_ids=9, taken=False)
     assert sequence.streams["text"]["token_type_ids"].tolist() == [0, 0, 0, 0, 1, 1, 1]
     assert not sequence.streams["text"]["taken"].any()
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_several_sequences_at_once_are_as_one_after_the_other(seed: int, plain: bool) -> None:
+    """Whether all have the same fields, which are joined then, or some have links among theirs."""
+    rng = np.random.default_rng(seed)
+    sequences = [made(rng)[0] for _ in range(int(rng.integers(1, 5)))]
+    for sequence in sequences:
+        if plain or rng.random() < 0.3:
+            del sequence.streams["text"]["head"]
+    lengths = [sequence.length("text") for sequence in sequences]
+    own = [np.sort(rng.integers(0, n, int(rng.integers(0, 6)))) for n in lengths]
+    ids = [rng.integers(900, 990, len(rows)) for rows in own]
+    alone = [sequence.copy() for sequence in sequences]
+    for sequence, rows, new in zip(alone, own, ids, strict=True):
+        insert(sequence, rows + 1, like=rows, input_ids=new)
+    last = np.concatenate([rows + sum(lengths[:i]) for i, rows in enumerate(own)])
+    told = insert_behind(sequences, last, input_ids=np.concatenate(ids))
+    for sequence, other, new in zip(sequences, alone, told, strict=True):
+        assert new.tolist() == sequence.streams["text"]["taken"].tolist()
+        assert (sequence.spans, sequence.mask_spans, sequence.marks) == (other.spans, other.mask_spans, other.marks)
+        for stream, fields in other.streams.items():
+            assert list(sequence.streams[stream]) == list(fields)
+            for name, value in fields.items():
+                found = sequence.streams[stream][name]
+                np.testing.assert_array_equal(np.asarray(found), np.asarray(value))
+                assert np.asarray(found).dtype == np.asarray(value).dtype
+        if "mlm" in other.targets:
+            assert sequence.targets["mlm"]["rows"].index.tolist() == other.targets["mlm"]["rows"].index.tolist()
+    assert insert_behind([], np.zeros(0, np.int64)) == []
 
 
 def test_sentinels_and_a_decoders_stream() -> None:

@@ -78,6 +78,34 @@ def insert(
     return where
 
 
+def insert_behind(
+    sequences: Listing[Sequence], last: np.ndarray, stream: str = "text", **values: np.ndarray
+) -> list[np.ndarray]:
+    """Make new rows of a stream in several sequences, in place; which rows of each are new [rows].
+
+    It does what `insert` does, for all sequences at once: their arrays are small, and become stretches of one.
+
+    Args:
+        last: [new rows] the row behind which each is put, which it resembles in the fields for which `values` has
+            nothing; counted through all sequences in their order, never falling.
+        values: as for `take`, in the order given (arrays).
+    """
+    ends = np.cumsum([sequence.length(stream) for sequence in sequences], dtype=np.int64)
+    where = last + np.arange(1, len(last) + 1)
+    new = np.zeros((int(ends[-1]) if len(ends) else 0) + len(last), np.bool_)
+    new[where] = True
+    cuts = (ends + np.searchsorted(last, ends)).tolist()
+    stretches = list(zip([0, *cuts], cuts, strict=False))
+    if _alike_fields(sequences, stream):
+        _insert_joined(sequences, stream, last, where, stretches, values)
+    else:
+        for sequence, old, stretch in zip(sequences, [0, *ends.tolist()], stretches, strict=False):
+            own = slice(*np.searchsorted(where, stretch))
+            given = {name: value[own] for name, value in values.items()}
+            insert(sequence, last[own] - old + 1, stream, like=last[own] - old, **given)
+    return [new[begin:end] for begin, end in stretches]
+
+
 def drop(sequence: Sequence, rows: np.ndarray, stream: str = "text") -> None:
     """Leave rows of a stream out, in place (`take`): their numbers, or a mask [rows of the stream]."""
     kept = np.ones(sequence.length(stream), np.bool_)
@@ -149,6 +177,47 @@ def recount(sequence: Sequence, stream: str = "text") -> None:
         falling = np.repeat(fields["rank"][starts] > fields["rank"][starts + sizes - 1], sizes)
         downward = np.repeat(sizes, sizes) - 1 - fields["position_ids"]
         fields["rank"] = np.where(falling, downward, upward).astype(np.int64)
+
+
+def _alike_fields(sequences: Listing[Sequence], stream: str) -> bool:
+    """Whether a stream has the same fields in all sequences, arrays of one kind each with an entry a row."""
+    kinds = set()
+    for sequence in sequences:
+        fields, length = sequence.streams[stream], sequence.length(stream)
+        if not all(isinstance(value, np.ndarray) and len(value) == length for value in fields.values()):
+            return False
+        kinds.add(tuple((name, value.dtype, value.shape[1:]) for name, value in fields.items()))
+    return len(kinds) == 1
+
+
+def _insert_joined(
+    sequences: Listing[Sequence],
+    stream: str,
+    last: np.ndarray,
+    where: np.ndarray,
+    stretches: Listing[tuple[int, int]],
+    values: dict[str, np.ndarray],
+) -> None:
+    """`insert_behind` for sequences with the same fields: new rows at `where` of what all make, cut in `stretches`."""
+    old = np.ones(stretches[-1][1], np.bool_)
+    old[where] = False
+    place = old.nonzero()[0]
+    source = np.empty(len(old), np.int64)
+    source[place], source[where] = np.arange(len(place)), last
+    streams = [sequence.streams[stream] for sequence in sequences]
+    made: list[Fields] = [{} for _ in sequences]
+    for name in streams[0]:
+        joined = np.concatenate([fields[name] for fields in streams])[source]
+        filling = values.get(name, _OF_NEW.get(name))
+        if filling is not None:
+            joined[where] = filling
+        for fields, (begin, end) in zip(made, stretches, strict=True):
+            fields[name] = joined[begin:end]
+    row = 0
+    for sequence, fields, (begin, _) in zip(sequences, made, stretches, strict=True):
+        until = row + sequence.length(stream)
+        _arrange(sequence, stream, fields, place[row:until] - begin)
+        row = until
 
 
 def _places(rows: np.ndarray, length: int) -> np.ndarray:

@@ -22,7 +22,7 @@ import numpy as np
 from kg.sequences.branches import BranchMaker, Graph, Triples
 from kg.sequences.linked_step import LinkedStep
 from kg.sequences.mentions import hidden
-from kg.sequences.tree import Mention, fit, plant
+from kg.sequences.tree import Mention, fit, plant_all
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Location, Name, Seed, Word
 from workbench.sequences.entities import Entities
@@ -77,7 +77,20 @@ class SentenceTree(LinkedStep):
         """The sequences with their branches."""
         if self.branches is None:
             return sequences
-        return [self._grown(s, self.branches, draws.of(s.draw) if self.drawn else None) for s in sequences]
+        grown = list(sequences)
+        planted: dict[int, list[Mention]] = {}
+        for i, sequence in enumerate(sequences):
+            mentions = self._kept(sequence, self.branches, draws.of(sequence.draw) if self.drawn else None)
+            if mentions or (self.overflow == "cut" and sequence.length(self.stream) > self.max_length):
+                planted[i] = mentions
+                streams = {name: dict(fields) for name, fields in sequence.streams.items()}
+                grown[i] = replace(sequence, streams=streams)
+        trees = [grown[i] for i in planted]
+        injected = plant_all(trees, list(planted.values()), self.visible_matrix, self.stream)
+        if self.overflow == "cut":
+            for tree, rows in zip(trees, injected, strict=True):
+                self._cut(tree, rows)
+        return grown
 
     def known_entities(self) -> Entities | None:
         from kg.graph.store import GraphStore
@@ -85,30 +98,29 @@ class SentenceTree(LinkedStep):
         graph = None if self.branches is None else self.branches.graph
         return Entities(str(graph.path), graph.ids) if isinstance(graph, GraphStore) else None
 
-    def _grown(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> Sequence:
+    def _kept(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> list[Mention]:
+        """The mentions with the branches that a sequence gets."""
         text = sequence.fields(self.stream)
         if "branch" in text and text["branch"].any():
             raise ValueError(
                 f"sequence {sequence.key!r} has branches already: name one SentenceTree in a recipe's steps"
             )
         mentions = self._mentions(sequence, maker, rng)
-        length = len(text["input_ids"])
         if self.overflow == "branches":
-            kept = fit(mentions, max(0, self.max_length - length))
+            kept = fit(mentions, max(0, self.max_length - len(text["input_ids"])))
             self.dropped["branches over max_length"] += _branch_count(mentions) - _branch_count(kept)
             mentions = kept
         self.used["mentions"] += len(mentions)
         self.used["branches"] += _branch_count(mentions)
-        if not mentions and (self.overflow == "branches" or length <= self.max_length):
-            return sequence
-        sequence = replace(sequence, streams={name: dict(fields) for name, fields in sequence.streams.items()})
-        injected = plant(sequence, mentions, self.visible_matrix, self.stream)
-        if self.overflow == "cut" and len(injected) > self.max_length:
+        return mentions
+
+    def _cut(self, tree: Sequence, injected: np.ndarray) -> None:
+        """Cut a tree to `max_length`, in place."""
+        if len(injected) > self.max_length:
             cut = injected[self.max_length :]
             self.dropped["branch tokens cut"] += int(cut.sum())
             self.dropped["sentence tokens cut"] += int((~cut).sum())
-            take(sequence, np.arange(self.max_length), self.stream)
-        return sequence
+            take(tree, np.arange(self.max_length), self.stream)
 
     def _mentions(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> list[Mention]:
         """The mentions that have triples, in order; of two that overlap the first, of equal starts the longer."""
