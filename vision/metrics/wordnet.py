@@ -10,6 +10,7 @@ the lowest by the shortest path to the root, the first by name; its depth is tha
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
@@ -32,6 +33,8 @@ class Nouns:
         """
         self.folder = folder
         self._known_depths: dict[int, tuple[int, int]] = {}
+        self._known_distances: dict[int, dict[int, int]] = {}
+        self._known_likeness: dict[tuple[str, str], float] = {}
         self.offsets = {lemma: _senses(words) for lemma, words in _lines(folder / INDEX)}
         data = {int(first): words for first, words in _lines(folder / DATA)}
         try:
@@ -44,6 +47,13 @@ class Nouns:
         """The senses of a noun, in the order of the index, by their places in data.noun; empty where it is none."""
         found = [offset for form in self._base_forms(word.lower().replace(" ", "_")) for offset in self.offsets[form]]
         return list(dict.fromkeys(found))
+
+    def likeness(self, one: str, other: str) -> float:
+        """The largest wup of the senses of two words; 0 where one is no noun."""
+        if (one, other) not in self._known_likeness:
+            pairs = product(self.synsets(one), self.synsets(other))
+            self._known_likeness[one, other] = max((self.similarity(*pair) for pair in pairs), default=0.0)
+        return self._known_likeness[one, other]
 
     def similarity(self, one: int, other: int) -> float:
         """wup of two synsets, in 0..1; 0 where nothing stands above both."""
@@ -70,11 +80,14 @@ class Nouns:
 
     def _distances(self, synset: int) -> dict[int, int]:
         """Steps from a synset to each that stands above it, itself among them."""
+        if synset in self._known_distances:
+            return self._known_distances[synset]
         found, steps, edge = {synset: 0}, 0, [synset]
         while edge:
             steps += 1
             edge = [each for each in dict.fromkeys(a for e in edge for a in self.above[e]) if each not in found]
             found |= dict.fromkeys(edge, steps)
+        self._known_distances[synset] = found
         return found
 
     def _depths(self, synset: int) -> tuple[int, int]:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cache
-from itertools import product
 
 from vision.metrics.wordnet import Nouns
 
@@ -37,14 +35,12 @@ def equal(one: str, other: str) -> float:
 
 
 def alike(nouns: Nouns, threshold: float) -> Measure:
-    """m of a threshold; what was asked before is remembered."""
+    """m of a threshold."""
 
-    @cache
     def measure(one: str, other: str) -> float:
         if one == other:
             return 1.0
-        pairs = product(nouns.synsets(one), nouns.synsets(other))
-        best = max((nouns.similarity(*pair) for pair in pairs), default=0.0)
+        best = nouns.likeness(one, other)
         return best if best >= threshold else _BELOW * best
 
     return measure
