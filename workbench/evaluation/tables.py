@@ -36,7 +36,7 @@ def number_table(result: Told, others: Mapping[str, Mapping[str, float]] = Mappi
     counts = {"": result.counts, "used: ": result.used or {}, "left out: ": result.dropped or {}}
     counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
     table = Table(title=title, caption="; ".join(filter(None, (*counted, result.variant))) or None)
-    table.add_column("")
+    table.add_column("", overflow="fold")
     table.add_column("result", justify="right")
     for name in beside:
         table.add_column(name, justify="right")
