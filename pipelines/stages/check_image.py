@@ -82,7 +82,8 @@ class CheckImage:
         if shorter is not None:
             scale = shorter / min(image.size)
             size = max(shorter, round(image.width * scale)), max(shorter, round(image.height * scale))
-            image = image.resize(size, Image.Resampling.LANCZOS)
+            # of a photograph as good as the bicubic filter, in less than half the time of Lanczos' (docs/log.md)
+            image = image.resize(size, Image.Resampling.HAMMING)
         buffer = io.BytesIO()
         image.save(buffer, "PNG" if transparent else "JPEG", quality=self.quality)
         return buffer.getvalue()
