@@ -45,7 +45,7 @@ class Features:
     )
     batch_size: Annotated[Count, typer.Option(help="Images that the backbone sees at once.")] = 16
     device: Annotated[Device, typer.Option(help="Where the backbone runs.")] = "auto"
-    half: Annotated[bool, typer.Option("--half/--full", help="On a GPU in half precision.")] = True
+    half: Annotated[bool, typer.Option("--half", help="On a GPU in half precision.")] = False
 
 
 @command

@@ -50,7 +50,7 @@ class RegionFeatures:
     on_error: Literal["stop", "skip"] = "stop"
     batch_size: Count = field(default=16, compare=False)
     device: Name = field(default="cpu", compare=False)
-    half: bool = field(default=True, compare=False)
+    half: bool = field(default=False, compare=False)
 
     @property
     def source(self) -> RegionSource:
