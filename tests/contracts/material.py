@@ -103,9 +103,20 @@ def make_samples(count: int = 8, regions: int = 5) -> list[Sample]:
             "attribute_confidence": rng.random(regions).astype(np.float32),
             "scores": rng.dirichlet(np.ones(CLASSES), regions).astype(np.float32),
         }
-        seen = {"image": picture(i % 7), "captions": [CAPTIONS[i % 8]], "regions": stored}
+        clips = {
+            "features": rng.normal(size=(regions, FEATURES)).astype(np.float32),
+            "times": np.arange(2 * regions, dtype=np.float32).reshape(regions, 2),
+            "codes": np.arange(regions, dtype=np.int32),
+        }
+        seen = {"image": picture(i % 7), "captions": [CAPTIONS[i % 8]], "regions": stored, "clips": clips}
         samples.append(
-            {**sample, **seen, "key": f"k{i % 7}", "labels": {"label": i % 3}, "meta": {"backbone": "made-up"}}
+            {
+                **sample,
+                **seen,
+                "key": f"k{i % 7}",
+                "labels": {"label": i % 3},
+                "meta": {"backbone": "made-up", "codes": "tree"},
+            }
         )
     return samples
 
@@ -186,7 +197,8 @@ def embedded_fields(content: str, count: int = 3) -> dict[str, Tensor]:
         made = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=g)
     else:
         made = torch.randn(rows, FEATURES if content == "features" else 3 * PATCH * PATCH, generator=g)
-    return {content: made, "boxes": torch.from_numpy(grid_boxes(GRID)).repeat(count, 1)}
+    boxes = torch.from_numpy(grid_boxes(GRID)).repeat(count, 1)
+    return {content: made, "boxes": boxes, "position_ids": torch.arange(rows) % 4}
 
 
 # ---- comparing

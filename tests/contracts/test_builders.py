@@ -17,6 +17,9 @@ from workbench.sequences.missing import how_to_prepare
 from workbench.sequences.sequence import Sample
 
 EVERY = {
+    "transcript": "by the river",
+    "words": [[0, 2, 0.0, 0.02], [7, 12, 0.02, 0.05]],
+    "frames": {"features": np.ones((6, 3), np.float16), "step": np.float32(0.01)},
     "translations": {"en": "the old river", "de": "Hamburg"},
     "second": "where",
     "choices": ["a", "b"],

@@ -271,8 +271,9 @@ def test_sequences_without_an_image_are_passed_or_refused(name: str, without: li
     network = made.network()
     loss = run(made.part, network, made.batch()).loss
     assert torch.isfinite(loss)
-    alone = torch.stack([run(made.part, network, made.batch([sequence])).loss for sequence in made.after]).sum()
-    torch.testing.assert_close(loss, alone, rtol=1e-5, atol=1e-5)
+    if "additive" not in made.case.excused:
+        alone = torch.stack([run(made.part, network, made.batch([sequence])).loss for sequence in made.after]).sum()
+        torch.testing.assert_close(loss, alone, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [n for n, found in cases_of("objective").items() if found.case.whole is not None])

@@ -21,7 +21,8 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.raw_files import write_graph, write_pictures, write_texts
+from tests.films import film, tone
+from tests.raw_files import write_graph, write_json_lines, write_pictures, write_texts
 from workbench.cli.app import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,22 @@ def write_foreign(folder: Path) -> None:
                     entry = tarfile.TarInfo(f"{shard}{n}.{suffix}")
                     entry.size = len(data)
                     tar.addfile(entry, io.BytesIO(data))
+
+
+def write_films(folder: Path) -> None:
+    """films/ with films.jsonl, sounds/ with spoken.jsonl."""
+    films, spoken = [], []
+    for name in ("films", "sounds"):
+        (folder / name).mkdir()
+    for n in range(12):
+        (folder / "films" / f"{n}.avi").write_bytes(film(n))
+        (folder / "sounds" / f"{n}.wav").write_bytes(tone(300 + 20 * n, 0.6))
+        captions = [f"it is number {n}", "and it brightens"]
+        films.append({"video": f"{n}.avi", "captions": captions, "times": [[0, 1.5], [1.5, 3]]})
+        words = [{"word": "many", "start": 0, "end": 0.3}, {"word": "people", "start": 0.3, "end": 0.6}]
+        spoken.append({"sound": f"{n}.wav", "transcript": "many people", "words": words})
+    write_json_lines(folder / "films.jsonl", films)
+    write_json_lines(folder / "spoken.jsonl", spoken)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -69,7 +86,7 @@ def imported() -> None:
 @pytest.fixture(scope="session")
 def raw_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("raw")
-    for write in (write_texts, write_graph, write_pictures, write_foreign):
+    for write in (write_texts, write_graph, write_pictures, write_foreign, write_films):
         write(folder)
     return folder
 

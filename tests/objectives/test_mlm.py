@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from tests.contracts.cases import ObjectiveCase
-from tests.contracts.material import token_originals
+from tests.contracts.material import draws, make_samples, token_originals, tokenizer
+from vision.sequences.images.clip_tokens import ClipTokens
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.objectives.mlm import Mlm, MlmHead
@@ -318,3 +319,24 @@ def test_tokens_become_what_they_become_in_spanbert(shared, monkeypatch, tokeniz
         target = np.zeros(len(example["sentence"]), np.int64)
         target[one.targets["mlm"]["rows"].index] = one.targets["mlm"]["labels"]
         assert target.tolist() == example["mlm_target"]
+
+
+def test_codes_of_another_vocabulary_are_masked_by_the_code_behind_them() -> None:
+    objective = build(
+        "objective", {"objective": "mlm", "rate": 0.5, "codes": 6, "stream": "video"}, "", tokenizer=tokenizer()
+    )
+    objective.name = "it"
+    part, seen = ClipTokens("tree", 6, "made-up"), set()
+    for i, sample in enumerate(make_samples(40)):
+        sequence = Sequence({"video": part(sample, None)}, (i,))
+        before = sequence.streams["video"]["input_ids"].copy()
+        objective.corrupt([sequence], draws())
+        rows, labels = sequence.targets["it"]["rows"].index, sequence.targets["it"]["labels"]
+        assert 0 not in rows, "the row that begins is none to be predicted"
+        np.testing.assert_array_equal(labels, before[rows])
+        seen |= set(sequence.streams["video"]["input_ids"][rows].tolist())
+    assert 6 in seen
+    assert seen <= set(range(7))
+    spec = {"objective": "mlm", "codes": 6, "replace": {"similar": "x", "per": "word"}}
+    with pytest.raises(WorkbenchError, match="similar words are those of a tokenizer"):
+        build("objective", spec, "", tokenizer=tokenizer())

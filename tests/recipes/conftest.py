@@ -56,6 +56,8 @@ class World:
     plain: Path
     entities: Path
     answers: Path
+    films: Path
+    speech: Path
 
 
 def _linked_texts(count: int) -> list[dict[str, Any]]:
@@ -129,6 +131,41 @@ def _image_texts(count: int) -> list[dict[str, Any]]:
     return samples
 
 
+def _films(count: int) -> list[dict[str, Any]]:
+    """Two captions with their times and six clips each."""
+    rng, samples = np.random.default_rng(1), []
+    for i in range(count):
+        times = np.arange(6, dtype=np.float32)[:, None] + np.float32([0, 1])
+        features = rng.normal(size=(6, FEATURES)).astype(np.float16)
+        town = TOWNS[i % 6]
+        samples.append(
+            {
+                "clips": {"features": features, "times": times, "codes": rng.integers(30, size=6).astype(np.int32)},
+                "captions": [f"the bridge number {i} of {town}", f"people near the river of {town}"],
+                "caption_times": [[0, 3], [3, 6]],
+                "meta": {"backbone": BACKBONE, "codes": BACKBONE},
+            }
+        )
+    return samples
+
+
+def _speech(count: int) -> list[dict[str, Any]]:
+    """A word for every five frames."""
+    rng, samples = np.random.default_rng(2), []
+    for i in range(count):
+        text = f"people near the river of {TOWNS[i % 6]}"
+        places = [match.span() for match in re.finditer(r"\S+", text)]
+        frames = rng.normal(size=(5 * len(places), FEATURES)).astype(np.float16)
+        samples.append(
+            {
+                "frames": {"features": frames, "step": np.float32(0.01)},
+                "transcript": text,
+                "words": [[*place, 0.05 * n, 0.05 * (n + 1)] for n, place in enumerate(places)],
+            }
+        )
+    return samples
+
+
 def _described(triples: list[tuple[str, str, str]], labels: dict[str, str]) -> list[dict[str, Any]]:
     """A record of a triples corpus for each head."""
     facts: dict[str, list[dict[str, str]]] = {}
@@ -194,6 +231,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         _write(folder / "plain", "text", [{k: v for k, v in sample.items() if k != "labels"} for sample in texts]),
         folder / "entity-vocabulary.safetensors",
         folder / "answers.json",
+        _write(folder / "films", "video-text", _films(8)),
+        _write(folder / "speech", "speech-text", _speech(8)),
     )
 
 

@@ -34,7 +34,10 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
-EXCHANGED = {"caption": ("captions", "caption_spans", "questions"), "image": ("image", "media", "regions", "meta")}
+EXCHANGED = {
+    "caption": ("captions", "caption_spans", "questions"),
+    "image": ("image", "media", "regions", "video", "clips", "meta"),
+}
 
 _BY_CAPTION = ("captions", "caption_spans")
 

@@ -47,6 +47,8 @@ class Mlm(Objective):
         soft: {follower, share, ramp} of soft targets (`workbench.tasks.soft_targets`); by default the labels alone.
         stream: the stream of the tokens.
         head: {tied, bias, transform} of the head, where a release has another than BERT's.
+        codes: where the rows of the stream are no tokens of the tokenizer's, but codes (VideoBERT's visual tokens), how
+            many there are; the mask is the code behind them.
     """
 
     name = "mlm"
@@ -63,8 +65,11 @@ class Mlm(Objective):
         final_rate: SomeShare | None = None,
         stream: Word = "text",
         head: BertHeadOptions = BERT,
+        codes: Count | None = None,
     ) -> None:
-        self.rate, self.replace = rate, Replacing(tokenizer, replace)
+        self.rate, self.replace = rate, Replacing(tokenizer, replace, codes)
+        if codes is not None:
+            self.predicts = "numbers"
         self.final_rate = rate if final_rate is None else final_rate
         self.max_predictions = max_predictions
         self.soft = soft

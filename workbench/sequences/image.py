@@ -30,13 +30,18 @@ class ImageStream:
         media: names of the sample's media, each a picture: the rows of all of them are the stream, one picture behind
             the other, with the number of the picture, from 0, in the field `picture` (UNITER's pairs and triplets,
             arXiv:1909.11740, section 4). None: the sample's one image, without the field.
+        stream: what the stream is called (`video`: its rows are clips).
 
     `evaluating` gives one without augmentation: the part gets no generator, and the samples that follow each other with
     the same image share its stream.
     """
 
     def __init__(
-        self, spec: str | dict[str, Any] | None, control: str | None = None, media: Sequence[str] | None = None
+        self,
+        spec: str | dict[str, Any] | None,
+        control: str | None = None,
+        media: Sequence[str] | None = None,
+        stream: str = "image",
     ) -> None:
         if media is not None and len(set(media)) != len(media):
             raise WorkbenchError(f"media = {', '.join(media)}: a name stands there twice; name each medium once")
@@ -44,6 +49,7 @@ class ImageStream:
         self.part: Image | None = build("image", spec, "image") if wanted else None  # type: ignore[arg-type]
         self.augment = True
         self.media = media
+        self.stream = stream
         self.pictures = len(media or "1")
         self._last: tuple[Sample, Fields] | None = None
 
@@ -54,14 +60,14 @@ class ImageStream:
         return other
 
     def streams(self, sample: Sample, rng: np.random.Generator) -> dict[str, Fields]:
-        """`{"image": ...}`, or nothing."""
+        """`{"image": ...}` (or what the stream is called), or nothing."""
         if self.part is None:
             return {}
         if self.augment:
-            return {"image": self._fields(self.part, sample, rng)}
+            return {self.stream: self._fields(self.part, sample, rng)}
         if self._last is None or self._last[0] is not sample:
             self._last = (sample, self._fields(self.part, sample, None))
-        return {"image": dict(self._last[1])}
+        return {self.stream: dict(self._last[1])}
 
     def _fields(self, part: Image, sample: Sample, rng: np.random.Generator | None) -> Fields:
         if self.media is None:

@@ -43,12 +43,16 @@ USUAL = Replacement()
 class Replacing:
     """Puts mask tokens, random ordinary tokens or similar words in the place of tokens.
 
+    Args:
+        codes: where the rows are no tokens of the tokenizer's, but codes of another vocabulary (visual tokens), how
+            many ordinary ones it has: 0, ..., codes - 1; the mask is the code behind them.
+
     Raises:
         WorkbenchError: the shares are more than all, words are to become similar ones token by token, the tokenizer has
             no `mask` token, or the similar words are those of another tokenizer.
     """
 
-    def __init__(self, tokenizer: Tokenizer, replacement: Replacement) -> None:
+    def __init__(self, tokenizer: Tokenizer, replacement: Replacement, codes: int | None = None) -> None:
         self.mask, self.random, self.per = replacement.mask, replacement.random, replacement.per
         if self.mask + self.random > 1 + 1e-9:
             raise WorkbenchError(
@@ -57,14 +61,16 @@ class Replacing:
             )
         if replacement.similar is not None and self.per != "word":
             raise WorkbenchError(f"replace: similar words with per = {self.per!r}; allowed: per = 'word'")
+        if codes is not None and replacement.similar is not None:
+            raise WorkbenchError("replace: similar words are those of a tokenizer, and the stream's rows are codes")
         self.similar = SimilarWords(replacement.similar) if replacement.similar is not None else None
         if self.similar is not None and self.similar.tokenizer != tokenizer.identity:
             raise WorkbenchError(
                 f"the similar words of {replacement.similar} are those of another tokenizer than the run's; make them "
                 "again with `workbench prepare similar-words CORPUS --tokenizer` and the recipe's tokenizer"
             )
-        self.mask_id = tokenizer.id("mask")
-        self.ordinary = tokenizer.ordinary_ids
+        self.mask_id = tokenizer.id("mask") if codes is None else codes
+        self.ordinary = tokenizer.ordinary_ids if codes is None else np.arange(codes)
 
     def __call__(
         self, fields: Fields, groups: list[np.ndarray], rng: np.random.Generator, limit: int | None = None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Unpack
+from typing import Annotated, Unpack
 
+import torch
+from annotated_types import MinLen
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
@@ -16,6 +18,8 @@ from workbench.options.bounds import Heads, Word
 class Cross(nn.Module):
     """Self-attention on `stream`, then attention from it to `to`, then feed-forward; `to` is unchanged.
 
+    `to` may be several streams of one hidden size, which are read as one sequence (UniVL's decoder).
+
     Options as for `Self`; `relation` and `window` are of the self-attention, since the places of two streams have
     nothing to do with each other.
 
@@ -24,13 +28,13 @@ class Cross(nn.Module):
         key_norm: in pre-norm layers, a norm before `to` is read; none where `to` ends with a `norm` layer (T5).
 
     Raises:
-        WorkbenchError: a relation or window without self-attention.
+        WorkbenchError: a relation or window without self-attention, or streams of several hidden sizes to be read.
     """
 
     def __init__(
         self,
         stream: Word,
-        to: Word,
+        to: Word | Annotated[list[Word], MinLen(1)],
         sizes: dict[str, int],
         num_heads: Heads,
         self_attention: bool = True,
@@ -44,10 +48,13 @@ class Cross(nn.Module):
             raise WorkbenchError(
                 "relation and window are of the self-attention, and self_attention is false; leave them out"
             )
-        self.stream, self.source = stream, to
-        self.reads, self.changes = (stream, to), (stream,)
+        self.stream, self.sources = stream, (to,) if isinstance(to, str) else tuple(to)
+        found = {name: sizes[name] for name in self.sources}
+        if len(set(found.values())) != 1:
+            raise WorkbenchError(f"streams that are read as one sequence have one hidden size; found {found}")
+        self.reads, self.changes = (stream, *self.sources), (stream,)
         self.self_attention = AttentionBlock(sizes[stream], block) if self_attention else None
-        self.cross_attention = AttentionBlock(sizes[stream], across, sizes[to], key_norm=key_norm)
+        self.cross_attention = AttentionBlock(sizes[stream], across, found[self.sources[0]], key_norm=key_norm)
         self.feed_forward = FeedForwardBlock(sizes[stream], block)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
@@ -56,6 +63,8 @@ class Cross(nn.Module):
         rows = hidden[self.stream]
         if self.self_attention is not None:
             rows = self.self_attention(rows, context, (self.stream,))
-        if self.source in hidden:
-            rows = self.cross_attention(rows, context, (self.stream,), hidden[self.source], (self.source,))
+        present = tuple(name for name in self.sources if name in hidden)
+        if present:
+            read = hidden[present[0]] if len(present) == 1 else torch.cat([hidden[name] for name in present])
+            rows = self.cross_attention(rows, context, (self.stream,), read, present)
         return {**hidden, self.stream: self.feed_forward(rows)}

@@ -1,0 +1,107 @@
+"""Masked clip modelling by contrast: which of all clips is the one that was hidden?
+
+    L = - sum over hidden clips t of log [ exp(p_t . f_t) / sum over clips j of exp(p_t . f_j) ],   p_t = U g(h_t) + b
+
+f_j are the features of the clips of the batch as the embedding normalises them, p_t what the network predicts of the
+hidden one, g(h) = LayerNorm(gelu(W h + c)). CBT's L_visual (arXiv:1906.05743, equations 3 and 4: the negatives are all
+other clips of the batch), and UniVL's conditioned masked frame model (arXiv:2002.06353, section 3.3), which reads
+states that have seen the words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vision.objectives._masked_regions import MaskedRegions, feature_field
+from vision.objectives.mrfr import MrfrHead, input_projection
+from workbench.errors import unknown
+from workbench.options.bounds import Share, SomeShare, Word
+from workbench.sequences.sequence import Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import LossOutput, StepHead
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class MaskedClips(MaskedRegions):
+    """Hides clips and has them found among those of the step.
+
+    Args:
+        negatives: over the `step`, or the `micro-batch` alone.
+        tied: U is the transpose of the embedding's projection (UniVL's code), else a matrix of its own.
+        tap: the layer `tap` whose states are read: those before video and words see each other (CBT); by default the
+            last layer's.
+        rate, zero, random, matched_only, stream: which rows are hidden, and how (`MaskedRegions`).
+    """
+
+    def __init__(
+        self,
+        rate: SomeShare = 0.15,
+        zero: Share = 1.0,
+        random: Share = 0.0,
+        negatives: Literal["step", "micro-batch"] = "step",
+        tied: bool = True,
+        tap: Word | None = None,
+        matched_only: bool = True,
+        stream: Word = "video",
+    ) -> None:
+        super().__init__(rate, zero, random, matched_only, stream)
+        self.step_wide = negatives == "step"
+        self.tied, self.tap = tied, tap
+
+    def wanted(self, sequence: Sequence, rows: np.ndarray) -> dict[str, np.ndarray]:
+        fields = sequence.streams[self.stream]
+        return {"features": fields[feature_field(fields)][rows]}
+
+    def head(self, network: Network) -> StepHead:
+        if self.stream not in network.sizes:
+            raise unknown("stream", self.stream, network.sizes, f"objective {self.name!r}")
+        return MaskedClipsHead(self, input_projection(network, self.stream).in_features, network.sizes[self.stream])
+
+
+class MaskedClipsHead(StepHead):
+    """Predicts the features of hidden clips, and compares them with those of all."""
+
+    def __init__(self, options: MaskedClips, feature_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.stream, self.tap = options.stream, options.tap
+        self.predicting = MrfrHead(feature_size, hidden_size, "mse", options.tied, options.stream)
+
+    def embed(self, seen: Seen) -> dict[str, Tensor]:
+        """Of every clip of the micro-batch [clips, feature_size]: what is predicted of it (zeros where it is shown),
+        its features, and whether it is hidden."""
+        read, targets = seen.read(), seen.targets
+        if self.tap is not None and self.tap not in read.taps:
+            raise unknown("tap", self.tap, read.taps, "the network's layers")
+        states = read.states if self.tap is None else read.taps[self.tap]
+        stream = read.batch.streams.get(self.stream)
+        if stream is None or not len(states.get(self.stream, ())):
+            none = self.predicting.bias.new_zeros(0, len(self.predicting.bias))
+            return {"predicted": none + self.predicting.bias, "features": none, "hidden": none.new_zeros(0).bool()}
+        features = stream.fields["features"].to(self.predicting.bias.dtype)
+        rows = targets.get("rows", torch.zeros(0, dtype=torch.long, device=features.device))
+        if len(rows):
+            features = features.index_copy(0, rows, targets["features"].to(features.dtype))
+        normalise = getattr(read.network.embeddings[self.stream], "normalise", None)
+        real = features if normalise is None else normalise(features)
+        guessed = self.predicting.predict(read.network, self.predicting.transform(states[self.stream][rows]))
+        predicted = torch.zeros_like(real, dtype=guessed.dtype).index_copy(0, rows, guessed)
+        hidden = torch.zeros(len(real), dtype=torch.bool, device=real.device).index_fill(0, rows, True)
+        return {"predicted": predicted.float(), "features": real.float(), "hidden": hidden}
+
+    def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
+        predicted, real, hidden = embedded["predicted"], embedded["features"], embedded["hidden"]
+        answers = torch.arange(len(real), device=real.device)[own][hidden[own]]
+        if not len(answers):
+            return LossOutput(predicted.sum() * 0 + real.sum() * 0, {})
+        with torch.autocast(real.device.type, enabled=False):
+            scores = predicted[answers] @ real.T
+        right = (scores.detach().argmax(1) == answers).sum()
+        loss = F.cross_entropy(scores, answers, reduction="sum")
+        return LossOutput(loss, {"accuracy": (right, float(len(answers)))})

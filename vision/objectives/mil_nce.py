@@ -1,0 +1,110 @@
+"""Contrast of videos and texts with several positives (MIL-NCE, Miech et al., arXiv:1912.06430; UniVL, 2002.06353).
+
+    L = - sum over pairs i of log [ sum over j in P_i of exp(t_j . v_i) / (sum over P_i and N_i) ]
+
+P_i are the texts of the same video as pair i (those said just before and after it among them), N_i the other texts with
+v_i, exp(t_j . v_i), and the other videos with t_i, exp(t_i . v_j). t and v are the means of the states of the two
+encoders, without a projection (UniVL, section 3.3). UniVL's code counts the middle one of the texts of a video alone;
+the paper's sum is over all pairs, which is followed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vision.objectives.itc import Pool, pool_rows
+from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
+from workbench.errors import WorkbenchError, unknown
+from workbench.keyed import Draws
+from workbench.options.bounds import Word
+from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.forward import Seen
+from workbench.tasks.objective import BatchTargets, LossOutput, Objective, StepHead
+
+if TYPE_CHECKING:
+    from workbench.models.network import Network
+
+
+class MilNce(Objective):
+    """Video-text contrast over the step.
+
+    Args:
+        pool_text, pool_video: what stands for a sequence: the `mean` of its rows, its `first` or its `last` row.
+        negatives: over the `step`, or the `micro-batch` alone.
+        tap: the layer `tap` whose streams are compared; by default those of the last layer.
+        text, video: the streams that are compared, of one hidden size.
+    """
+
+    def __init__(
+        self,
+        pool_text: Pool = "mean",
+        pool_video: Pool = "mean",
+        negatives: Literal["step", "micro-batch"] = "step",
+        tap: Word | None = None,
+        text: Word = "text",
+        video: Word = "video",
+    ) -> None:
+        if text == video:
+            raise WorkbenchError(f"text = video = {text!r}; the objective compares two different streams")
+        self.pools: dict[str, Pool] = {text: pool_text, video: pool_video}
+        self.step_wide, self.tap = negatives == "step", tap
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, self.pools)):
+                raise WorkbenchError(
+                    f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of rows in the streams "
+                    f"{' and '.join(self.pools)}; take such samples out of the corpus, and give an itm that exchanges "
+                    "pairs a task of its own"
+                )
+            sequence.targets[self.name] = {"video": np.asarray([sequence.labels[IMAGE]], np.int64)}
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        """The number of pairs."""
+        return float(len(batch.targets.get(self.name, {}).get("video", ())))
+
+    def head(self, network: Network) -> StepHead:
+        for stream in self.pools:
+            if stream not in network.sizes:
+                raise unknown("stream", stream, network.sizes, f"objective {self.name!r}")
+        sizes = {stream: network.sizes[stream] for stream in self.pools}
+        if len(set(sizes.values())) != 1:
+            raise WorkbenchError(f"objective {self.name!r}: streams that are compared have one width; found {sizes}")
+        return MilNceHead(self)
+
+
+class MilNceHead(StepHead):
+    """No weights of its own."""
+
+    def __init__(self, options: MilNce) -> None:
+        super().__init__()
+        self.pools, self.tap = options.pools, options.tap
+
+    def embed(self, seen: Seen) -> dict[str, Tensor]:
+        read = seen.read()
+        if self.tap is not None and self.tap not in read.taps:
+            raise unknown("tap", self.tap, read.taps, "the network's layers")
+        states = read.states if self.tap is None else read.taps[self.tap]
+        text, video = (pool_rows(states[s], read.batch, s, pool).float() for s, pool in self.pools.items())
+        return {"text": text, "video": video, "video_id": seen.targets["video"]}
+
+    def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
+        text, video, ids = embedded["text"], embedded["video"], embedded["video_id"]
+        with torch.autocast(text.device.type, enabled=False):
+            texts = video[own] @ text.T  # scores of all texts with the own videos
+            videos = text[own] @ video.T
+        same = ids[own, None] == ids
+        positive = texts.masked_fill(~same, float("-inf")).logsumexp(1)
+        everything = torch.cat([texts, videos.masked_fill(same, float("-inf"))], 1).logsumexp(1)
+        with torch.no_grad():
+            found = same.gather(1, texts.argmax(1, keepdim=True)).sum()
+        return LossOutput((everything - positive).sum(), {"video_to_text": (found, float(len(texts)))})

@@ -1,0 +1,122 @@
+"""Contrast of pairs that layers have read together: is it this text that belongs to the video, or another one?
+
+    L = - sum over pairs (t, v) of log [ exp(s(t, v)) / (exp(s(t, v)) + sum over t' in N of exp(s(t', v))) ]
+
+s is a linear map of the state that stands for the text, which has seen the video. With `exchange: text` the negatives
+are other texts of the micro-batch with the same video: CBT's L_cross, where exp(s) estimates the mutual information of
+the two (arXiv:1906.05743, equation 5). With `exchange: video` they are other videos with the same text: UniVL's
+alignment (arXiv:2002.06353, section 3.3). The pairs are put together where text and video have not seen each other yet:
+the layers behind that `tap` run again on them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
+from workbench.errors import WorkbenchError, unknown
+from workbench.keyed import Draws
+from workbench.models.network import Network
+from workbench.options.bounds import Count, Word
+from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.tasks.forward import Seen, States
+from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+
+
+class PairContrast(Objective):
+    """Matching as a choice among the pairs of the micro-batch.
+
+    Args:
+        tap: the layer `tap` behind which text and video see each other.
+        exchange: what the negatives have another one of: the `text` (CBT) or the `video` (UniVL).
+        negatives: so many of them at most, those that follow in the micro-batch; by default all. Pairs of the same
+            video are none.
+        text, video: the streams of the pair.
+    """
+
+    def __init__(
+        self,
+        tap: Word,
+        exchange: Literal["text", "video"] = "text",
+        negatives: Count | None = None,
+        text: Word = "text",
+        video: Word = "video",
+    ) -> None:
+        self.tap, self.exchange, self.negatives = tap, exchange, negatives
+        self.streams = (text, video)
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
+
+    def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
+        for sequence in sequences:
+            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, self.streams)):
+                raise WorkbenchError(
+                    f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of rows in the streams "
+                    f"{' and '.join(self.streams)}; take such samples out of the corpus, and give an itm that "
+                    "exchanges pairs a task of its own"
+                )
+            sequence.targets[self.name] = {"video": np.asarray([sequence.labels[IMAGE]], np.int64)}
+        return {}
+
+    def count(self, batch: Batch) -> float:
+        """The number of pairs."""
+        return float(len(batch.targets.get(self.name, {}).get("video", ())))
+
+    def head(self, network: Network) -> Head:
+        for stream in self.streams:
+            if stream not in network.sizes:
+                raise unknown("stream", stream, network.sizes, f"objective {self.name!r}")
+        return PairContrastHead(self, network.sizes[self.streams[0]])
+
+
+class PairContrastHead(Head):
+    """A score of the state that stands for the text: of its pooler, where the network has one."""
+
+    def __init__(self, options: PairContrast, hidden_size: int) -> None:
+        super().__init__()
+        self.tap, self.streams = options.tap, options.streams
+        self.texts, self.negatives = options.exchange == "text", options.negatives
+        self.score = nn.Linear(hidden_size, 1)
+
+    def scores(self, network: Network, states: States, batch: Batch) -> Tensor:
+        """[sequences], float32."""
+        text = self.streams[0]
+        pool = network.pool if text in network.poolers else network.summary_rows
+        return self.score(pool(states, batch, text)).squeeze(1).float()
+
+    def forward(self, seen: Seen) -> LossOutput:
+        read, ids = seen.read(), seen.targets["video"]
+        if self.tap not in read.taps:
+            raise unknown("tap", self.tap, read.taps, "the network's layers")
+        own = self.scores(seen.network, read.states, read.batch)
+        pairs = others(ids, self.negatives)
+        table = own.new_full((len(own), len(own)), float("-inf")).diagonal_scatter(own)
+        if len(pairs):
+            kept, changed = pairs.T.tolist()
+            picked = dict(zip(self.streams, (changed, kept) if self.texts else (kept, changed), strict=True))
+            rows = {name: read.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
+            taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
+            wrong = seen.run(read.batch.pick(picked), after=self.tap, taps=taps)
+            table = table.index_put(tuple(pairs.T), self.scores(seen.network, wrong.states, wrong.batch))
+        answers = torch.arange(len(own), device=own.device)
+        right = (table.detach().argmax(1) == answers).sum()
+        return LossOutput(F.cross_entropy(table, answers, reduction="sum"), {"accuracy": (right, float(len(own)))})
+
+
+def others(ids: Tensor, most: int | None) -> Tensor:
+    """For each pair the ones of other videos that follow it, around the end, `most` at most [n, 2]: pair, other."""
+    size = len(ids)
+    places = torch.arange(size, device=ids.device)
+    following = (places[:, None] + torch.arange(1, max(size, 1), device=ids.device)) % max(size, 1)
+    allowed = ids[following] != ids[:, None]
+    if most is not None:
+        allowed &= allowed.cumsum(1) <= most
+    pair, column = allowed.nonzero(as_tuple=True)
+    return torch.stack([pair, following[pair, column]], 1)

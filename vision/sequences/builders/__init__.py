@@ -1,0 +1,1 @@
+"""Sequence builders of vision, by the short names `vision.*`."""

@@ -1,0 +1,122 @@
+"""What is said in a video with its clips: [CLS] words [SEP] in the text stream, the clips of that time in `video`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from workbench.errors import WorkbenchError
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Name, PartName, PartSpec, Word
+from workbench.sequences.alignment import Partial
+from workbench.sequences.builders.image_caption import ImageCaption
+from workbench.sequences.image import ImageStream
+from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.missing import missing
+from workbench.sequences.sequence import Sample, Sequence
+
+WINDOW = "window"  # of a sample that is one segment of a video
+Run = Annotated[int, Ge(1), Le(1000)]
+
+
+class VideoCaption(ImageCaption):
+    """Captions or recognised sentences of videos, each with the clips of its time (`caption_times`), or with all.
+
+    A sentence in whose time no clip begins or ends gets the clip in which it lies, or the nearest.
+
+    Args:
+        video: the part that makes the video stream, with its options; null for the words alone (VideoBERT's text-only
+            regime).
+        captions: `each` caption is an item of the epoch, or `one` place in every video is drawn per epoch.
+        pairs: with `one`: so many captions that follow each other there, each a sequence; they are of one video (the
+            positive pairs of UniVL).
+        joined: with `one`: each is joined with those behind it to up to so many, evenly drawn (VideoBERT, section 4.3).
+        words: false leaves the words out, but for the special tokens (VideoBERT's video-only regime).
+        stream: what the stream of the clips is called.
+        partial: mentions that begin or end inside a token: `cover` or `drop`.
+        control: the recipe's; `question-only` leaves the clips out, `shuffled-captions` gives every segment the caption
+            of another one's video.
+        visibility: which tokens of the text each one sees: all (`bidirectional`), those up to itself (`causal`), or
+            itself and those after it (`anticausal`).
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        max_length: Count,
+        video: PartSpec | PartName | None,
+        captions: Literal["each", "one"] = "each",
+        pairs: Run = 1,
+        joined: Run = 1,
+        words: bool = True,
+        stream: Word = "video",
+        partial: Partial = "cover",
+        control: Name | None = None,
+        visibility: VisibilityAlone = "bidirectional",
+    ) -> None:
+        if captions == "each" and (pairs, joined) != (1, 1):
+            raise WorkbenchError(f"pairs = {pairs}, joined = {joined} are for `captions: one`; found {captions!r}")
+        super().__init__(tokenizer, max_length, None, captions, partial=partial, control=control, visibility=visibility)
+        self.image = ImageStream(video, control, stream=stream)
+        self.pairs, self.joined, self.words = pairs, joined, words
+
+    def evaluating(self) -> VideoCaption:
+        """Every caption of every video, its own under any control."""
+        other = super().evaluating()
+        assert isinstance(other, VideoCaption)
+        other.pairs = other.joined = 1
+        return other
+
+    def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
+        """Each video as the segments that are read of it, so that objectives exchange these."""
+        samples = super().arrange(samples, draws)
+        return [part for sample in samples for part in self._segments(sample, draws.of(tuple(sample["draw"])))]
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        whole = [[s] if WINDOW in s else self._segments(s, draws.of(tuple(s.get("draw", ())))) for s in samples]
+        parts = [part for segments in whole for part in segments]
+        sequences = super().__call__(parts, draws)
+        for sequence in sequences:  # those of one video were read one by one
+            sequence.meta.pop("caption", None)
+        return sequences
+
+    def _segments(self, sample: Sample, rng: np.random.Generator) -> list[Sample]:
+        captions = sample.get("captions") or ([] if self.words else [""])
+        if not captions:
+            raise missing(sample, "captions")
+        chosen = range(len(captions))
+        if self.captions == "one":
+            first = int(rng.integers(max(1, len(captions) - self.pairs + 1)))
+            chosen = range(first, min(len(captions), first + self.pairs))
+        segments = []
+        for number in chosen:
+            more = int(rng.integers(self.joined)) if self.joined > 1 else 0
+            segments.append(self._segment(sample, captions, number, min(len(captions), number + 1 + more)))
+        if len(segments) > 1:
+            draw = tuple(sample.get("draw", ()))
+            return [{**segment, "draw": (*draw, number)} for number, segment in enumerate(segments)]
+        return segments
+
+    def _segment(self, sample: Sample, captions: list[str], first: int, end: int) -> Sample:
+        """A sample of the captions [first, end) as one, with the clips of their time."""
+        apart = ("captions", "caption_times", "caption_spans")
+        part = {name: value for name, value in sample.items() if name not in apart}
+        part["captions"] = [" ".join(captions[first:end]) if self.words else ""]
+        if "caption_spans" in sample and end == first + 1 and self.words:
+            part["caption_spans"] = sample["caption_spans"][first:end]
+        times = sample.get("caption_times")
+        part[WINDOW] = [times[first][0], times[end - 1][1]] if times else None
+        if times and "clips" in sample:
+            rows = within(sample["clips"]["times"], *part[WINDOW])
+            part["clips"] = {name: values[rows] for name, values in sample["clips"].items()}
+        return part
+
+
+def within(times: np.ndarray, start: float, end: float) -> np.ndarray:
+    """Which of the stretches [n, 2] lie in part in [start, end): their numbers; the nearest one where none does."""
+    rows = np.flatnonzero((times[:, 1] > start) & (times[:, 0] < end))
+    if len(rows) or not len(times):
+        return rows
+    return np.asarray([np.abs(times.mean(1) - (start + end) / 2).argmin()])

@@ -1,0 +1,67 @@
+"""Stored features of a video's clips."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from vision.images.decoding import place
+from workbench.errors import BadValueError, WorkbenchError
+from workbench.options.bounds import Count, Name
+from workbench.sequences.missing import missing
+from workbench.sequences.protocols import Image
+from workbench.sequences.sequence import Fields, Sample
+
+Steps = Annotated[int, Ge(1), Le(1000)]
+
+
+class Clips(Image):
+    """The features of a sample's clips, the first `max_clips` of them, with their places (`position_ids`) from 0.
+
+    Their `boxes` are stretches of the time that the clips take together, over the whole picture: (from, 0, to, 1).
+    As with regions, the `backbone` is compared with what the corpus recorded.
+
+    Args:
+        backbone: what the corpus says its features are of.
+        max_clips: as many at most.
+        every: only every n-th clip is read, n drawn from 1 to so many (VideoBERT: 5); evaluation reads all.
+    """
+
+    def __init__(self, backbone: Name, max_clips: Count = 48, every: Steps = 1) -> None:
+        self.backbone, self.max_clips, self.every = backbone, max_clips, every
+
+    def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
+        clips, rows = self._chosen(sample, rng)
+        boxes = spread(clips["times"][rows])
+        positions = np.arange(len(boxes), dtype=np.int64)
+        return {"features": clips["features"][rows].copy(), "boxes": boxes, "position_ids": positions}
+
+    def _chosen(self, sample: Sample, rng: np.random.Generator | None) -> tuple[Fields, slice]:
+        """The clips of a sample and which of them are read.
+
+        Raises:
+            WorkbenchError: it has none, or those of another backbone.
+        """
+        if "clips" not in sample:
+            raise missing(sample, "clips")
+        found, where, clips = sample.get("meta", {}).get("backbone"), place(sample), sample["clips"]
+        if found != self.backbone:
+            raise WorkbenchError(
+                f"{where}: the clips are of backbone {found!r}, this model reads those of {self.backbone!r}. "
+                "Extract the corpus again with that backbone, or train a model on this one"
+            )
+        if "features" not in clips or np.shape(clips.get("times")) != (len(clips["features"]), 2):
+            raise BadValueError(where, f"clips need features [n, d] and times [n, 2]; found {sorted(clips)}", clips)
+        step = 1 if rng is None or self.every == 1 else int(rng.integers(1, self.every + 1))
+        return clips, slice(0, self.max_clips * step, step)
+
+
+def spread(times: np.ndarray) -> np.ndarray:
+    """Stretches of time [n, 2] as boxes [n, 4] over the time that they take together, float32."""
+    first, last = times.min(initial=np.inf), times.max(initial=-np.inf)
+    inside = (times - first) / max(last - first, 1e-6) if len(times) else times
+    boxes = np.zeros((len(times), 4), np.float32)
+    boxes[:, [0, 2]], boxes[:, 3] = inside.clip(0, 1), 1
+    return boxes

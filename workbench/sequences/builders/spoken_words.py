@@ -1,0 +1,82 @@
+"""Speech, word by word: [CLS] [SEP] in `text`, the sound of each word in `speech` (SpeechBERT, arXiv:1910.11559)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from workbench.errors import BadValueError
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Word
+from workbench.sequences.builder import Builder, sequence_of
+from workbench.sequences.missing import missing
+from workbench.sequences.sequence import Fields, Sample, Sequence, text_fields
+from workbench.text.tokenizer import Tokenizer
+
+MaxFrames = Annotated[int, Ge(1), Le(10_000)]
+CUT, UNKNOWN = "frames of long words", "words without a token"
+
+
+class SpokenWords(Builder):
+    """A row for each word of a transcript, with its frames; speech of more words becomes several sequences.
+
+    Fields of the stream: those of a text (`input_ids`: the first token of each word); `said_ids`, the same, which
+    no objective changes: where the two differ the sound is hidden; `features` [rows, max_frames, bands], zeros behind
+    the end of a word, and `frames`, how many it has. Positions are those between [CLS] and [SEP].
+
+    Args:
+        max_length: words of a sequence, with the two special tokens.
+        max_frames: of a word; what it has more is cut off, and counted.
+        stream: what the stream of the words is called.
+    """
+
+    reads = ("transcript", "words", "frames")
+
+    def __init__(
+        self, tokenizer: Tokenizer, max_length: Count, max_frames: MaxFrames = 100, stream: Word = "speech"
+    ) -> None:
+        super().__init__(tokenizer, max_length)
+        self.max_frames, self.stream = max_frames, stream
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        return [sequence for sample in samples for sequence in self._sequences(sample)]
+
+    def _sequences(self, sample: Sample) -> list[Sequence]:
+        for name in self.reads:
+            if name not in sample:
+                raise missing(sample, name)
+        words = sample["words"]
+        encoded = self.tokenizer.encode_batch([sample["transcript"][start:end] for start, end, *_ in words])
+        heard = [(int(said.ids[0]), *time) for said, (_, _, *time) in zip(encoded, words, strict=True) if len(said)]
+        if len(heard) < len(words):
+            self.dropped[UNKNOWN] += len(words) - len(heard)
+        sequences = []
+        for part, start in enumerate(range(0, max(1, len(heard)), self.capacity)):
+            chosen = heard[start : start + self.capacity]
+            text, _ = self.frame.lay([self.tokenizer.encode("")])
+            text["position_ids"][len(self.frame.begin) :] += len(chosen)
+            streams = {"text": text, self.stream: self._words(chosen, sample)}
+            sequences.append(sequence_of(sample, streams, part, []))
+        return sequences
+
+    def _words(self, heard: list[tuple[int, float, float]], sample: Sample) -> Fields:
+        """The stream of words: their tokens and when they are said."""
+        found, step = sample["frames"].get("features"), float(sample["frames"].get("step", 0))
+        if found is None or np.ndim(found) != 2 or step <= 0:
+            where = f"sample {sample.get('key', '?')!r}"
+            raise BadValueError(where, "frames need features [n, d] and a step of seconds", sample, "unusable frames")
+        ids = np.asarray([token for token, *_ in heard], np.int64)
+        features = np.zeros((len(heard), self.max_frames, found.shape[1]), found.dtype)
+        lengths = np.ones(len(heard), np.int64)
+        for row, (_, start, end) in enumerate(heard):
+            first = min(int(start / step), max(0, len(found) - 1))
+            cut = found[first : max(first + 1, round(end / step))]
+            if len(cut) > self.max_frames:
+                self.dropped[CUT] += len(cut) - self.max_frames
+            cut = cut[: self.max_frames]
+            features[row, : len(cut)], lengths[row] = cut, max(1, len(cut))
+        fields = text_fields(ids)
+        fields["position_ids"] += len(self.frame.begin)
+        return {**fields, "said_ids": ids.copy(), "features": features, "frames": lengths}
