@@ -10,7 +10,7 @@ predicts is a share of the targets (ALBEF).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from torch import nn
 
@@ -52,7 +52,7 @@ class Mlm(Objective):
     """
 
     name = "mlm"
-    predicts = "tokens"
+    predicts: Literal["tokens", "numbers"] = "tokens"
 
     def __init__(
         self,

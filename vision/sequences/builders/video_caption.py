@@ -60,13 +60,13 @@ class VideoCaption(ImageCaption):
             raise WorkbenchError(f"pairs = {pairs}, joined = {joined} are for `captions: one`; found {captions!r}")
         super().__init__(tokenizer, max_length, None, captions, partial=partial, control=control, visibility=visibility)
         self.image = ImageStream(video, control, stream=stream)
-        self.pairs, self.joined, self.words = pairs, joined, words
+        self.run_length, self.joined, self.words = pairs, joined, words
 
     def evaluating(self) -> VideoCaption:
         """Every caption of every video, its own under any control."""
         other = super().evaluating()
         assert isinstance(other, VideoCaption)
-        other.pairs = other.joined = 1
+        other.run_length = other.joined = 1
         return other
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
@@ -88,8 +88,8 @@ class VideoCaption(ImageCaption):
             raise missing(sample, "captions")
         chosen = range(len(captions))
         if self.captions == "one":
-            first = int(rng.integers(max(1, len(captions) - self.pairs + 1)))
-            chosen = range(first, min(len(captions), first + self.pairs))
+            first = int(rng.integers(max(1, len(captions) - self.run_length + 1)))
+            chosen = range(first, min(len(captions), first + self.run_length))
         segments = []
         for number in chosen:
             more = int(rng.integers(self.joined)) if self.joined > 1 else 0

@@ -53,7 +53,9 @@ class Clips(Image):
                 "Extract the corpus again with that backbone, or train a model on this one"
             )
         if "features" not in clips or np.shape(clips.get("times")) != (len(clips["features"]), 2):
-            raise BadValueError(where, f"clips need features [n, d] and times [n, 2]; found {sorted(clips)}", clips)
+            raise BadValueError(
+                where, f"clips need features [n, d] and times [n, 2]; found {sorted(clips)}", clips, "unusable clips"
+            )
         step = 1 if rng is None or self.every == 1 else int(rng.integers(1, self.every + 1))
         return clips, slice(0, self.max_clips * step, step)
 
