@@ -24,7 +24,7 @@ from vision.answers.vocabulary import AnswerVocabulary
 from vision.sequences.pairs import MATCHED
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Epsilon, Location, Name, Word
+from workbench.options.bounds import Epsilon, Location, Name, Size, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen, States
@@ -50,6 +50,7 @@ class Answers(Objective):
         norm_place: where the norm of the classifier's inner states stands: behind the activation (LXMERT, UNITER), or
             before it (ViLT).
         norm_eps: of that norm.
+        pooled_size: width of a pooler of the objective's own, relu(W h + b) (VOLTA); by default the network's pooler.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Answers(Objective):
         stream: Word = "text",
         norm_place: NormPlace = "behind",
         norm_eps: Epsilon = 1e-12,
+        pooled_size: Size | None = None,
     ) -> None:
         known = list(AnswerVocabulary.load(Path(answers)).answers) if isinstance(answers, str) else answers
         if len(known) < 2 or len(set(known)) != len(known):
@@ -72,6 +74,7 @@ class Answers(Objective):
         self.all_right = all_right
         self.stream = stream
         self.norm_place, self.norm_eps = norm_place, norm_eps
+        self.pooled_size = pooled_size
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -97,7 +100,7 @@ class Answers(Objective):
         return float((asked if self.loss == "bce" else asked & (scores > 0).any(1)).sum())
 
     def head(self, network: Network) -> Head:
-        if self.stream not in network.poolers:
+        if self.stream not in network.poolers and self.pooled_size is None:
             raise WorkbenchError(
                 f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
             )
@@ -111,13 +114,18 @@ class AnswersHead(Head):
         super().__init__()
         self.stream, self.loss = options.stream, options.loss
         self.norm_first = options.norm_place == "before"
-        self.inner = nn.Linear(hidden_size, 2 * hidden_size)
-        self.norm = nn.LayerNorm(2 * hidden_size, options.norm_eps)
-        self.outer = nn.Linear(2 * hidden_size, len(options.vocabulary))
+        self.pooler = nn.Linear(hidden_size, options.pooled_size) if options.pooled_size else None
+        size = options.pooled_size or hidden_size
+        self.inner = nn.Linear(size, 2 * size)
+        self.norm = nn.LayerNorm(2 * size, options.norm_eps)
+        self.outer = nn.Linear(2 * size, len(options.vocabulary))
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, answers]."""
-        pooled = network.pool(states, batch, self.stream)
+        if self.pooler is None:
+            pooled = network.pool(states, batch, self.stream)
+        else:
+            pooled = F.relu(self.pooler(network.summary_rows(states, batch, self.stream)))
         inner = self.inner(pooled)
         logits: Tensor = self.outer(F.gelu(self.norm(inner)) if self.norm_first else self.norm(F.gelu(inner)))
         return logits

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vision.interop.releases.volta import Volta
+from vision.objectives.answers import Answers
 from vision.objectives.itm import Itm, ItmHead
 from vision.objectives.mrc import Mrc
 from vision.objectives.mrc_kl import MrcKlHead
@@ -74,6 +75,10 @@ def test_states_and_word_logits(name: str, shared: Path, jagged: Callable[..., B
         matching = Itm(pool=["text"], pooled_size=len(weights["itm.poolers.text.bias"])).head(network)
         matching.load_state_dict(of_head(weights, "itm"))
         torch.testing.assert_close(matching.logits(network, states, batch).flip(1), outputs["itm_logits"], **CLOSE)
+        known = [str(n) for n in range(outputs["qa_logits"].shape[1])]
+        asked = Answers(known, pooled_size=len(weights["answers.pooler.bias"])).head(network)
+        asked.load_state_dict(of_head(weights, "answers"))
+        torch.testing.assert_close(asked.logits(network, states, batch), outputs["qa_logits"], **CLOSE)
 
 
 def of_head(weights: dict[str, Tensor], name: str) -> dict[str, Tensor]:

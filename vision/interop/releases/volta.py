@@ -11,7 +11,8 @@ v = vision) and which has a feed-forward block. In our stacks:
 Its poolers have relu where those of a network have tanh, and a width of their own: they are the objective itm's
 (`pooled_size`), of the text and the image, or of the text alone (`fusion_method: text`). Labels of matching are the
 other way round: 0 = matched. Of the targets of regions ours are 0 (mrc_kl), 3 and 4 (mrc of mrfr's rows, as LXMERT) and
-5 (mrfr). Its head of answers reads a pooler with relu and has no place.
+5 (mrfr). Its head of answers has the pooler of matching, which here are two: a
+run that has trained both apart is no release of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from vision.interop import volta_sublayers, volta_vl_bert
-from vision.interop.region_streams import IMAGE, regions
+from vision.interop.region_streams import IMAGE, answer_head, regions
 from workbench.errors import unknown
 from workbench.interop import bert_config
 from workbench.interop.bert_names import PARAMETERS, both, embeddings, word_head
@@ -45,6 +46,7 @@ HEADS: dict[str, Spec] = {
     "5": {"objective": "vision.mrfr", "tied": False},
     "6": {"objective": "vision.mrc", "norm": False},
 }
+ANSWERS = "cls.qaPredictions.logit_fc"
 POOLERS = {"text": "bert.t_pooler.dense", "image": "bert.v_pooler.dense"}
 NAMES = {
     "lxmert": {
@@ -71,7 +73,7 @@ NAMES = {
 
 class Volta(Release):
     """VOLTA's ViLBERT, LXMERT, UNITER, VisualBERT and VL-BERT: `text` and `image` streams; heads mlm, itm (with poolers
-    of its own), mrc_kl, mrfr (not tied), objects, attributes and mrc."""
+    of its own), mrc_kl, mrfr (not tied), objects, attributes, mrc and answers."""
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return "tt_attn_sublayers" in config
@@ -91,10 +93,12 @@ class Volta(Release):
     def heads(self, config: Config) -> dict[str, Spec]:
         regions = {name: HEADS[target] for target, name in TARGETS.items() if target in _targets(config)}
         pooled = _pooled(config)
-        itm: Spec = {"objective": "vision.itm", "pool": pooled, "pooled_size": config.get("pooler_size")}
+        size = config.get("pooler_size")
+        itm: Spec = {"objective": "vision.itm", "pool": pooled, "pooled_size": size}
         return {
             "mlm": bert_config.word_head(config, norm_eps=1e-12),
             **({"itm": itm} if pooled else {}),
+            **({"answers": {"objective": "vision.answers", "pooled_size": size}} if pooled == ["text"] else {}),
             **regions,
         }
 
@@ -111,6 +115,7 @@ class Volta(Release):
             *word_head("bert.embeddings.word_embeddings.weight"),
             *_regions(_targets(config)),
             *(rule for stream in _pooled(config) for rule in both(POOLERS[stream], f"itm.poolers.{stream}")),
+            *([*answer_head(ANSWERS), *both(POOLERS["text"], "answers.pooler")] if _pooled(config) == ["text"] else []),
             *(Reversed(f"cls.bi_seq_relationship.{p}", f"itm.classifier.{p}") for p in PARAMETERS if _pooled(config)),
         ]
 

@@ -38,7 +38,6 @@ CASES = {
     "lxmert": ReleaseCase(
         config={**BASE, **TWO_STREAMS, "shared_sublayers": [4], "image_embeddings": "lxmert"},
         golden=(*CONTROLLED, *ORIGINAL),
-        unused=("cls.qaPredictions",),
         rows={"bert.embeddings.image_token_type_embeddings.weight": 1, **SUMMED},
     ),
     "vilbert": ReleaseCase(
