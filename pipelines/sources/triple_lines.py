@@ -13,10 +13,12 @@ def read_triples(path: Path) -> Iterator[tuple[str, str, str]]:
     """The lines of a file as (head, relation, tail).
 
     Raises:
-        WorkbenchError: there is no such file, or a line has not three columns, or is not UTF-8; says which.
+        WorkbenchError: there is no such file, it has no line, or a line has not three columns, or is not UTF-8; says
+            which.
     """
     if not path.is_file():
         raise WorkbenchError(f"there is no file {path}, which should hold triples")
+    number = 0
     for number, line in lines(path):
         columns = decode(line, f"{path}, line {number}").split("\t")
         if len(columns) != 3:
@@ -24,3 +26,5 @@ def read_triples(path: Path) -> Iterator[tuple[str, str, str]]:
                 f"{path}, line {number}: {len(columns)} columns; a triple is head, relation and tail parted by tabs"
             )
         yield columns[0], columns[1], columns[2]
+    if not number:
+        raise WorkbenchError(f"{path} is empty: it should hold triples, a line of head, relation and tail for each")
