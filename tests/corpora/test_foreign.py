@@ -107,7 +107,7 @@ def test_subfolders_are_named_relative_to_the_corpus(make_tar: Any, tmp_path: Pa
         ([("a.txt", b"\xff\xfe")], r"part-0\.tar, key 'a': member txt is not UTF-8"),
         ([("a.txt", b"x"), ("a.cls", b"dog")], "member cls is not an integer"),
         ([("x.input.jpg", b"\xff\xd8\xff")], r"x\.input\.jpg is key x with member input\.jpg"),
-        ([("a.mp3", b"x")], "cannot tell the kind"),
+        ([("a.pdf", b"x")], "cannot tell the kind"),
         ([("a.json", b"[1]")], "member json holds a list"),
         ([], "no records in 1 tars"),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines.readers.row_fields import fillable
+from tests.films import film, tone
 from workbench.corpora.schema import KINDS, fields_of
 from workbench.errors import WorkbenchError
 from workbench.sequences.missing import LINES, how_to_prepare
@@ -83,7 +84,13 @@ def test_what_does_not_fit_says_where_and_the_way_out(json_lines: Any, read: Any
 
 def test_only_bytes_and_arrays_have_no_column() -> None:
     rest = {kind: fields_of(kind).keys() - fillable(kind).keys() for kind in KINDS}
-    assert rest == {"text": {"meta"}, "image-text": {"meta", "image", "media", "regions"}, "triples": {"meta"}}
+    assert rest == {
+        "text": {"meta"},
+        "image-text": {"meta", "image", "media", "regions"},
+        "video-text": {"meta", "video", "clips"},
+        "speech-text": {"meta", "sound", "frames"},
+        "triples": {"meta"},
+    }
 
 
 def test_media_by_name_or_listed(json_lines: Any, read: Any, tar: Any, picture: Any, tmp_path: Path) -> None:
@@ -126,8 +133,9 @@ def test_questions_on_texts_are_found(json_lines: Any, read: Any) -> None:
 def test_lines_that_messages_show_bring_the_field(field: str, json_lines: Any, picture: Any, read: Any) -> None:
     command, _, line = how_to_prepare(field).partition(" with lines such as ")
     path = json_lines("shown.jsonl", [json.loads(line)])
-    (path.parent / "oslo.jpg").write_bytes(picture())
+    for name, data in {"oslo.jpg": picture(), "oslo.mp4": film(), "oslo.wav": tone()}.items():
+        (path.parent / name).write_bytes(data)
     kind = command.split()[2]
-    images = {"images": [str(path.parent)]} if kind == "image-text" else {}
-    (sample,) = read(kind, path, **images)
+    media = {"image-text": "images", "video-text": "videos", "speech-text": "sounds"}.get(kind)
+    (sample,) = read(kind, path, **({media: [str(path.parent)]} if media else {}))
     assert sample[field] or sample[field] == 0

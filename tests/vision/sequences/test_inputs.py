@@ -11,7 +11,8 @@ from PIL import Image
 from torch.nn import functional as F
 from torchvision.transforms import v2
 
-from vision.images.boxes import box_numbers, grid_boxes
+from vision.images.box_numbers import box_numbers
+from vision.images.boxes import grid_boxes
 from vision.images.transforms import Square, speaks_of_sides
 from vision.sequences.images.patches import Patches, cut
 from vision.sequences.images.pixels import Pixels

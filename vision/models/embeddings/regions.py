@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from vision.images.boxes import box_numbers
+from vision.images.box_numbers import box_numbers
 from vision.models.embeddings._rows import field, hide, vector
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Dropout, Epsilon, Size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vision.images.boxes import box_waves
+from vision.images.box_numbers import box_waves
 from vision.models.embeddings._rows import field, hide, vector
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Size

@@ -9,7 +9,7 @@ import torch
 
 from tests.contracts.cases import EmbeddingCase
 from tests.contracts.material import FEATURES
-from vision.images.boxes import box_waves
+from vision.images.box_numbers import box_waves
 from vision.models.embeddings.visual_feature import VisualFeature
 from workbench.errors import WorkbenchError
 
