@@ -145,6 +145,17 @@ def test_folders_of_npz_uniters_and_mcans(tmp_path, coco):
     assert "classes" not in corpus.read(0, 3)["regions"]
 
 
+def test_openvqas_npz_of_gqa(tmp_path, coco):
+    """The regions stand in rows there, and the size of the image is called otherwise than in MCAN's files."""
+    (tmp_path / "npz").mkdir()
+    for i in range(4):  # twice the size of our images: what the file says counts
+        arrays = {"x": features(i), "bbox": 2 * BOXES, "width": np.int64(48), "height": np.int64(32)}
+        (tmp_path / "npz" / f"COCO_val2014_{i + 9:012d}.npz").write_bytes(npz(arrays))
+    corpus = imported(coco, "--from", tmp_path / "npz")
+    for record in range(4):
+        check(corpus, record, record)
+
+
 def test_regions_below_a_threshold_are_left_out(tmp_path, coco):
     (tmp_path / "obj36.tsv").write_text("".join(lxmert(f"COCO_val2014_{i + 9:012d}", i) for i in range(4)))
     corpus = imported(coco, "--from", tmp_path / "obj36.tsv", "--threshold", 0.2, "--min-regions", 1)

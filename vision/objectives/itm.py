@@ -47,8 +47,8 @@ class Itm(Objective):
 
     Args:
         rate: probability of an exchange (0.5 in all published models).
-        exchange: what is replaced: `caption` (or question; LXMERT, ViLBERT), `second_caption` of two (VisualBERT), or
-            `image` (UNITER).
+        exchange: what is replaced: `caption` (or question; LXMERT, ViLBERT), `second_caption` of two (VisualBERT),
+            `image` (UNITER), or `either`, the caption or the image by the toss of a coin (Unicoder-VL).
         pool: the streams whose pooled outputs are multiplied: [text] (UNITER, LXMERT) or [text, image] (ViLBERT).
         pooled_size: width of poolers of the objective's own, relu(W h + b), which brings streams of different widths
             together (ViLBERT's code); by default the network's poolers.
@@ -58,7 +58,7 @@ class Itm(Objective):
     def __init__(
         self,
         rate: Share = 0.5,
-        exchange: Literal["caption", "second_caption", "image"] = "caption",
+        exchange: Literal["caption", "second_caption", "image", "either"] = "caption",
         pool: Annotated[list[Word], MinLen(1)] = ["text"],  # noqa: B006 - never changed
         pooled_size: Size | None = None,
         outputs: Literal[1, 2] = 2,
@@ -71,7 +71,8 @@ class Itm(Objective):
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         arranged = []
-        lenders = [s for s in samples if not _exchanged(s) and (_texts(s) or self.exchange == "image")]
+        wordless = self.exchange in ("image", "either")  # an image may be lent without a text
+        lenders = [s for s in samples if not _exchanged(s) and (_texts(s) or wordless)]
         for sample in samples:
             if _exchanged(sample) or not _texts(sample):
                 arranged.append(sample)
@@ -82,15 +83,18 @@ class Itm(Objective):
                 arranged.append(labelled(sample, MATCHED, 1))
                 continue
             other = partners[int(rng.integers(len(partners)))]
-            exchanged = (
-                self._second(sample, other, rng) if self.exchange == "second_caption" else self._all(sample, other)
-            )
-            arranged.append(labelled(exchanged, MATCHED, 0))
+            arranged.append(labelled(self._with(sample, other, rng), MATCHED, 0))
         return arranged
 
-    def _all(self, sample: Sample, other: Sample) -> Sample:
-        borrowed = {name: other[name] for name in EXCHANGED[self.exchange] if name in other}
-        return {**{name: value for name, value in sample.items() if name not in EXCHANGED[self.exchange]}, **borrowed}
+    def _with(self, sample: Sample, other: Sample, rng: np.random.Generator) -> Sample:
+        """The sample with what it borrows of the other."""
+        if self.exchange == "second_caption":
+            return self._second(sample, other, rng)
+        kind: str = self.exchange
+        if kind == "either":
+            kind = "caption" if rng.random() < 0.5 and _texts(other) else "image"
+        borrowed = {name: other[name] for name in EXCHANGED[kind] if name in other}
+        return {**{name: value for name, value in sample.items() if name not in EXCHANGED[kind]}, **borrowed}
 
     def _second(self, sample: Sample, other: Sample, rng: np.random.Generator) -> Sample:
         """The sample with its own first caption and one of the other's."""

@@ -96,7 +96,7 @@ def open_regions(path: Path) -> RegionFiles:
 
 
 def named_arrays(found: Mapping[str, Any]) -> ForeignRegions:
-    """Arrays by the names that they have in UNITER's files, in MCAN's (`x`, `bbox`), or in ours.
+    """Arrays by the names that they have in UNITER's files, in MCAN's and OpenVQA's (`x`, `bbox`), or in ours.
 
     Raises:
         DamagedRegionsError: features or boxes are missing.
@@ -114,7 +114,8 @@ def named_arrays(found: Mapping[str, Any]) -> ForeignRegions:
             arrays[name] = value
     if "scores" in arrays and "classes" not in arrays and arrays["scores"].ndim == 2 and arrays["scores"].shape[1] > 1:
         arrays["classes"] = arrays["scores"][:, 1:].argmax(-1) + 1  # the background is no class of a region
-    width, height = (_number(_first(found, f"image_{long}", f"image_{long[0]}")) for long in ("width", "height"))
+    names = ((f"image_{side}", f"image_{side[0]}", side) for side in ("width", "height"))
+    width, height = (_number(_first(found, *each)) for each in names)
     size = (width, height) if width and height else None
     return ForeignRegions(arrays, boxes[:, :4] if boxes.ndim == 2 else boxes, size, "norm_bb" in found or None)
 

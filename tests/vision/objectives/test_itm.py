@@ -42,10 +42,11 @@ def arranged(objective: Itm, samples: list[Sample], seed: int = 0) -> list[Sampl
     return objective.arrange(samples, Draws(seed, "task", "itm", number=(0, 0)))
 
 
-@pytest.mark.parametrize("exchange", ["caption", "image"])
+@pytest.mark.parametrize("exchange", ["caption", "image", "either"])
 def test_labels_say_whether_the_pair_is_true(exchange: str, samples: list[Sample]) -> None:
     originals = [dict(sample) for sample in samples]
     seen = set()
+    kept = set()
     for seed in range(20):
         for before, after in zip(samples, arranged(itm(exchange=exchange), samples, seed), strict=True):
             label = after["labels"]["matched"]
@@ -54,10 +55,12 @@ def test_labels_say_whether_the_pair_is_true(exchange: str, samples: list[Sample
             shown = next(s for s in samples if s["image"] == after["image"])
             assert (label == 1) == (image_id(other) == image_id(shown))
             assert np.array_equal(after["regions"]["features"], shown["regions"]["features"])
-            kept = "image" if exchange == "caption" else "captions"
-            assert after[kept] == before[kept]
+            same = {name for name in ("image", "captions") if after[name] == before[name]}
+            assert same, "one of the two stays"
+            kept |= same if label == 0 else set()
             assert (label == 1) == (after["captions"] == before["captions"] and after["image"] == before["image"])
     assert seen == {0, 1}
+    assert kept == {"caption": {"image"}, "image": {"captions"}, "either": {"image", "captions"}}[exchange]
     assert originals == samples, "the given samples are left as they are"
 
 

@@ -100,7 +100,17 @@ def questions_of(corpus: Corpus) -> Iterator[dict[str, Any]]:
 
 def write_predictions(path: Path, answered: Answered) -> None:
     """Write the results file of the VQA challenge: a JSON list of `{question_id, answer}`, every question once."""
-    rows = [{"question_id": name, "answer": answer} for name, answer in answered.predictions.items()]
+    _write_list(path, ({"question_id": name, "answer": answer} for name, answer in answered.predictions.items()))
+
+
+def write_gqa_predictions(path: Path, answered: Answered) -> None:
+    """Write that of the GQA challenge: a JSON list of `{questionId, prediction}`, the ids as strings."""
+    given = answered.predictions.items()
+    _write_list(path, ({"questionId": str(name), "prediction": answer} for name, answer in given))
+
+
+def _write_list(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """One row a line."""
     write_text(path, "[" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "]\n")
 
 

@@ -23,6 +23,7 @@ from vision.evaluation.vqa.predictions import (
     predict,
     questions_of,
     vocabulary_of,
+    write_gqa_predictions,
     write_predictions,
 )
 from vision.evaluation.vqa.scores import Scorer, baselines
@@ -72,7 +73,7 @@ class VqaScoring(Scoring):
     """VQA accuracy by the official rules, per answer type, beside the majority answer.
 
     CORPUS holds images with `questions` and their answers. Where they have none, as in the parts for test servers,
-    there is nothing to score, and --predictions is all that is made.
+    there is nothing to score, and a file of predictions is all that is made.
 
     Examples:
 
@@ -81,6 +82,8 @@ class VqaScoring(Scoring):
       workbench evaluate vqa runs/uniter-vqa corpora/vqa-val --control question-only
 
       workbench evaluate vqa runs/uniter-vqa corpora/vqa-test --predictions results.json
+
+      workbench evaluate vqa runs/uniter-gqa corpora/gqa-test --gqa-predictions results.json
 
       workbench evaluate vqa runs/uniter-daquar corpora/daquar-test --wordnet /usr/share/wordnet
     """
@@ -91,7 +94,11 @@ class VqaScoring(Scoring):
     ] = None
     predictions: Annotated[
         OutputFile | None,
-        typer.Option(help="Write the answers as test servers take them: JSON, {question_id, answer}."),
+        typer.Option(help="Write the answers as VQA's test server takes them: JSON, {question_id, answer}."),
+    ] = None
+    gqa_predictions: Annotated[
+        OutputFile | None,
+        typer.Option(help="The same as GQA's test server takes them: JSON, {questionId, prediction}."),
     ] = None
     wordnet: Annotated[
         Path | None,
@@ -124,6 +131,8 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
         answered = predict(run, corpus, batch_size=scoring.batch_size, limit=scoring.limit)
         if scoring.predictions is not None:
             write_predictions(scoring.predictions, answered)
+        if scoring.gqa_predictions is not None:
+            write_gqa_predictions(scoring.gqa_predictions, answered)
         questions = answered.scorable
         vocabulary, lacking = vocabulary_of(run), len(answered.asked) - len(questions)
         counts = {"images": answered.images, "answers": len(vocabulary)}
@@ -165,9 +174,9 @@ def _unscored(task: str, scoring: VqaScoring, counts: dict[str, int]) -> Result:
     Raises:
         WorkbenchError: no predictions are written either.
     """
-    if scoring.predictions is None:
+    if scoring.predictions is None and scoring.gqa_predictions is None:
         raise WorkbenchError(
             f"none of the questions of {scoring.corpus} has answers, so nothing can be scored; write the run's answers "
-            "for a test server with --predictions FILE"
+            "for a test server with --predictions FILE, or --gqa-predictions FILE"
         )
     return Result(task=task, numbers={}, counts=counts, variant="not scored: the corpus has no answers")

@@ -167,13 +167,20 @@ def test_what_test_servers_take(answering: Path, squares: Path, tmp_path: Path) 
     unanswered = [record(i) for i in range(40, 44)]
     for made in unanswered:
         made["questions"] = [{**question, "answers": []} for question in made["questions"]]
-    corpus, file = write_corpus(tmp_path / "corpus", unanswered), tmp_path / "results.json"
-    result = evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus, predictions=file))
+    corpus, file, other = (
+        write_corpus(tmp_path / "corpus", unanswered),
+        tmp_path / "results.json",
+        tmp_path / "gqa.json",
+    )
+    result = evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus, predictions=file, gqa_predictions=other))
     assert result.numbers == {}
     assert result.counts["questions answered"] == 8
     assert result.options == {}
     known = one_by_one(opened(answering), Corpus.open(corpus))
     assert json.loads(file.read_text()) == [{"question_id": name, "answer": answer} for name, answer in known.items()]
+    gqa = [{"questionId": str(name), "prediction": answer} for name, answer in known.items()]
+    assert json.loads(other.read_text()) == gqa
+    evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus, gqa_predictions=other))
     with pytest.raises(WorkbenchError, match=r"none of the questions of .* has answers.*--predictions FILE"):
         evaluate(Vqa(), VqaScoring(run=answering, corpus=corpus))
 
