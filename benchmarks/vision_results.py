@@ -4,7 +4,7 @@
 
 `data` has the raw corpora flickr8k, vqa_v2, daquar, nlvr and wikitext2. Every system (`benchmarks.vision_systems`) is
 pretrained on flickr8k's captions and cells of a grid of features, and as a control not at all; then it is fine-tuned
-for retrieval (one caption of each image an epoch), on VQA v2, on DAQUAR (images held out from its training part) and on
+for retrieval, on VQA v2, on DAQUAR (images held out from its training part) and on
 NLVR. Questions are answered once more by a model that was trained without images; retrieval is told before fine-tuning
 too, and with captions given to other images. A seed governs all of a row. Everything is done by the ordinary commands,
 which are printed; what is there already is not done again, and a run that was stopped goes on.
@@ -31,17 +31,21 @@ from workbench.runs.results import read_results
 
 TUNING_LR = "2e-4"
 TITLE = "Vision-language systems at a small budget"
-RANKED = 50
+STATEMENTS = "fields={captions: sentence, labels: [label]}"
+DRAWINGS = ("--format", "media-jsonl", "--option", "media_field=images", "--option", STATEMENTS)
+"""How the statements of nlvr are read: a drawing each, true or false of it."""
+RANKED = 25
 """Images, with five captions each, among which is ranked: every pair goes through the model."""
 RETRIEVAL, BLIND = "retrieval", "-blind"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is done with a set: options of fine-tuning and of evaluation, the numbers told, whether a blind model is
+    """What is done with a corpus: options of fine-tuning and of evaluation, the numbers told, whether a blind model is
     asked too."""
 
     command: str
+    corpus: str
     tuning: tuple[str, ...] = ()
     scoring: tuple[str, ...] = ()
     shown: tuple[str, ...] = ("accuracy",)
@@ -50,19 +54,19 @@ class Task:
 
 RECALLS = tuple(f"{way}_retrieval/r{k}" for way in ("image", "text") for k in (1, 5, 10))
 TASKS = {
-    "retrieval": Task("retrieval", (), ("--limit", str(RANKED)), RECALLS),
-    "vqa": Task("vqa", ("--min-count", "3"), (), blind=True),
-    "daquar": Task("vqa", ("--min-count", "3"), ("--limit", "500"), blind=True),
-    "nlvr": Task("classify", (), ("--limit", "500")),
+    "retrieval": Task("retrieval", "pairs", (), ("--limit", str(RANKED)), RECALLS),
+    "vqa": Task("vqa", "vqa", ("--min-count", "3"), (), blind=True),
+    "daquar": Task("vqa", "daquar", ("--min-count", "3"), ("--limit", "500"), blind=True),
+    "nlvr": Task("classify", "nlvr", (), ("--limit", "500")),
 }
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What is alike for all systems: steps of pretraining, epochs of fine-tuning, seeds (from 0 on), the precision."""
+    """What is alike for all systems: steps of pretraining and of fine-tuning, seeds (from 0 on), the precision."""
 
     steps: int
-    epochs: float
+    tuning: int
     seeds: int
     precision: str
 
@@ -82,7 +86,7 @@ def prepare(data: Path, corpora: Path) -> None:
     for part, end in (("train", "train"), ("dev", "test")):
         made(plain / f"pairs-{end}", "image-text", data / f"flickr8k/captions_{part}.jsonl")
         made(plain / f"vqa-{end}", "image-text", data / f"vqa_v2/questions_{part}.jsonl")
-        made(plain / f"nlvr-{end}", "image-text", data / f"nlvr/{part}.jsonl")
+        made(plain / f"nlvr-{end}", "image-text", data / f"nlvr/{part}.jsonl", *DRAWINGS)
         daquar = plain / ("daquar" if end == "train" else "daquar-test")
         for name, place in {name: plain / f"{name}-{end}" for name in ("pairs", "vqa", "nlvr")}.items():
             made(corpora / f"{name}-{end}", "regions", place, *GRID, *(["--scores"] if name == "pairs" else []))
@@ -110,15 +114,16 @@ def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Pa
     if run.exists() and read_results(run):
         return
     start = pretrained(name, seed, steps, budget, output)
-    if task == RETRIEVAL and not read_results(start):
+    if task == RETRIEVAL and steps and not read_results(start):
         rank(start, output)
-    tuned = ("--lr", TUNING_LR, "--batch-size", str(BATCH), "--epochs", str(budget.epochs), "--max-length", str(LENGTH))
-    loop = (f"seed={seed}", f"name={name}-{task}", "train.num_workers=0", f"train.precision={budget.precision}")
+    tuned = ("--lr", TUNING_LR, "--batch-size", str(BATCH), "--max-length", str(LENGTH))
+    schedule = f"train.lr_schedule={{lr_schedule: linear, warmup_steps: {budget.tuning // 10}}}"
+    loop = (f"seed={seed}", f"name={name}-{task}", f"train.max_steps={budget.tuning}", schedule, "train.num_workers=0")
     control = ("--control", "question-only") if blind else ()
-    begun = (chosen.command, str(start), str(corpora / f"{task}-train"), "--output", str(run))
-    call("finetune", *begun, *tuned, *chosen.tuning, *control, *loop)
-    call("evaluate", chosen.command, str(run), str(corpora / f"{task}-test"), *chosen.scoring)
-    if task == RETRIEVAL:
+    begun = (chosen.command, str(start), str(corpora / f"{chosen.corpus}-train"), "--output", str(run))
+    call("finetune", *begun, *tuned, *chosen.tuning, *control, *loop, f"train.precision={budget.precision}")
+    call("evaluate", chosen.command, str(run), str(corpora / f"{chosen.corpus}-test"), *chosen.scoring)
+    if task == RETRIEVAL and steps:
         rank(run, output, "--control", "shuffled-captions")
     for weights in (run / CHECKPOINTS, run / BEST):  # of dozens of runs; what was scored stands in the run
         shutil.rmtree(weights, ignore_errors=True)
@@ -180,7 +185,7 @@ def tell(budget: Budget, output: Path) -> None:
     print(markdown(rows))
     words = (
         f"Each system starts from {WEIGHTS.partition(':')[2]}, reads {budget.steps} batches of {BATCH} pairs or none, "
-        f"and is fine-tuned for {budget.epochs:g} epochs at a rate of {TUNING_LR}; precision of training: "
+        f"and is fine-tuned for {budget.tuning} at a rate of {TUNING_LR}; precision of training: "
         f"{budget.precision}. Ranked are {RANKED} images and their captions."
     )
     opening = output / "opening.json"
@@ -197,13 +202,13 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", choices=list(TASKS), default=list(TASKS), help="sets; default: all")
     parser.add_argument("--seeds", type=int, default=2, help="so many, from 0 on")
     parser.add_argument("--steps", type=int, default=200, help="of pretraining")
-    parser.add_argument("--epochs", type=float, default=2, help="of fine-tuning")
+    parser.add_argument("--tuning", type=int, default=200, help="steps of fine-tuning")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of all training")
     options = parser.parse_args()
     os.environ.setdefault("WORKBENCH_LOG", "WARNING")
     output = options.output.resolve()
     prepare(options.data.resolve(), output / "corpora")
-    budget = Budget(options.steps, options.epochs, options.seeds, options.precision)
+    budget = Budget(options.steps, options.tuning, options.seeds, options.precision)
     for seed in range(budget.seeds):
         for name in options.only or SYSTEMS:
             for task in options.tasks:

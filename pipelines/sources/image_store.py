@@ -138,8 +138,8 @@ def safe_name(name: str, where: str) -> str:
 def open_store(annotations: Path, places: Sequence[str], called: str = "images") -> ImageStore:
     """The images that the user named, else those beside the annotation file.
 
-    Beside `captions_train.jsonl` these are `images_train.tar`, `images_train/`, `images.tar`, `images/`, in this
-    order, else the file's own folder.
+    Beside `captions_train.jsonl` or `train.jsonl` these are `images_train.tar`, `images_train/`, `images.tar`,
+    `images/`, in this order, else the file's own folder.
 
     Args:
         called: how such folders are called, where they hold something else.
@@ -147,7 +147,8 @@ def open_store(annotations: Path, places: Sequence[str], called: str = "images")
     if places:
         return ImageStore(places)
     folder = annotations.parent
-    part = annotations.name.split(".")[0].partition("_")[2]
+    stem = annotations.name.split(".")[0]
+    part = stem.partition("_")[2] or stem
     for name in (f"{called}_{part}.tar", f"{called}_{part}", f"{called}.tar", called):
         if (folder / name).exists():
             return ImageStore([folder / name])

@@ -15,6 +15,9 @@ from pipelines.sources.image_store import open_store
 from workbench.errors import WorkbenchError
 from workbench.sequences.sequence import Sample
 
+IMAGE = "image"
+"""A medium of this name that is alone is the sample's own image."""
+
 
 class Described(NamedTuple):
     """A record as its file has it: `places` are the files by the media's names, `row` is what else it says."""
@@ -28,7 +31,7 @@ class Described(NamedTuple):
 
 @dataclass(frozen=True)
 class MediaReader(ImageReader):
-    """A format whose records have `media`. A subclass says which (`described`), and what else (`content`)."""
+    """A format whose records have `media`, or one image; a subclass says which (`described`), and what else."""
 
     def described(self, paths: Sequence[Path]) -> Iterator[Described]:
         """The records, in the parent process."""
@@ -65,9 +68,12 @@ class MediaReader(ImageReader):
         fields = self.content(row, record.where)
         media = {medium: ref.read() for medium, ref in refs.items()}
         meta = {"source": record.where.rpartition(":")[0], "sha256": _hash(media), **fields.get("meta", {})}
-        return {**fields, "key": key, "media": media, "meta": meta}
+        seen = media if media.keys() == {IMAGE} else {"media": media}
+        return {**fields, **seen, "key": key, "meta": meta}
 
 
 def _hash(media: Mapping[str, bytes]) -> str:
-    """Over all media, so that copies of a record never end up on both sides of a split."""
+    """Over all media, so that copies of a record never end up on both sides of a split; of a sole image its own."""
+    if media.keys() == {IMAGE}:
+        return hashlib.sha256(media[IMAGE]).hexdigest()
     return hashlib.sha256(b"".join(hashlib.sha256(data).digest() for data in media.values())).hexdigest()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.image_text.media import Described, MediaReader
+from pipelines.readers.image_text.media import IMAGE, Described, MediaReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import MalformedError, Peek, parse_row, require
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
@@ -19,6 +19,9 @@ from workbench.sequences.sequence import Sample
 @dataclass(frozen=True)
 class MediaJsonl(MediaReader):
     """`media_field` holds the files by name, or a list of files, which are then called medium0, medium1, ...
+
+    A record of one picture names it alone, or has a list of one: it becomes the sample's `image` (SNLI-VE: a photo, a
+    sentence, a label). Rows are records here; those of one image are not gathered, as `captions-jsonl` does.
 
     The other fields of image-text samples (docs/samples.md: `captions`, `questions`, `labels`, ...) are taken over;
     `fields` says which come from fields of other names: `fields={captions: sentence, labels: [label]}`. What is left
@@ -53,8 +56,14 @@ class MediaJsonl(MediaReader):
         return {**taken, "meta": {**nested, **{name: value for name, value in row.items() if name not in used}}}
 
     def _places(self, row: Mapping[str, Any], where: str) -> dict[str, str]:
-        listed = require(dict(row), self.media_field, (dict, list), where)
-        places = listed if isinstance(listed, dict) else {f"medium{i}": place for i, place in enumerate(listed)}
+        listed = require(dict(row), self.media_field, (dict, list, str), where)
+        files = [listed] if isinstance(listed, str) else listed
+        if isinstance(files, dict):
+            places = files
+        elif len(files) == 1:
+            places = {IMAGE: files[0]}
+        else:
+            places = {f"medium{i}": place for i, place in enumerate(files)}
         if not places or not all(isinstance(place, str) for place in places.values()):
             raise MalformedError(f"field {self.media_field!r} names no files", where, "a file's name for each medium")
         return places
