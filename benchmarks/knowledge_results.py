@@ -23,35 +23,20 @@ at 1e-4 0.76, at 3e-4 0.68.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.commands import call
+from benchmarks.comparison import Budget, arguments, drop_weights, publish, read_budget
 from benchmarks.knowledge_abilities import ability_tables, ask
 from benchmarks.knowledge_inputs import prepare
 from benchmarks.knowledge_systems import BATCH, LENGTH, SYSTEMS, WEIGHTS, common
 from benchmarks.knowledge_tables import TASKS, covered, table
 from benchmarks.result_tables import markdown
-from workbench.runs.names import BEST, CHECKPOINTS
 from workbench.runs.results import read_results
 
 TUNING_LR = "3e-4"
 COMPARED, LINKS = "Systems at one budget", "Linked mentions"
-TITLE = ("--title", "Knowledge-enhanced systems at a small budget")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What is alike for all systems: steps of pretraining, epochs of fine-tuning, seeds (from 0 on), the precision."""
-
-    steps: int
-    epochs: float
-    seeds: int
-    precision: str
+TITLE = "Knowledge-enhanced systems at a small budget"
 
 
 def pretrained(name: str, seed: int, budget: Budget, output: Path) -> str:
@@ -76,8 +61,7 @@ def cell(name: str, task: str, seed: int, budget: Budget, output: Path) -> None:
         begun = (chosen.command, start, str(corpora / f"{task}-train{texts}"), "--output", str(run))
         call("finetune", *begun, *tuned_alike(budget), *chosen.tuning, *own, *loop)
         call("evaluate", chosen.command, str(run), str(corpora / f"{task}-test{texts}"), *chosen.scoring)
-        for weights in (run / CHECKPOINTS, run / BEST):  # of dozens of runs; what was scored stands in the run
-            shutil.rmtree(weights, ignore_errors=True)
+        drop_weights(run)
 
 
 def tuned_alike(budget: Budget) -> tuple[str, ...]:
@@ -86,7 +70,7 @@ def tuned_alike(budget: Budget) -> tuple[str, ...]:
         "max-length": LENGTH,
         "batch-size": BATCH,
         "lr": TUNING_LR,
-        "epochs": budget.epochs,
+        "epochs": budget.tuning,
         "read": "markers",
     }
     return tuple(word for name, value in options.items() for word in (f"--{name}", str(value)))
@@ -95,46 +79,26 @@ def tuned_alike(budget: Budget) -> tuple[str, ...]:
 def tell(budget: Budget, output: Path) -> None:
     """The tables as Markdown, and the page of all runs."""
     tables = {COMPARED: table(budget.seeds, output), **ability_tables(budget.seeds, output), LINKS: covered(output)}
-    written = "\n\n".join(f"## {title}\n\n{markdown(rows)}" for title, rows in tables.items()) + "\n"
-    (output / "results.md").write_text(written, encoding="utf-8")
-    print(written)
     words = (
         f"Each system starts from {WEIGHTS.partition(':')[2]}, reads {budget.steps} batches of {BATCH} windows of "
-        f"{LENGTH} tokens, and is fine-tuned for {budget.epochs:g} epochs at a rate of {TUNING_LR}; "
+        f"{LENGTH} tokens, and is fine-tuned for {budget.tuning:g} epochs at a rate of {TUNING_LR}; "
         f"precision of training: {budget.precision}."
     )
-    chapters = [
-        {"title": title, "text": [words] if title == COMPARED else [], "head": rows[0], "rows": rows[1:]}
-        for title, rows in tables.items()
-    ]
-    (output / "opening.json").write_text(json.dumps(chapters), encoding="utf-8")
-    runs = [output / "runs" / f"{task}-{name}" for task in ("", *TASKS) for name in SYSTEMS]
-    found = [f"{run}-seed-{seed}".replace("/-", "/") for run in runs for seed in range(budget.seeds)]
-    told = [run for run in found if (Path(run) / "recipe.yaml").exists()]
-    call("report", *told, "--opening", str(output / "opening.json"), "--output", str(output / "report.html"), *TITLE)
+    named = ["-".join(filter(None, (task, name))) for task in ("", *TASKS) for name in SYSTEMS]
+    runs = [output / "runs" / f"{name}-seed-{seed}" for name in named for seed in range(budget.seeds)]
+    publish(tables, words, runs, output, TITLE)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the raw corpora")
-    parser.add_argument("--output", type=Path, required=True, help="folder for corpora, runs and results")
-    parser.add_argument("--only", nargs="*", choices=list(SYSTEMS), default=[], help="systems; default: all")
-    parser.add_argument("--tasks", nargs="*", choices=list(TASKS), default=list(TASKS), help="sets; default: all")
-    parser.add_argument("--seeds", type=int, default=3, help="so many, from 0 on")
-    parser.add_argument("--steps", type=int, default=80, help="of pretraining")
-    parser.add_argument("--epochs", type=float, default=1, help="of fine-tuning")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of all training")
-    options = parser.parse_args()
-    os.environ.setdefault("WORKBENCH_LOG", "WARNING")
-    output = options.output.resolve()
-    prepare(options.data.resolve(), output / "corpora", call)
+    options, budget = read_budget(arguments(__doc__, SYSTEMS, TASKS), Budget(80, 1.0, 3, "float32"), "epochs")
+    output = options.output
+    prepare(options.data, output / "corpora", call)
     print(markdown(covered(output)), flush=True)
-    budget = Budget(options.steps, options.epochs, options.seeds, options.precision)
     for seed in range(budget.seeds):
-        for name in options.only or SYSTEMS:
+        for name in options.only:
             for task in options.tasks:
                 cell(name, task, seed, budget, output)
-    ask(budget.seeds, options.only or list(SYSTEMS), output)
+    ask(budget.seeds, options.only, output)
     tell(budget, output)
 
 

@@ -15,18 +15,14 @@ of all runs.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.commands import call
-from benchmarks.result_tables import markdown, result_of, spread, step_seconds
+from benchmarks.comparison import Budget, Rows, arguments, drop_weights, publish, read_budget
+from benchmarks.result_tables import result_of, spread, step_seconds
 from benchmarks.vision_systems import BATCH, GRID, LENGTH, SYSTEMS, WEIGHTS, common
 from workbench.corpora.corpus import Corpus
-from workbench.runs.names import BEST, CHECKPOINTS
 from workbench.runs.results import read_results
 
 TUNING_LR = "2e-4"
@@ -59,16 +55,6 @@ TASKS = {
     "daquar": Task("vqa", "daquar", ("--min-count", "3"), ("--limit", "500"), blind=True),
     "nlvr": Task("classify", "nlvr", (), ("--limit", "500")),
 }
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What is alike for all systems: steps of pretraining and of fine-tuning, seeds (from 0 on), the precision."""
-
-    steps: int
-    tuning: int
-    seeds: int
-    precision: str
 
 
 def prepare(data: Path, corpora: Path) -> None:
@@ -125,8 +111,7 @@ def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Pa
     call("evaluate", chosen.command, str(run), str(corpora / f"{chosen.corpus}-test"), *chosen.scoring)
     if task == RETRIEVAL and steps:
         rank(run, output, "--control", "shuffled-captions")
-    for weights in (run / CHECKPOINTS, run / BEST):  # of dozens of runs; what was scored stands in the run
-        shutil.rmtree(weights, ignore_errors=True)
+    drop_weights(run)
 
 
 def place_of(name: str, task: str, seed: int, steps: int, output: Path, blind: bool = False) -> Path:
@@ -156,7 +141,7 @@ def columns() -> list[Column]:
     return found
 
 
-def table(budget: Budget, output: Path) -> list[list[str]]:
+def table(budget: Budget, output: Path) -> Rows:
     """Head and rows: systems, pretrained and not, and baselines below them."""
     asked = columns()
     rows = [["", "steps", "seeds", *(column.title for column in asked), "s/step"]]
@@ -180,37 +165,20 @@ def table(budget: Budget, output: Path) -> list[list[str]]:
 
 def tell(budget: Budget, output: Path) -> None:
     """The table as Markdown, and the page of all runs."""
-    rows = table(budget, output)
-    (output / "results.md").write_text(f"{markdown(rows)}\n", encoding="utf-8")
-    print(markdown(rows))
     words = (
         f"Each system starts from {WEIGHTS.partition(':')[2]}, reads {budget.steps} batches of {BATCH} pairs or none, "
-        f"and is fine-tuned for {budget.tuning} at a rate of {TUNING_LR}; precision of training: "
+        f"and is fine-tuned for {budget.tuning} steps at a rate of {TUNING_LR}; precision of training: "
         f"{budget.precision}. Ranked are {RANKED} images and their captions."
     )
-    opening = output / "opening.json"
-    opening.write_text(json.dumps([{"title": TITLE, "text": [words], "head": rows[0], "rows": rows[1:]}]), "utf-8")
-    runs = sorted(str(run) for run in (output / "runs").iterdir() if (run / "recipe.yaml").exists())
-    call("report", *runs, "--opening", str(opening), "--output", str(output / "report.html"), "--title", TITLE)
+    publish({TITLE: table(budget, output)}, words, sorted((output / "runs").iterdir()), output, TITLE)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the raw corpora")
-    parser.add_argument("--output", type=Path, required=True, help="folder for corpora, runs and results")
-    parser.add_argument("--only", nargs="*", choices=list(SYSTEMS), default=[], help="systems; default: all")
-    parser.add_argument("--tasks", nargs="*", choices=list(TASKS), default=list(TASKS), help="sets; default: all")
-    parser.add_argument("--seeds", type=int, default=2, help="so many, from 0 on")
-    parser.add_argument("--steps", type=int, default=200, help="of pretraining")
-    parser.add_argument("--tuning", type=int, default=200, help="steps of fine-tuning")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32", help="of all training")
-    options = parser.parse_args()
-    os.environ.setdefault("WORKBENCH_LOG", "WARNING")
-    output = options.output.resolve()
-    prepare(options.data.resolve(), output / "corpora")
-    budget = Budget(options.steps, options.tuning, options.seeds, options.precision)
+    options, budget = read_budget(arguments(__doc__, SYSTEMS, TASKS), Budget(150, 100, 2, "float32"), "tuning-steps")
+    output = options.output
+    prepare(options.data, output / "corpora")
     for seed in range(budget.seeds):
-        for name in options.only or SYSTEMS:
+        for name in options.only:
             for task in options.tasks:
                 if task == RETRIEVAL or SYSTEMS[name].answers:
                     for steps in (budget.steps, 0):

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.comparison import Budget
 from benchmarks.knowledge_inputs import Labelled, parts, spaced
-from benchmarks.knowledge_results import Budget, tuned_alike
+from benchmarks.knowledge_results import tuned_alike
 from benchmarks.knowledge_systems import SYSTEMS, common
 from benchmarks.knowledge_tables import TASKS
 from benchmarks.result_tables import markdown, spread

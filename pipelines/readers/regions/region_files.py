@@ -90,8 +90,8 @@ def open_regions(path: Path) -> RegionFiles:
     if len(fitting) != 1:
         raise WorkbenchError(
             f"{path} looks like none of the formats of region features: {', '.join(region_formats())} (a .tsv file of "
-            "6 or 10 columns, an .h5 file with a group for each image, a folder with gqa_objects_info.json, an LMDB's with "
-            "data.mdb, or one of .npz files)"
+            "6 or 10 columns, an .h5 file with a group for each image, a folder with gqa_objects_info.json, an LMDB's "
+            "with data.mdb, or one of .npz files)"
         )
     return fitting[0](str(path))
 
