@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.joint_vectors import write_joint_vectors
 from benchmarks.parses import write_parses
+from benchmarks.raw_files import RawFiles
 from benchmarks.reviews import write_polarities, write_reviews
 from benchmarks.sense_examples import write_sense_examples
 
 
-@dataclass(frozen=True)
-class RawKnowledge:
-    """Files written from the raw `data` into a `folder`, where they aren't there yet; each method gives its path."""
-
-    data: Path
-    folder: Path
+class RawKnowledge(RawFiles):
+    """Parses, reviews, examples, vectors."""
 
     def parses(self) -> Path:
         """Articles of WikiText parsed by spaCy's pipeline in data/en_core_web_sm."""
@@ -39,10 +34,3 @@ class RawKnowledge:
     def joint_vectors(self, linked: Path, graph: Path | None = None) -> Path:
         """Vectors of words and entities of a corpus of linked texts, and of a graph."""
         return self._written("joint-vectors.txt", lambda path: write_joint_vectors(linked, path, graph))
-
-    def _written(self, name: str, write: Callable[[Path], None]) -> Path:
-        path = self.folder / name
-        if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write(path)
-        return path

