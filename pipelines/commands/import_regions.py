@@ -75,16 +75,18 @@ def import_regions(
     corpus: Annotated[Path, typer.Argument(help="Folder of an image-text corpus.", show_default=False)],
     features: Annotated[
         list[Path],
-        typer.Option("--from", help="A .tsv, an LMDB's folder, a folder of .npz. Repeatable.", show_default=False),
+        typer.Option(
+            "--from", help="A .tsv or .h5, a folder of an LMDB, GQA's .h5 or .npz. Repeatable.", show_default=False
+        ),
     ],
     options: FeatureWriting,
     foreign: Foreign,
 ) -> None:
     """Take region features over that other people extracted, into a new corpus.
 
-    Formats: bottom-up attention's TSV and LXMERT's, UNITER's LMDB, folders of npz (UNITER's, MCAN's). Images are told
-    by their id: a record's key, its image's name, its `id`, or the number that these end in (COCO's). Records whose
-    image has no features are dropped and counted.
+    Formats: bottom-up attention's TSV and LXMERT's, VOLTA's HDF5, the folder of GQA's, UNITER's LMDB, folders of npz
+    (UNITER's, MCAN's, OpenVQA's). Images are told by their id: a record's key, its image's name, its `id`, or the
+    number that these end in (COCO's). Records whose image has no features are dropped and counted.
 
     Examples:
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
+import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +158,65 @@ def test_openvqas_npz_of_gqa(tmp_path, coco):
         check(corpus, record, record)
 
 
+def test_voltas_h5(tmp_path, coco):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "obj36.h5", "w") as file:  # as its large_tsv_to_h5.py writes it
+        for i in range(4):
+            group = file.create_group(f"COCO_val2014_{i + 9:012d}")
+            group["features"], group["boxes"], group["img_w"], group["img_h"] = features(i), BOXES, 24, 16
+            group["obj_id"], group["obj_conf"] = np.int64([7, 1599, 0]), np.float32([0.9, 0.5, 0.1])
+            group["attr_id"], group["attr_conf"] = np.int64([3, 2, 399]), np.float32([0.3, 0.2, 0.1])
+    regions = check(imported(coco, "--from", tmp_path / "obj36.h5"), 3, 3)
+    assert regions["classes"].tolist() == [7, 1599, 0]
+    assert regions["attributes"].tolist() == [3, 2, 399]
+    np.testing.assert_allclose(regions["confidence"], [0.9, 0.5, 0.1])
+    shutil.copy(tmp_path / "obj36.h5", tmp_path / "damaged.h5")
+    with h5py.File(tmp_path / "damaged.h5", "a") as file:
+        del file["COCO_val2014_000000000010"]["boxes"]
+    with pytest.raises(WorkbenchError, match=r"no group of features, boxes, img_w and img_h"):
+        imported(coco, "--from", tmp_path / "damaged.h5", "--overwrite")
+    (tmp_path / "text.h5").write_text("no HDF5")
+    with pytest.raises(WorkbenchError, match=r"text\.h5 is no HDF5 file"):
+        imported(coco, "--from", tmp_path / "text.h5")
+
+
+def test_gqas_own_objects(tmp_path, coco):
+    """Every image has as many places as the largest has objects; what is behind an image's own is not read."""
+    h5py = pytest.importorskip("h5py")
+    (tmp_path / "objects").mkdir()
+    info = {}
+    for number in (0, 1):
+        places = np.zeros((2, 5, SIZE), np.float32), np.full((2, 5, 4), 99, np.float32)
+        for row in (0, 1):
+            i = 2 * number + row
+            places[0][row, :COUNT], places[1][row, :COUNT] = features(i), BOXES
+            told = {"file": number, "idx": row, "objectsNum": COUNT, "width": 24, "height": 16}
+            info[f"COCO_val2014_{i + 9:012d}"] = told
+        with h5py.File(tmp_path / "objects" / f"gqa_objects_{number}.h5", "w") as file:
+            file["features"], file["bboxes"] = places
+    (tmp_path / "objects" / "gqa_objects_info.json").write_text(json.dumps(info))
+    corpus = imported(coco, "--from", tmp_path / "objects")
+    for record in range(4):
+        check(corpus, record, record)
+    info["COCO_val2014_000000000010"]["idx"] = 7
+    (tmp_path / "objects" / "gqa_objects_info.json").write_text(json.dumps(info))
+    with pytest.raises(WorkbenchError, match=r"no features and bboxes in row 7 of gqa_objects_0\.h5"):
+        imported(coco, "--from", tmp_path / "objects", "--overwrite")
+    del info["COCO_val2014_000000000010"]["objectsNum"]
+    (tmp_path / "objects" / "gqa_objects_info.json").write_text(json.dumps(info))
+    with pytest.raises(WorkbenchError, match=r"needs the whole numbers file, idx, objectsNum"):
+        imported(coco, "--from", tmp_path / "objects", "--overwrite")
+
+
+def test_a_pickled_lmdb_is_refused(tmp_path, coco):
+    lmdb = pytest.importorskip("lmdb")
+    with lmdb.open(str(tmp_path / "volta"), map_size=1 << 22) as database, database.begin(write=True) as writing:
+        for i in range(4):
+            writing.put(f"COCO_val2014_{i + 9:012d}".encode(), pickle.dumps({"features": features(i)}))
+    with pytest.raises(WorkbenchError, match=r"holds pickled arrays \(ViLBERT's and VOLTA's LMDB\)"):
+        imported(coco, "--from", tmp_path / "volta")
+
+
 def test_regions_below_a_threshold_are_left_out(tmp_path, coco):
     (tmp_path / "obj36.tsv").write_text("".join(lxmert(f"COCO_val2014_{i + 9:012d}", i) for i in range(4)))
     corpus = imported(coco, "--from", tmp_path / "obj36.tsv", "--threshold", 0.2, "--min-regions", 1)
@@ -203,7 +264,7 @@ def test_ids_of_another_set_are_told(tmp_path, coco):
         imported(coco, "--from", tmp_path / "a.tsv")
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(
-        WorkbenchError, match=r"looks like none of the formats .* bottom-up-tsv, npz-folder, uniter-lmdb"
+        WorkbenchError, match=r"looks like none of the formats .* bottom-up-tsv, gqa-h5, npz-folder, uniter-lmdb"
     ):
         imported(coco, "--from", tmp_path / "notes.txt")
 

@@ -21,6 +21,8 @@ from pipelines.readers.regions.region_files import (
 from workbench.errors import WorkbenchError
 
 KEYS = b"__keys__"
+PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""How a pickle begins; msgpack's first byte is that of an empty mapping."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,11 @@ class UniterLmdb(RegionFiles):
             value = reading.get(place)
         if value is None:
             raise DamagedRegionsError("its name is listed, and there is nothing under it")
+        if value[:2] in PICKLED:
+            raise WorkbenchError(
+                f"{self.path} holds pickled arrays (ViLBERT's and VOLTA's LMDB), and a pickle runs whatever is in it. "
+                "Name the .h5 or .tsv file that the LMDB was made from"
+            )
         return named_arrays(npz_arrays(value) if value.startswith(b"PK") else _unpacked(value))
 
 

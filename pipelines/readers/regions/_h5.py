@@ -1,0 +1,39 @@
+"""HDF5 files of region features."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+from workbench.errors import WorkbenchError
+
+H5_FAILURES = (OSError, KeyError, ValueError, RuntimeError, TypeError)
+
+
+def opened(path: str) -> Any:
+    """The file, opened once in each process: HDF5's handles do not survive a fork."""
+    return _opened(path, os.getpid())
+
+
+@lru_cache(maxsize=64)
+def _opened(path: str, process: int) -> Any:
+    return open_h5(path)
+
+
+def open_h5(path: str) -> Any:
+    """The file, read alone.
+
+    Raises:
+        WorkbenchError: no h5py, or no HDF5 file.
+    """
+    try:
+        import h5py
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            "features in HDF5 need the package 'h5py': pip install 'pretraining-workbench[features]'"
+        ) from error
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise WorkbenchError(f"{path} is no HDF5 file that can be read: {error}") from error

@@ -1,0 +1,54 @@
+"""GQA's own object features (Hudson and Manning 2019): `gqa_objects_info.json` beside `gqa_objects_0.h5`, 1, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.readers.regions._h5 import H5_FAILURES, opened
+from pipelines.readers.regions.region_files import DamagedRegionsError, ForeignRegions, RegionFiles
+from pipelines.sources.json_file import read_json
+from workbench.errors import WorkbenchError
+
+INFO = "gqa_objects_info.json"
+TOLD = ("file", "idx", "objectsNum", "width", "height")
+
+
+@dataclass(frozen=True)
+class GqaH5(RegionFiles):
+    """The info says of each image in which file and row its 100 places are, and how many of them are objects.
+
+    Boxes are in pixels of an image of `width` x `height`. Needs the package h5py.
+    """
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:
+        return (path / INFO).is_file()
+
+    def files(self) -> list[Path]:
+        folder = Path(self.path)
+        return [folder / INFO, *sorted(folder.glob("gqa_objects_*.h5"))]
+
+    def places(self) -> Iterator[tuple[str, Any]]:
+        info = Path(self.path) / INFO
+        for name, told in read_json(info).items():
+            if not isinstance(told, dict) or not all(isinstance(told.get(key), int) for key in TOLD):
+                raise WorkbenchError(
+                    f"{info}: image {name!r} needs the whole numbers {', '.join(TOLD)}; found {told!r}"
+                )
+            yield name, tuple(told[key] for key in TOLD)
+
+    def read(self, place: Any) -> ForeignRegions:
+        file, row, count, width, height = place
+        try:
+            stored = opened(str(Path(self.path) / f"gqa_objects_{file}.h5"))
+            features, boxes = (np.asarray(stored[name][row][:count]) for name in ("features", "bboxes"))
+        except H5_FAILURES as error:
+            raise DamagedRegionsError(
+                f"no features and bboxes in row {row} of gqa_objects_{file}.h5 ({error})"
+            ) from error
+        return ForeignRegions({"features": features}, boxes, (float(width), float(height)), relative=False)

@@ -1,0 +1,50 @@
+"""VOLTA's HDF5 of features (Bugliarello et al. 2021): a group for each image, called as its id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.readers.regions._h5 import H5_FAILURES, open_h5, opened
+from pipelines.readers.regions.region_files import DamagedRegionsError, ForeignRegions, RegionFiles
+
+SUFFIXES = (".h5", ".hdf5")
+SCORED = {
+    "classes": "obj_id",
+    "confidence": "obj_conf",
+    "attributes": "attr_id",
+    "attribute_confidence": "attr_conf",
+}
+
+
+@dataclass(frozen=True)
+class VoltaH5(RegionFiles):
+    """Boxes are in pixels of an image of `img_w` x `img_h`; what its detector says is kept where it is there.
+
+    Needs the package h5py.
+    """
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:
+        return path.is_file() and path.suffix in SUFFIXES
+
+    def places(self) -> Iterator[tuple[str, Any]]:
+        with open_h5(self.path) as file:
+            names = list(file)
+        for name in names:
+            yield name, name
+
+    def read(self, place: Any) -> ForeignRegions:
+        try:
+            group = opened(self.path)[place]
+            found = {name: np.asarray(group[name]) for name in group}
+            size = float(found["img_w"]), float(found["img_h"])
+            arrays = {"features": found["features"]}
+            arrays |= {name: found[told].reshape(-1) for name, told in SCORED.items() if told in found}
+            return ForeignRegions(arrays, found["boxes"], size, relative=False)
+        except H5_FAILURES as error:
+            raise DamagedRegionsError(f"no group of features, boxes, img_w and img_h ({error})") from error
