@@ -170,11 +170,12 @@ def test_voltas_h5(tmp_path, coco):
     assert regions["classes"].tolist() == [7, 1599, 0]
     assert regions["attributes"].tolist() == [3, 2, 399]
     np.testing.assert_allclose(regions["confidence"], [0.9, 0.5, 0.1])
+    shutil.rmtree(coco.with_name("out"))
     shutil.copy(tmp_path / "obj36.h5", tmp_path / "damaged.h5")
     with h5py.File(tmp_path / "damaged.h5", "a") as file:
         del file["COCO_val2014_000000000010"]["boxes"]
     with pytest.raises(WorkbenchError, match=r"no group of features, boxes, img_w and img_h"):
-        imported(coco, "--from", tmp_path / "damaged.h5", "--overwrite")
+        imported(coco, "--from", tmp_path / "damaged.h5")
     (tmp_path / "text.h5").write_text("no HDF5")
     with pytest.raises(WorkbenchError, match=r"text\.h5 is no HDF5 file"):
         imported(coco, "--from", tmp_path / "text.h5")
@@ -198,14 +199,15 @@ def test_gqas_own_objects(tmp_path, coco):
     corpus = imported(coco, "--from", tmp_path / "objects")
     for record in range(4):
         check(corpus, record, record)
+    shutil.rmtree(coco.with_name("out"))
     info["COCO_val2014_000000000010"]["idx"] = 7
     (tmp_path / "objects" / "gqa_objects_info.json").write_text(json.dumps(info))
     with pytest.raises(WorkbenchError, match=r"no features and bboxes in row 7 of gqa_objects_0\.h5"):
-        imported(coco, "--from", tmp_path / "objects", "--overwrite")
+        imported(coco, "--from", tmp_path / "objects")
     del info["COCO_val2014_000000000010"]["objectsNum"]
     (tmp_path / "objects" / "gqa_objects_info.json").write_text(json.dumps(info))
     with pytest.raises(WorkbenchError, match=r"needs the whole numbers file, idx, objectsNum"):
-        imported(coco, "--from", tmp_path / "objects", "--overwrite")
+        imported(coco, "--from", tmp_path / "objects")
 
 
 def test_a_pickled_lmdb_is_refused(tmp_path, coco):

@@ -18,7 +18,8 @@ from workbench.options.bounds import FileTemplate
 class VisualGenome(ImageReader):
     """One file or both: what both say of an image is one record. `VG_100K` and `VG_100K_2` may lie in one folder.
 
-    Each phrase is a caption, as UNITER and LXMERT read them; `image_name` makes the file name of an image from its id.
+    Each phrase is a caption, as UNITER and LXMERT read them; `image_name` makes the file name of an image from its id,
+    which is called `id` in some versions of the set and `image_id` in others.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
@@ -27,13 +28,13 @@ class VisualGenome(ImageReader):
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
-        return {"id", "regions"} <= source.row.keys() or {"id", "qas"} <= source.row.keys()
+        return not {"id", "image_id"}.isdisjoint(source.row) and not {"regions", "qas"}.isdisjoint(source.row)
 
     def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[int, tuple[dict[str, Any], str]] = {}
         for record in row_records(paths):
             row = parse_row(record.data[2], record.where)
-            image = require(row, "id", int, record.where)
+            image = require(row, "image_id" if "image_id" in row else "id", int, record.where)
             fields, _ = gathered.setdefault(image, ({"key": str(image), "meta": {"id": image}}, record.where))
             if "regions" not in row and "qas" not in row:
                 raise MalformedError("neither regions nor qas", record.where, f"fields: {', '.join(row)}")

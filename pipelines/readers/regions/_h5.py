@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 
-H5_FAILURES = (OSError, KeyError, ValueError, RuntimeError, TypeError)
+H5_FAILURES = (OSError, LookupError, ValueError, RuntimeError, TypeError)
 
 
 def opened(path: str) -> Any:

@@ -31,7 +31,10 @@ CASE = ReaderCase(
 
 def test_phrases_and_questions_of_an_image_in_one_of_two_folders(tmp_path, picture, read):
     asked = {"a_objects": [], "question": "What?", "image_id": 1, "qa_id": 986769, "answer": "A dog.", "q_objects": []}
-    described = [{"id": 1, "regions": [region(1), region(1, "grass "), region(1)]}, {"id": 2, "regions": [region(2)]}]
+    described = [
+        {"id": 1, "regions": [region(1), region(1, "grass "), region(1)]},
+        {"image_id": 2, "regions": [region(2)]},  # as the set's own description has it
+    ]
     (tmp_path / "region_descriptions.json").write_text(json.dumps(described))
     (tmp_path / "question_answers.json").write_text(json.dumps([{"id": 1, "qas": [asked]}]))
     for folder, name in (("VG_100K", "2.jpg"), ("VG_100K_2", "1.jpg")):
