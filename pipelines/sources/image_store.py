@@ -104,6 +104,18 @@ class ImageStore:
                     found.append((path.name, ref))
         return [(PurePosixPath(path).name, ref) for path, ref in found]
 
+    @property
+    def files(self) -> list[Path]:
+        """The tar files, without the folders."""
+        return [place for place in self.places if place.is_file()]
+
+    def lacking(self, what: str, name: str, option: str) -> WorkbenchError:
+        """The error of a store that has not one of the files which are asked for, `name` among them."""
+        return WorkbenchError(
+            f"none of the {what} is in {self.describe()} (the last one is {name[:200]!r}). Name the folder or tar file "
+            f"of the {option} with --{option}"
+        )
+
     def describe(self) -> str:
         return ", ".join(str(place) for place in self.places)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
 
 import torch
 
 from pipelines.readers.reader import Drop
 from pipelines.stages.stored_features import FeatureType, stored
+from pipelines.stages.unusable import OnError, unusable
 from vision.features import backbones
 from vision.video.clips import Clips
-from workbench.errors import BadValueError, WorkbenchError
+from workbench.errors import BadValueError
 from workbench.options.bounds import Count, CountOrZero, Location, Name, Positive, Seed, Side
 from workbench.sequences.sequence import Sample
 
@@ -36,7 +36,7 @@ class ClipFeatures:
     keep: bool = False
     dtype: FeatureType = "float16"
     seed: Seed = 0
-    on_error: Literal["stop", "skip"] = "stop"
+    on_error: OnError = "stop"
     batch_size: Count = field(default=16, compare=False)
     device: Name = field(default="cpu", compare=False)
 
@@ -51,9 +51,7 @@ class ClipFeatures:
                 raise BadValueError(where, "it has no film, only clips made before", sample, "no film")
             clips = self.source(sample["video"], where)
         except BadValueError as error:
-            if self.on_error == "skip":
-                return Drop(error.reason)
-            raise WorkbenchError(f"{error}; or leave such videos out with --on-error skip") from error
+            return unusable(error, self.on_error, "videos")
         clips = {**clips, "features": stored(clips["features"], self.dtype, where, self.backbone)}
         kept = {name: value for name, value in sample.items() if name != "video" or self.keep}
         return {**kept, "clips": clips, "meta": {**sample.get("meta", {}), "backbone": self.source.identity}}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pipelines.readers.reader import Drop
 from pipelines.stages.stored_features import FeatureType, stored
+from pipelines.stages.unusable import OnError, unusable
 from vision.features import backbones
 from vision.features.regions import DETECTORS, Grid, RegionSource, load_detector
 from workbench.corpora.members import image_kind
@@ -47,7 +48,7 @@ class RegionFeatures:
     scores: bool = False
     dtype: FeatureType = "float16"
     seed: Seed = 0
-    on_error: Literal["stop", "skip"] = "stop"
+    on_error: OnError = "stop"
     batch_size: Count = field(default=16, compare=False)
     device: Name = field(default="cpu", compare=False)
     half: bool = field(default=False, compare=False)
@@ -82,9 +83,7 @@ class RegionFeatures:
             _check_storable(sample["image"], where)
             return self.source.pixels(sample["image"], where)
         except BadValueError as error:
-            if self.on_error == "skip":
-                return Drop(error.reason)
-            raise WorkbenchError(f"{error}; or leave such images out with --on-error skip") from error
+            return unusable(error, self.on_error, "images")
 
     def _with(self, sample: Sample, regions: dict[str, Any]) -> Sample | Drop:
         if not len(regions["features"]):

@@ -47,8 +47,7 @@ class ImageReader(RawReader):
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
         annotated = files(paths, self.suffixes)
-        stores = open_store(annotated[0], self.images).places
-        return [*annotated, *(place for place in stores if place.is_file())]
+        return [*annotated, *open_store(annotated[0], self.images).files]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         """Raises WorkbenchError where not one annotated image is found."""
@@ -59,10 +58,7 @@ class ImageReader(RawReader):
             found, missing = found + (ref is not None), missing + (ref is None)
             yield Record((name, dict(fields), ref), ref.size if ref else 0, where)
         if missing and not found:
-            raise WorkbenchError(
-                f"none of the {missing} annotated images is in {store.describe()} (the last one is {name[:200]!r}). "
-                "Name the folder or tar file of the images with --images"
-            )
+            raise store.lacking(f"{missing} annotated images", name, "images")
 
     def sample(self, record: Record) -> Sample | Drop:
         name, fields, ref = record.data

@@ -17,7 +17,6 @@ from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Reco
 from pipelines.readers.seconds import stretch
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import open_store
-from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location, Name
 from workbench.sequences.sequence import Sample
 
@@ -38,24 +37,20 @@ class SoundsJsonl(RawReader):
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
         described = files(paths, self.suffixes)
-        store = open_store(described[0], self.sounds, "sounds")
-        return [*described, *(place for place in store.places if place.is_file())]
+        return [*described, *open_store(described[0], self.sounds, "sounds").files]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         """Raises WorkbenchError where not one of the sounds is found."""
         store = open_store(files(paths, self.suffixes)[0], self.sounds, "sounds")
-        found, lost = 0, ""
+        found = missing = 0
         for record in row_records(paths):
             row = parse_row(record.data[2], record.where)
             name = require(row, self.sound_field, str, record.where)
             ref = store.find(name)
-            found, lost = found + (ref is not None), lost or name * (ref is None)
+            found, missing = found + (ref is not None), missing + (ref is None)
             yield Record((name, row, ref), record.size + (ref.size if ref else 0), record.where)
-        if lost and not found:
-            raise WorkbenchError(
-                f"none of the sounds is in {store.describe()} (the first one is {lost[:200]!r}). Name the folder or "
-                "tar file of the sounds with --sounds"
-            )
+        if missing and not found:
+            raise store.lacking(f"{missing} sounds", name, "sounds")
 
     def sample(self, record: Record) -> Sample | Drop:
         name, row, ref = record.data

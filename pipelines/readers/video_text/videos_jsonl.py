@@ -18,7 +18,7 @@ from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Reco
 from pipelines.readers.seconds import stretch
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import ImageRef, ImageStore, open_store
-from workbench.errors import BadValueError, WorkbenchError
+from workbench.errors import BadValueError
 from workbench.options.bounds import Location, Name, Positive
 from workbench.sequences.sequence import Sample
 
@@ -48,7 +48,7 @@ class VideosJsonl(RawReader):
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
         described = files(paths, self.suffixes)
-        return [*described, *(place for place in self._store(described[0]).places if place.is_file())]
+        return [*described, *self._store(described[0]).files]
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         """Raises WorkbenchError where not one of the videos is found."""
@@ -58,10 +58,7 @@ class VideosJsonl(RawReader):
             found, missing = found + bool(refs), missing + (not refs)
             yield Record((name, fields, refs), max(1, sum(ref.size for ref in refs)), where)
         if missing and not found:
-            raise WorkbenchError(
-                f"none of the {missing} videos is in {store.describe()} (the last one is {name[:200]!r}). Name the "
-                "folder or tar file of the videos with --videos"
-            )
+            raise store.lacking(f"{missing} videos", name, "videos")
 
     def sample(self, record: Record) -> Sample | Drop:
         name, fields, refs = record.data

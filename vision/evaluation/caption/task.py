@@ -16,12 +16,12 @@ from workbench.evaluation.examples import keep_image
 from workbench.evaluation.generation import Generator, without_captions
 from workbench.evaluation.images import image_sequence
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.evaluation.writers import find_writer
-from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
+from workbench.evaluation.writing import WritingScoring
 from workbench.interop.opening import load
 from workbench.options.bounds import Count
 from workbench.parts.controls import check_control
@@ -56,7 +56,7 @@ class CaptionTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionScoring(Scoring):
+class CaptionScoring(WritingScoring):
     """BLEU 1 to 4 and CIDEr-D of the captions that a run writes, times 100, beside those of no model.
 
     CORPUS holds images with one or more `captions`, all of which are references. The baselines: the most frequent
@@ -69,18 +69,6 @@ class CaptionScoring(Scoring):
 
       workbench evaluate caption runs/coca corpora/flickr-test --max-new-tokens 20 --limit 100
     """
-
-    max_new_tokens: Annotated[
-        Count | None, typer.Option(help="At most so many tokens are written; default: as long as the run's captions.")
-    ] = None
-    beams: Annotated[Beams, typer.Option(help="Texts that are followed at once.")] = 1
-    length_penalty: Annotated[Penalty, typer.Option(help="With --beams: above 0 favours long texts.")] = 1.0
-    early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
-
-    def decoding(self, longest: int) -> Decoding:
-        """How tokens are chosen, at most `longest` where it isn't said."""
-        names = ("beams", "length_penalty", "early_stopping")
-        return Decoding(max_new_tokens=self.max_new_tokens or longest, **{n: getattr(self, n) for n in names})
 
 
 @dataclass

@@ -14,12 +14,12 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.generation import Generator
 from workbench.evaluation.inherited import text_length
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.evaluation.writers import find_writer
-from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
+from workbench.evaluation.writing import WritingScoring
 from workbench.interop.opening import load
 from workbench.metrics.texts import Splitting, check_libraries, text_scores
 from workbench.options.bounds import Count, Word
@@ -62,7 +62,7 @@ class GenerateTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateScoring(Scoring):
+class GenerateScoring(WritingScoring):
     """BLEU, chrF and ROUGE of what a run writes, from 0 to 100, beside those of the text that it reads.
 
     CORPUS holds texts as those that RUN was fine-tuned on (`finetune generate`). sacrebleu and rouge-score compute the
@@ -76,21 +76,13 @@ class GenerateScoring(Scoring):
       workbench evaluate generate runs/t5-generate corpora/multi30k-test --lowercase
     """
 
-    max_new_tokens: Annotated[
-        Count | None, typer.Option(help="At most so many tokens are written; default: as in fine-tuning.")
-    ] = None
-    beams: Annotated[Beams, typer.Option(help="Texts that are followed at once.")] = 1
-    length_penalty: Annotated[Penalty, typer.Option(help="With --beams: above 0 favours long texts.")] = 1.0
-    early_stopping: Annotated[EarlyStopping, typer.Option(help="With --beams: when a search is done.")] = "false"
     tokenize: Annotated[Splitting, typer.Option(help="How BLEU splits texts.")] = "13a"
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Without regard to case.")] = False
 
     def generator(self, loaded: Loaded) -> Generator:
         """How texts are written by a run whose tasks are of `text_to_text`."""
         longest = min(task.builder.max_target_length for task in loaded.transforms.values()) - 1  # without the end
-        names = ("beams", "length_penalty", "early_stopping")
-        chosen = {name: getattr(self, name) for name in names}
-        return Generator(loaded, Decoding(max_new_tokens=self.max_new_tokens or longest, **chosen), self.network)
+        return Generator(loaded, self.decoding(longest), self.network)
 
 
 @dataclass
