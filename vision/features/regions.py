@@ -20,11 +20,10 @@ from torch import Tensor
 from torchvision.models import detection
 from torchvision.ops import batched_nms
 from torchvision.ops import boxes as box_operations
-from torchvision.transforms.v2.functional import pil_to_tensor
 
 from vision.features.backbones import GridBackbone, fit, read_weights, weights_hash
 from vision.images.boxes import grid_boxes
-from vision.images.decoding import decode
+from vision.images.decoding import Encoded
 from vision.images.transforms import Square
 from workbench.errors import BadValueError, unknown
 from workbench.sequences.sequence import Fields
@@ -69,7 +68,7 @@ class Grid:
             backbone.check_classifier()
 
     def pixels(self, image: bytes, where: str) -> Tensor:
-        return self.square(decode(image, where, at_least=2 * self.square.size), None)
+        return self.square(Encoded(image, where), None)
 
     @torch.inference_mode()
     def __call__(self, pixels: list[Tensor]) -> list[Fields]:
@@ -117,12 +116,13 @@ class Detector:
         self.identity = f"torchvision:{name}@{weights_hash(network.state_dict())}:{kept}"
 
     def pixels(self, image: bytes, where: str) -> Tensor:
-        decoded = decode(image, where)
-        shorter, longer = sorted(decoded.size)
+        encoded = Encoded(image, where)
+        shorter, longer = sorted(encoded.size)
         if shorter * self.network.transform.max_size < longer:  # its longer side becomes `max_size` pixels at most
-            detail = f"the image is {decoded.width} x {decoded.height}, too thin for a detector; remove the record"
+            width, height = encoded.size
+            detail = f"the image is {width} x {height}, too thin for a detector; remove the record"
             raise BadValueError(where, detail, image, "image too thin")
-        return pil_to_tensor(decoded)
+        return encoded.pixels()
 
     @torch.inference_mode()
     def __call__(self, pixels: list[Tensor]) -> list[Fields]:

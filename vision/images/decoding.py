@@ -1,12 +1,21 @@
 """Decoding images from untrusted bytes: a pixel limit, clear errors, upright RGB.
 
-PIL does the work, through `workbench.images`: the bytes come from the web by way of corpora. Every failure names the
-record.
+The bytes come from the web by way of corpora. Pillow reads the header, through `workbench.images`, and the header says
+who decodes: torchvision an ordinary JPEG at its full size, in a third of Pillow's time; Pillow a JPEG that is larger
+than is needed, at a fraction of its size, and every other image (measured in docs/log.md). Both use libjpeg-turbo and
+give the same pixels. Every failure names the record.
 """
 
 from __future__ import annotations
 
-from PIL import Image
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from PIL import ExifTags, Image
+from torch import Tensor
+from torchvision.io import ImageReadMode, decode_jpeg
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 from workbench.errors import BadValueError
 from workbench.images import (
@@ -21,35 +30,77 @@ from workbench.images import (
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample
 
+FRACTIONS = (8, 4, 2, 1)
+"""A JPEG is decoded at one over these of its sides."""
+ON_ITS_SIDE = (5, 6, 7, 8)
+"""EXIF's orientations that exchange width and height."""
 
-def decode(data: bytes, where: str, *, at_least: int | None = None, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
+
+class Encoded:
+    """An image of which the header was read; its pixels are decoded when they are asked for.
+
+    Attributes:
+        size: width and height, upright.
+
+    Raises:
+        BadValueError: as of `decode`.
+    """
+
+    def __init__(self, data: bytes, where: str, *, pixel_limit: int = PIXEL_LIMIT) -> None:
+        self.data, self.where, self.pixel_limit = data, where, pixel_limit
+        with _explained(data, where):
+            image = open_image(data, pixel_limit)
+            self._jpeg = image.format in ("JPEG", "MPO")
+            turn = image.getexif().get(ExifTags.Base.Orientation, 1) if self._jpeg else 1
+            self._decoded = None if self._jpeg else _rgb(upright(image))
+        self._plain = image.format == "JPEG" and image.mode in ("L", "RGB") and turn == 1
+        width, height = (self._decoded or image).size
+        self.size = (height, width) if turn in ON_ITS_SIDE else (width, height)
+
+    def pixels(self, shrink: int = 1) -> Tensor:
+        """uint8 [3, height, width]. `shrink`: as of `image`.
+
+        Raises:
+            BadValueError: as of `decode`.
+        """
+        if self._plain and shrink < 2:
+            try:
+                return decode_jpeg(torch.frombuffer(bytearray(self.data), dtype=torch.uint8), ImageReadMode.RGB)
+            except RuntimeError:  # damaged: Pillow says how, or reads it all the same
+                pass
+        return pil_to_tensor(self.image(shrink))
+
+    def image(self, shrink: int = 1) -> Image.Image:
+        """Upright RGB. `shrink`: of a JPEG the sides may be that many times smaller, or less.
+
+        Raises:
+            BadValueError: as of `decode`.
+        """
+        if self._decoded is not None:
+            return self._decoded
+        with _explained(self.data, self.where):
+            image = open_image(self.data, self.pixel_limit)
+            fraction = next(one for one in FRACTIONS if one <= max(shrink, 1))
+            image.draft("RGB", (max(image.width // fraction, 1), max(image.height // fraction, 1)))
+            return _rgb(upright(image))
+
+
+def decode(data: bytes, where: str, *, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
     """An upright RGB image from encoded bytes.
 
     Args:
         where: what to call the image in an error (corpus and key).
-        at_least: the shorter side that is needed; a JPEG far larger is decoded at a half, quarter or eighth.
         pixel_limit: width x height above which the image is refused, before decoding.
 
     Raises:
         BadValueError: not an image, a web page saved as one, truncated, above the pixel limit, or of pixels that could
             mean anything.
     """
-    try:
-        image = open_image(data, pixel_limit)
-        if at_least is not None:
-            image.draft("RGB", (at_least, at_least))
-        return _rgb(upright(image))
-    except TooManyPixelsError as error:
-        detail = f"{error}. Shrink it before preparing the corpus"
-        raise BadValueError(where, detail, data, "image too large") from error
-    except UnscaledPixelsError as error:
-        raise BadValueError(where, f"the image has {error}", data, "unscaled pixels") from error
-    except FAILURES as error:
-        raise BadValueError(where, _reason(data, error), data, "undecodable image") from error
+    return Encoded(data, where, pixel_limit=pixel_limit).image()
 
 
-def sample_image(sample: Sample, *, at_least: int | None = None) -> Image.Image:
-    """The decoded image of a sample.
+def sample_encoded(sample: Sample) -> Encoded:
+    """The image of a sample, not decoded yet.
 
     Raises:
         BadValueError: the sample has no image, or one that cannot be decoded.
@@ -57,7 +108,16 @@ def sample_image(sample: Sample, *, at_least: int | None = None) -> Image.Image:
     where = place(sample)
     if "image" not in sample:
         raise missing(sample, "image")
-    return decode(sample["image"], where, at_least=at_least)
+    return Encoded(sample["image"], where)
+
+
+def sample_image(sample: Sample) -> Image.Image:
+    """The decoded image of a sample.
+
+    Raises:
+        BadValueError: as of `sample_encoded`.
+    """
+    return sample_encoded(sample).image()
 
 
 def place(sample: Sample) -> str:
@@ -72,6 +132,20 @@ def _rgb(image: Image.Image) -> Image.Image:
         paper = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(paper, image)
     return image.convert("RGB")
+
+
+@contextmanager
+def _explained(data: bytes, where: str) -> Iterator[None]:
+    """What Pillow raises, as an error that names the record."""
+    try:
+        yield
+    except TooManyPixelsError as error:
+        detail = f"{error}. Shrink it before preparing the corpus"
+        raise BadValueError(where, detail, data, "image too large") from error
+    except UnscaledPixelsError as error:
+        raise BadValueError(where, f"the image has {error}", data, "unscaled pixels") from error
+    except FAILURES as error:
+        raise BadValueError(where, _reason(data, error), data, "undecodable image") from error
 
 
 def _reason(data: bytes, error: Exception) -> str:

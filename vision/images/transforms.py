@@ -1,16 +1,18 @@
-"""From a decoded image to a square of pixels: torchvision's v2 transforms, keyed by a generator."""
+"""From an image to a square of pixels: torchvision's resizing of bytes, and augmentation keyed by a generator."""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torchvision.transforms import InterpolationMode, v2
+from torchvision.transforms.v2.functional import InterpolationMode, center_crop, pil_to_tensor, resize
 
+from vision.images.decoding import Encoded
 from workbench.sequences.sequence import Sample
 
 Resize = Literal["squash", "crop"]
@@ -18,6 +20,10 @@ Normalisation = Literal["imagenet", "clip", "half"]
 LONGEST = (
     4  # sides; where an image's centre is cut from, so that ordinary photographs stay whole until they are resized
 )
+ENOUGH = (
+    2  # sides of the square; what is decoded at a fraction then differs no more than another filter's (docs/log.md)
+)
+RATIOS = (3 / 4, 4 / 3)
 SIDES = re.compile(r"\b(left|right)(most|hand)?\b", re.IGNORECASE)
 
 # mean and standard deviation of each channel of pixels in 0..1
@@ -30,7 +36,17 @@ NORMALISATIONS: dict[Normalisation, tuple[tuple[float, float, float], tuple[floa
 
 def standardise(pixels: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """uint8 pixels [..., 3, height, width] -> (pixels / 255 - mean) / std per channel, float32."""
-    return (pixels.float() / 255 - mean[:, None, None]) / std[:, None, None]
+    numbers = pixels.to(torch.float32, copy=True)  # changed in place: no second and third copy of a batch
+    return numbers.div_(255).sub_(mean[:, None, None]).div_(std[:, None, None])
+
+
+class Region(NamedTuple):
+    """A part of an image, in its pixels."""
+
+    left: int
+    top: int
+    width: int
+    height: int
 
 
 class Square:
@@ -39,6 +55,9 @@ class Square:
     Without a generator, or with `crop_scale` 1 and `flip` 0, it is deterministic: the image squashed to the square
     (nothing of it is lost), or its centre. With one: a random crop of at least `crop_scale` of the area, mirrored
     with probability `flip`; an image whose text speaks of left or right is never mirrored.
+
+    What the square is made of is chosen first and decoded then, at a fraction of its size where that leaves it
+    `ENOUGH` times as large as the square.
     """
 
     def __init__(self, size: int, *, resize: Resize = "squash", crop_scale: float = 1.0, flip: float = 0.0) -> None:
@@ -46,19 +65,12 @@ class Square:
         self.crop_scale = crop_scale
         self.flip = flip
         self.centred = resize == "crop"
-        bicubic = {"interpolation": InterpolationMode.BICUBIC, "antialias": True}
-        whole = [v2.Resize((size, size), **bicubic)]
-        centre = [v2.Lambda(without_ends), v2.PILToTensor(), v2.Resize(size, **bicubic), v2.CenterCrop(size)]
-        self.fixed = v2.Compose(centre if self.centred else [v2.PILToTensor(), *whole])
-        self.cropped = v2.Compose(
-            [v2.PILToTensor(), v2.RandomResizedCrop(size, scale=(crop_scale, 1.0), **bicubic)]  # ratio 3/4 to 4/3
-        )
 
-    def __call__(self, image: Image.Image, rng: np.random.Generator | None, mirror: bool = True) -> Tensor:
+    def __call__(self, image: Encoded | Image.Image, rng: np.random.Generator | None, mirror: bool = True) -> Tensor:
         """`mirror`: whether this image may be mirrored at all."""
         if rng is None:
-            return self.fixed(image)
-        pixels = self._crop(image, rng) if self.crop_scale < 1 else self.fixed(image)
+            return self._fixed(image)
+        pixels = self._crop(image, rng) if self.crop_scale < 1 else self._fixed(image)
         if self.flip and rng.random() < self.flip and mirror:
             pixels = pixels.flip(-1)
         return pixels
@@ -70,24 +82,73 @@ class Square:
         sides = np.asarray([width, height, width, height], np.float32)
         return 0.5 + (boxes - 0.5) * (min(width, height) / sides)
 
-    def _crop(self, image: Image.Image, rng: np.random.Generator) -> Tensor:
-        with torch.random.fork_rng(devices=[]):  # v2 draws from torch's global generator
-            torch.manual_seed(int(rng.integers(2**63)))
-            return self.cropped(image)
+    def _fixed(self, image: Encoded | Image.Image) -> Tensor:
+        pixels = decoded(image, self._shrink(image.size))
+        if not self.centred:
+            return resized(pixels, self.size, self.size)
+        pixels = without_ends(pixels)
+        height, width = pixels.shape[1:]
+        shorter = min(height, width)
+        whole = resized(pixels, *(int(self.size * side / shorter) for side in (height, width)))
+        return center_crop(whole, [self.size, self.size])
+
+    def _crop(self, image: Encoded | Image.Image, rng: np.random.Generator) -> Tensor:
+        region = random_region(*image.size, self.crop_scale, rng)
+        pixels = decoded(image, self._shrink(region[2:]))
+        height, width = pixels.shape[1:]
+        rows = _scaled(region.top, region.height, height / image.size[1])
+        columns = _scaled(region.left, region.width, width / image.size[0])
+        return resized(pixels[:, rows, columns], self.size, self.size)
+
+    def _shrink(self, sides: tuple[int, ...]) -> int:
+        return min(sides) // (ENOUGH * self.size)
 
 
-def without_ends(image: Image.Image) -> Image.Image:
-    """The middle of an image whose longer side is more than `LONGEST` times the shorter one.
+def decoded(image: Encoded | Image.Image, shrink: int) -> Tensor:
+    """uint8 [3, height, width] of an image, which may be `shrink` times smaller where it is not decoded yet."""
+    return image.pixels(shrink) if isinstance(image, Encoded) else pil_to_tensor(image)
+
+
+def resized(pixels: Tensor, height: int, width: int) -> Tensor:
+    """uint8 [channels, any, any] -> [channels, height, width], bicubic, antialiased."""
+    found: Tensor = resize(pixels, [height, width], interpolation=InterpolationMode.BICUBIC, antialias=True)
+    return found
+
+
+def random_region(width: int, height: int, least: float, rng: np.random.Generator) -> Region:
+    """Of at least the share `least` of an image's area, between 3/4 and 4/3 times as wide as high.
+
+    As torchvision's RandomResizedCrop: area even, log of the ratio even, up to ten draws of what does not fit; then the
+    middle, as large as the ratios allow.
+    """
+    for share, ratio in zip(rng.uniform(least, 1, 10), np.exp(rng.uniform(*np.log(RATIOS), 10)), strict=True):
+        area = share * width * height
+        wide, high = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < wide <= width and 0 < high <= height:
+            return Region(int(rng.integers(width - wide + 1)), int(rng.integers(height - high + 1)), wide, high)
+    wide = min(width, max(1, round(height * RATIOS[1])))
+    high = min(height, max(1, round(width / RATIOS[0])))
+    return Region((width - wide) // 2, (height - high) // 2, wide, high)
+
+
+def _scaled(first: int, length: int, scale: float) -> slice:
+    """Rows of an image in the same image at another scale."""
+    return slice(round(first * scale), round((first + length) * scale))
+
+
+def without_ends(pixels: Tensor) -> Tensor:
+    """The middle of an image [channels, height, width] whose longer side is more than `LONGEST` times the shorter one.
 
     What its centre is cut from is then never much larger than the square: 20,000 x 2 pixels, a file of 200 bytes, would
     be enlarged to 2,240,000 x 224.
     """
-    most = LONGEST * min(image.size)
-    if max(image.size) <= most:
-        return image
-    width, height = (min(side, most) for side in image.size)
-    left, top = (image.width - width) // 2, (image.height - height) // 2
-    return image.crop((left, top, left + width, top + height))
+    height, width = pixels.shape[1:]
+    most = LONGEST * min(height, width)
+    if max(height, width) <= most:
+        return pixels
+    high, wide = min(height, most), min(width, most)
+    top, left = (height - high) // 2, (width - wide) // 2
+    return pixels[:, top : top + high, left : left + wide]
 
 
 def speaks_of_sides(sample: Sample) -> bool:

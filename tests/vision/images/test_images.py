@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
-from vision.images.decoding import decode, sample_image
+from vision.images import decoding
+from vision.images.decoding import Encoded, decode, sample_image
 from workbench.errors import WorkbenchError
 
 Encode = Callable[..., bytes]
@@ -56,11 +60,89 @@ def test_exif_rotation_is_applied(encode: Encode) -> None:
     assert decode(encode(image, "JPEG", exif=exif), "here").size == (10, 20)
 
 
+def photograph(width: int = 96, height: int = 72) -> Image.Image:
+    """Soft colours, as of a camera."""
+    noise = np.random.default_rng(0).integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
+    return Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def turned(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+JPEGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "colour": ("RGB", {}),
+    "progressive": ("RGB", {"progressive": True}),
+    "whole colours": ("RGB", {"subsampling": 0}),
+    "grey": ("L", {}),
+    "upright": ("RGB", {"exif": turned(1)}),
+    "cmyk": ("CMYK", {}),
+    **{f"turned {number}": ("RGB", {"exif": turned(number)}) for number in range(2, 9)},
+}
+BY_PILLOW = ("cmyk", "turned")
+
+
+@pytest.mark.parametrize("name", JPEGS)
+def test_the_header_says_who_decodes_and_the_picture_is_the_same(
+    name: str, encode: Encode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mode, options = JPEGS[name]
+    data = encode(photograph().convert(mode), "JPEG", **options)
+    calls = []
+    decoder = decoding.decode_jpeg
+    monkeypatch.setattr(decoding, "decode_jpeg", lambda *args: calls.append(args) or decoder(*args))
+    encoded = Encoded(data, "here")
+    seen = encoded.pixels().numpy().transpose(1, 2, 0)
+    assert len(calls) == (not name.startswith(BY_PILLOW))
+    expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB"))
+    assert encoded.size == expected.shape[1::-1]
+    assert seen.shape == expected.shape
+    assert np.abs(seen.astype(int) - expected).max() <= 2, "versions of libjpeg may round otherwise"
+    assert encoded.pixels(2).shape == (3, expected.shape[0] // 2, expected.shape[1] // 2)
+    assert np.array_equal(encoded.pixels().numpy().transpose(1, 2, 0), seen), "asked for again"
+
+
 def test_a_big_jpeg_is_decoded_smaller(encode: Encode) -> None:
-    big = encode(np.zeros((1600, 1600, 3), np.uint8), "JPEG")
-    small = decode(big, "here", at_least=300)
-    assert 300 <= min(small.size) <= 600
-    assert decode(big, "here").size == (1600, 1600)
+    encoded = Encoded(encode(np.zeros((1600, 1200, 3), np.uint8), "JPEG"), "here")
+    heights = {shrink: encoded.pixels(shrink).shape[1] for shrink in (0, 1, 2, 3, 5, 8, 100)}
+    assert heights == {0: 1600, 1: 1600, 2: 800, 3: 800, 5: 400, 8: 200, 100: 200}
+    assert encoded.size == encoded.image().size == (1200, 1600)
+    assert Encoded(encode(np.zeros((160, 120, 3), np.uint8)), "here").pixels(8).shape == (3, 160, 120), "a PNG is not"
+
+
+def test_where_torchvision_has_no_jpeg_pillow_decodes(encode: Encode, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode(photograph(), "JPEG")
+    expected = Encoded(data, "here").pixels()
+
+    def missing(*args: object) -> None:
+        raise RuntimeError("decode_jpeg: torchvision not compiled with libjpeg support")
+
+    monkeypatch.setattr(decoding, "decode_jpeg", missing)
+    assert np.abs(Encoded(data, "here").pixels().int() - expected.int()).max() <= 2
+
+
+def test_damaged_jpegs_are_read_or_refused_as_pillow_does(encode: Encode) -> None:
+    good = encode(photograph(48, 40), "JPEG")
+    draws = np.random.default_rng(0)
+    damaged = [good[:length] for length in range(0, len(good), 29)]
+    for _ in range(150):
+        data = bytearray(good)
+        data[draws.integers(len(data))] = draws.integers(256)
+        damaged.append(bytes(data))
+    seen = {True: 0, False: 0}
+    for data in damaged:
+        try:
+            expected = np.asarray(decode(data, "here")).transpose(2, 0, 1)
+        except WorkbenchError as error:
+            with pytest.raises(WorkbenchError, match=re.escape(str(error))):
+                Encoded(data, "here").pixels()
+            seen[False] += 1
+        else:
+            assert np.abs(Encoded(data, "here").pixels().numpy().astype(int) - expected).max() <= 2
+            seen[True] += 1
+    assert min(seen.values()) > 20
 
 
 def test_bad_bytes_name_the_record(encode: Encode) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from PIL import Image
 from torch.nn import functional as F
 from torchvision.transforms import v2
 
+from vision.images import transforms
 from vision.images.box_numbers import box_numbers
 from vision.images.boxes import grid_boxes
-from vision.images.transforms import Square, speaks_of_sides
+from vision.images.decoding import Encoded
+from vision.images.transforms import Square, random_region, speaks_of_sides
 from vision.sequences.images.patches import Patches, cut
 from vision.sequences.images.pixels import Pixels
 from vision.sequences.images.regions import Regions
@@ -95,18 +98,68 @@ def test_squash_keeps_all_and_crop_keeps_shape(encode: Encode) -> None:
 
 
 @pytest.mark.parametrize("size", [(2000, 2), (2, 2000)])
-def test_the_centre_of_a_thin_image_costs_no_more_than_its_square(size: tuple[int, int]) -> None:
+def test_the_centre_of_a_thin_image_costs_no_more_than_its_square(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file of 200 bytes may hold 20,000 x 2 pixels, which would become 2,240,000 x 224."""
     square = Square(32, resize="crop")
     resized: list[int] = []
-    resize = next(step for step in square.fixed.transforms if isinstance(step, v2.Resize))
-    resize.register_forward_hook(lambda _, __, out: resized.append(out.numel()))
+    resize = transforms.resize
+
+    def counted(*args: Any, **options: Any) -> torch.Tensor:
+        found = resize(*args, **options)
+        resized.append(found.numel())
+        return found
+
+    monkeypatch.setattr(transforms, "resize", counted)
     strip = np.zeros((size[1], size[0], 3), np.uint8)
     strip[size[1] // 2 - 1 : size[1] // 2 + 1, size[0] // 2 - 1 : size[0] // 2 + 1] = 255
     seen = square(Image.fromarray(strip), None)
     assert torch.equal(seen, seen.flip(-1).flip(-2)), "the middle of the image"
     assert seen[:, 15:17, 15:17].float().mean() > 240
     assert max(resized) <= 3 * 32 * 32 * 4
+
+
+def test_the_centre_is_what_torchvision_cuts_out(encode: Encode) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (75, 100, 3), dtype=np.uint8)
+    steps = [v2.PILToTensor(), v2.Resize(32, v2.InterpolationMode.BICUBIC), v2.CenterCrop(32)]
+    expected = v2.Compose(steps)(Image.fromarray(noise))
+    assert torch.equal(Square(32, resize="crop")(Image.fromarray(noise), None), expected)
+
+
+@pytest.mark.parametrize("size", [(640, 480), (300, 700), (33, 35), (1000, 20), (2, 900), (1, 1)])
+def test_regions_are_drawn_as_torchvision_draws_them(size: tuple[int, int]) -> None:
+    width, height = size
+    rng, crop = generator(0), v2.RandomResizedCrop(224, scale=(0.3, 1.0))
+    torch.manual_seed(0)
+    ours, theirs = [], []
+    for _ in range(400):
+        region = random_region(width, height, 0.3, rng)
+        assert region.left >= 0 <= region.top
+        assert 1 <= region.width <= width - region.left
+        assert 1 <= region.height <= height - region.top
+        ours.append(region)
+        drawn = crop.make_params([torch.empty(3, height, width)])
+        theirs.append([drawn[name] for name in ("left", "top", "width", "height")])
+    spread = np.std(theirs, 0) / 20  # of the means
+    assert (np.abs(np.mean(ours, 0) - np.mean(theirs, 0)) <= 5 * np.hypot(spread, np.std(ours, 0) / 20) + 1e-9).all()
+    assert (np.abs(np.std(ours, 0) - np.std(theirs, 0)) <= 0.2 * np.std(theirs, 0) + 1e-9).all()
+
+
+def test_a_crop_of_a_large_jpeg_is_decoded_at_a_fraction_and_looks_the_same(
+    encode: Encode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    image = Image.fromarray(noise).resize((640, 480), Image.Resampling.BICUBIC)
+    data = encode(image, "JPEG", quality=95)
+    shrinks = []
+    pixels = Encoded.pixels
+    monkeypatch.setattr(Encoded, "pixels", lambda self, shrink: shrinks.append(shrink) or pixels(self, shrink))
+    square = Square(32, crop_scale=0.05)
+    for seed in range(20):
+        seen, whole = square(Encoded(data, "here"), generator(seed)), square(image, generator(seed))
+        assert (seen.float() - whole.float()).abs().mean() < 3
+    assert min(shrinks) < 4 <= max(shrinks), "as the crop asks for it"
 
 
 def test_wrong_options_are_refused() -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from PIL import Image as Pillow
 from torch import Tensor
-from torchvision.transforms.v2 import functional
 
 from vision.images.boxes import WHOLE, cell_boxes
-from vision.images.decoding import sample_image
-from vision.images.transforms import speaks_of_sides, without_ends
+from vision.images.decoding import Encoded, sample_encoded
+from vision.images.transforms import ENOUGH, resized, speaks_of_sides, without_ends
 from vision.sequences.images.patches import cut
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Share, Side
@@ -51,7 +48,7 @@ class AspectPatches(Image):
         self.shape = {"patch": patch}
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
-        pixels = self.resized(sample_image(sample, at_least=2 * self.shorter))
+        pixels = self.resized(sample_encoded(sample))
         if rng is not None and self.flip and rng.random() < self.flip and not speaks_of_sides(sample):
             pixels = pixels.flip(-1)
         patches = cut(pixels, self.patch).numpy()
@@ -68,11 +65,9 @@ class AspectPatches(Image):
             "special": np.concatenate([[True], special]),
         }
 
-    def resized(self, image: Pillow.Image) -> Tensor:
+    def resized(self, image: Encoded) -> Tensor:
         """uint8 [3, height, width], each a multiple of the patch's side."""
-        image = without_ends(image)
-        scale = min(self.shorter / min(image.size), self.longer / max(image.size))
-        width, height = (max(1, round(side * scale) // self.patch) * self.patch for side in image.size)
-        bicubic = {"interpolation": functional.InterpolationMode.BICUBIC, "antialias": True}
-        resized: Tensor = functional.resize(functional.pil_to_tensor(image), [height, width], **bicubic)
-        return torch.as_tensor(resized)
+        pixels = without_ends(image.pixels(min(image.size) // (ENOUGH * self.shorter)))
+        sides = pixels.shape[1:]
+        scale = min(self.shorter / min(sides), self.longer / max(sides))
+        return resized(pixels, *(max(1, round(side * scale) // self.patch) * self.patch for side in sides))
