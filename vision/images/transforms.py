@@ -121,14 +121,15 @@ def random_region(width: int, height: int, least: float, rng: np.random.Generato
     As torchvision's RandomResizedCrop: area even, log of the ratio even, up to ten draws of what does not fit; then the
     middle, as large as the ratios allow.
     """
-    for share, ratio in zip(rng.uniform(least, 1, 10), np.exp(rng.uniform(*np.log(RATIOS), 10)), strict=True):
+    narrow, wide = (math.log(ratio) for ratio in RATIOS)
+    for share, ratio in zip(rng.uniform(least, 1, 10), np.exp(rng.uniform(narrow, wide, 10)), strict=True):
         area = share * width * height
-        wide, high = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < wide <= width and 0 < high <= height:
-            return Region(int(rng.integers(width - wide + 1)), int(rng.integers(height - high + 1)), wide, high)
-    wide = min(width, max(1, round(height * RATIOS[1])))
-    high = min(height, max(1, round(width / RATIOS[0])))
-    return Region((width - wide) // 2, (height - high) // 2, wide, high)
+        across, down = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < across <= width and 0 < down <= height:
+            return Region(int(rng.integers(width - across + 1)), int(rng.integers(height - down + 1)), across, down)
+    across = min(width, max(1, round(height * RATIOS[1])))
+    down = min(height, max(1, round(width / RATIOS[0])))
+    return Region((width - across) // 2, (height - down) // 2, across, down)
 
 
 def _scaled(first: int, length: int, scale: float) -> slice:
