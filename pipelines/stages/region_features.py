@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +21,8 @@ from workbench.errors import BadValueError, WorkbenchError
 from workbench.options.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
 from workbench.sequences.sequence import Sample
 
-NAMED = "named media"
+Seen = list[tuple[str, Tensor]]
+"""The pictures of a record as the network sees them, by the names of the media; a record's one image has none."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,11 @@ class RegionFeatures:
     With `scores` the distribution over the classes is kept too, of a network's cells by its own classifier.
 
     `backbone` is a torchvision detector or a timm network; `weights` as in `vision.features.backbones.read_weights`.
-    `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. An
-    image that cannot be used, or a record of named media, stops the run, or is dropped where `on_error` says so. The
-    network runs on `device` with `batch_size` images at once, on a GPU in half precision where `half`, which decide
-    nothing but the time it takes and what is rounded away.
+    `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. Of
+    a record of named media each is a picture: its rows have its name in `medium` [n]. An image that cannot be used
+    stops the run, or its record is dropped where `on_error` says so. The network runs on `device` with `batch_size`
+    records at once, on a GPU in half precision where `half`, which decide nothing but the time it takes and what is
+    rounded away.
     """
 
     backbone: Name
@@ -61,41 +64,51 @@ class RegionFeatures:
         return self.batch([sample])[0]
 
     def batch(self, samples: Sequence[Sample]) -> list[Sample | Drop]:
-        """The samples with their regions; an image without a region is dropped."""
+        """The samples with their regions; a record with an image that has no region is dropped."""
         results: list[Sample | Drop] = []
         for start in range(0, len(samples), self.batch_size):
             part = samples[start : start + self.batch_size]
             seen = [self._pixels(sample) for sample in part]
-            usable = [pixels for pixels in seen if not isinstance(pixels, Drop)]
+            usable = [pixels for pictures in seen if not isinstance(pictures, Drop) for _, pixels in pictures]
             with torch.autocast("cuda", torch.float16, enabled=self.half and self.device.startswith("cuda")):
                 found = iter(self.source(usable) if usable else ())
-            for sample, pixels in zip(part, seen, strict=True):
-                results.append(pixels if isinstance(pixels, Drop) else self._with(sample, next(found)))
+            for sample, pictures in zip(part, seen, strict=True):
+                if isinstance(pictures, Drop):
+                    results.append(pictures)
+                else:
+                    results.append(self._with(sample, [(medium, next(found)) for medium, _ in pictures]))
         return results
 
-    def _pixels(self, sample: Sample) -> Tensor | Drop:
-        where = f"image {sample['key']!r}"
+    def _pixels(self, sample: Sample) -> Seen | Drop:
+        media = {"": sample["image"]} if "image" in sample else sample.get("media", {})
         try:
-            if "image" not in sample:
-                raise BadValueError(
-                    where, "it has named media and no `image`; features are of one image", sample, NAMED
-                )
-            _check_storable(sample["image"], where)
-            return self.source.pixels(sample["image"], where)
+            return [(medium, self._picture(data, _place(sample, medium))) for medium, data in media.items()]
         except BadValueError as error:
             return unusable(error, self.on_error, "images")
 
-    def _with(self, sample: Sample, regions: dict[str, Any]) -> Sample | Drop:
-        if not len(regions["features"]):
+    def _picture(self, data: bytes, where: str) -> Tensor:
+        _check_storable(data, where)
+        return self.source.pixels(data, where)
+
+    def _with(self, sample: Sample, made: Sequence[tuple[str, dict[str, Any]]]) -> Sample | Drop:
+        if not made or not all(len(regions["features"]) for _, regions in made):
             return Drop("no region")
-        regions = {
-            **regions,
-            "features": stored(regions["features"], self.dtype, f"image {sample['key']!r}", self.backbone),
-        }
-        if "scores" in regions:
-            regions["scores"] = regions["scores"].astype(self.dtype)
+        parts = [self._as_stored(regions, _place(sample, medium)) for medium, regions in made]
+        regions = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if "image" not in sample:
+            regions["medium"] = np.repeat([medium for medium, _ in made], [len(part["features"]) for part in parts])
         meta = {**sample.get("meta", {}), "backbone": self.source.identity}
         return {**sample, "regions": regions, "meta": meta}
+
+    def _as_stored(self, regions: dict[str, Any], where: str) -> dict[str, np.ndarray]:
+        regions = {**regions, "features": stored(regions["features"], self.dtype, where, self.backbone)}
+        if "scores" in regions:
+            regions["scores"] = regions["scores"].astype(self.dtype)
+        return regions
+
+
+def _place(sample: Sample, medium: str) -> str:
+    return f"image {sample['key']!r}" + (f", medium {medium!r}" if medium else "")
 
 
 def _check_storable(image: bytes, where: str) -> None:

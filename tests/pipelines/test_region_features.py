@@ -87,12 +87,19 @@ def test_a_bad_image_stops_or_is_left_out(source, picture):
         RegionFeatures("made-up").batch(mixed)
 
 
-def test_named_media_have_no_features(source, picture):
-    """Features are stored of the one image of a record; without one it is named, or left out and counted."""
-    media = {"key": "both", "media": {"left": picture(), "right": picture()}}
-    with pytest.raises(WorkbenchError, match=r"image 'both': it has named media and no `image`.* --on-error skip"):
-        RegionFeatures("made-up").batch([media])
-    assert RegionFeatures("made-up", on_error="skip").batch([media]) == [Drop("named media")]
+def test_each_of_named_media_has_its_regions(source, picture):
+    """One behind the other, with the medium of each; one that is damaged leaves the record out."""
+    left, right = picture(seed=1, format="PNG"), picture(seed=2, format="PNG")
+    both = {"key": "both", "media": {"left": left, "right": right}}
+    found, alone, other = RegionFeatures("made-up").batch([both, sample("left", left), sample("right", right)])
+    assert found["regions"]["medium"].tolist() == ["left", "right"]
+    apart = [one["regions"]["features"][0] for one in (alone, other)]
+    np.testing.assert_array_equal(found["regions"]["features"], apart)
+    assert found["media"] == both["media"]
+    cut = {"key": "cut", "media": {"left": left, "right": right[:100]}}
+    assert RegionFeatures("made-up", on_error="skip").batch([cut]) == [Drop("undecodable image")]
+    with pytest.raises(WorkbenchError, match=r"image 'cut', medium 'right': .* --on-error skip"):
+        RegionFeatures("made-up").batch([cut])
 
 
 def test_the_network_sees_batches_of_the_size_asked_for(source, picture):

@@ -78,14 +78,24 @@ class ImageStream:
 
 
 def _pictures(sample: Sample, media: Sequence[str]) -> list[Sample]:
-    """A sample for each of the media, which is its `image`; its name is its `medium`."""
+    """A sample for each of the media, which is its `image`, with its own rows of stored `regions`; its name is its
+    `medium`."""
     found = sample.get("media", {})
     for name in media:
         if name not in found:
             has = f"the media {', '.join(sorted(found))}" if found else "no media"
             raise missing(sample, f"media.{name}", f"a record with the medium {name!r}; this one has {has}")
     rest = {name: value for name, value in sample.items() if name not in ("media", "regions")}
-    return [{**rest, "image": found[name], "medium": name} for name in media]
+    return [{**rest, "image": found[name], "medium": name, **_own_regions(sample, name)} for name in media]
+
+
+def _own_regions(sample: Sample, medium: str) -> Sample:
+    """The stored regions of one of the media, where the record has such."""
+    stored = sample.get("regions", {})
+    if "medium" not in stored or medium not in stored["medium"]:
+        return {}
+    own = stored["medium"] == medium
+    return {"regions": {name: values[own] for name, values in stored.items() if name != "medium"}}
 
 
 def shuffled_captions(samples: list[Sample], draws: Draws) -> tuple[list[Sample], int]:

@@ -7,9 +7,9 @@ from typing import Literal
 from torch import Tensor, nn
 
 from vision.images.box_numbers import box_numbers
-from vision.models.embeddings._rows import field, hide, vector
+from vision.models.embeddings._rows import PictureTypes, field, hide, vector
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Dropout, Epsilon, Size
+from workbench.options.bounds import Dropout, Epsilon, Pictures, Size
 
 
 class Regions(nn.Module):
@@ -22,7 +22,8 @@ class Regions(nn.Module):
     | ViLBERT (arXiv:1908.02265): LN(W f + W b)                 | 5 | no  | no  | yes | no  | no  |
     | VisualBERT (arXiv:1908.03557): LN(W f + type)             | 0 | no  | no  | yes | yes | no  |
 
-    The defaults are UNITER's. A masked row's features are zero; `mask_vector` adds a learned vector to them.
+    The defaults are UNITER's. A masked row's features are zero; `mask_vector` adds a learned vector to them. A sequence
+    may have several `pictures`, told apart by a learned vector each (`media` of the builder; UNITER, NLVR2).
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Regions(nn.Module):
         norm_sum: bool = True,
         type_vector: bool = True,
         mask_vector: bool = True,
+        pictures: Pictures = 1,
         norm_eps: Epsilon = 1e-12,
         dropout: Dropout = 0.1,
     ) -> None:
@@ -55,6 +57,8 @@ class Regions(nn.Module):
         self.norm = norm(norm_sum)
         self.type_vector = vector(hidden_size) if type_vector else None
         self.mask = vector(feature_size) if mask_vector else None
+        self.pictures = pictures
+        self.picture = PictureTypes(pictures, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
@@ -72,4 +76,4 @@ class Regions(nn.Module):
         hidden = hidden * self.scale
         if self.type_vector is not None:
             hidden = hidden + self.type_vector
-        return self.dropout(self.norm(hidden))
+        return self.dropout(self.norm(self.picture(hidden, fields)))

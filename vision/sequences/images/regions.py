@@ -38,13 +38,14 @@ class Regions(Image):
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
         where = place(sample)
-        if "medium" in sample:
-            raise WorkbenchError(
-                f"{where}: stored features are those of a record's `image`, media have none; let the recipe read the "
-                "media themselves (vision.patches or vision.pixels)"
-            )
         if "regions" not in sample:
             raise missing(sample, "regions")
+        if "medium" in sample["regions"]:
+            media = sorted(set(sample["regions"]["medium"].tolist()))
+            raise WorkbenchError(
+                f"{where}: its regions are of named media ({', '.join(media)}), not of one image; say which are read: "
+                f"media: [{', '.join(media)}] of the sequence builder, --media of a fine-tuning"
+            )
         found = sample.get("meta", {}).get("backbone")
         if found != self.backbone:
             raise WorkbenchError(

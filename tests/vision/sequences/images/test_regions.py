@@ -9,8 +9,10 @@ from tests.contracts.cases import ImageCase
 from vision.images.boxes import WHOLE
 from vision.objectives.mrfr import Mrfr
 from vision.sequences.images.regions import Regions
+from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.sequences.batch import collate
+from workbench.sequences.image import ImageStream
 from workbench.sequences.sequence import Sample, Sequence
 
 STORED = {"seed": "stored features are not augmented"}
@@ -45,3 +47,24 @@ def test_what_a_detector_said_stays_in_the_workers(samples: list[Sample]) -> Non
     best = np.sort(np.argsort(-samples[0]["regions"]["confidence"])[:3])
     np.testing.assert_array_equal(fields["classes"], best)
     assert collate([Sequence({"image": fields}, (0,))]).streams["image"].fields.keys() == {"features", "boxes"}
+
+
+def test_regions_of_named_media_are_read_by_their_names(samples: list[Sample]) -> None:
+    """In the order that is asked for, each with its own rows; without names they are refused, for they are of several
+    images."""
+    sample = samples[0]
+    number = len(sample["regions"]["boxes"])
+    medium = np.array(["left", "right"])[np.arange(number) % 2]
+    both = {**sample, "media": {"left": sample["image"], "right": sample["image"]}}
+    both["regions"] = {**sample["regions"], "medium": medium}
+    del both["image"]
+    spec = {"image": "vision.regions", "backbone": "made-up"}
+    fields = ImageStream(spec, media=["right", "left"]).streams(both, np.random.default_rng(0))["image"]
+    order = [*np.flatnonzero(medium == "right"), *np.flatnonzero(medium == "left")]
+    np.testing.assert_array_equal(fields["features"], sample["regions"]["features"][order])
+    assert fields["picture"].tolist() == [0] * (medium == "right").sum() + [1] * (medium == "left").sum()
+    with pytest.raises(WorkbenchError, match=r"of named media \(left, right\).*--media"):
+        Regions("made-up")(both, None)
+    both["regions"]["medium"] = np.array(["left"] * number)
+    with pytest.raises(WorkbenchError, match=r"regions.*prepare regions"):
+        ImageStream(spec, media=["right"]).streams(both, np.random.default_rng(0))
