@@ -14,7 +14,7 @@ CASE = EmbeddingCase(
 
 
 def test_pictures_are_told_apart() -> None:
-    """The same region in another picture has another vector, by what is learned of the picture; one picture has none."""
+    """The same region in another picture has another vector, by what is learned of it; one picture has none."""
     torch.manual_seed(0)
     embedding = Regions(8, FEATURES, pictures=2, norm_sum=False, dropout=0.0)
     torch.nn.init.normal_(embedding.picture.table.weight)
