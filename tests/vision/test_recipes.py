@@ -60,7 +60,7 @@ def shrunk(tree: Any) -> Any:
     small = {key: SMALL[key] if key in SMALL else shrunk(value) for key, value in tree.items()}
     if "layer" in small and small["layer"] in ("self", "joint", "co"):
         small |= {"dropout": 0.0, "attention_dropout": 0.0}
-    if "embedding" in small and small["embedding"] != "vision.visual_feature":  # which has none
+    if "embedding" in small:
         small["dropout"] = 0.0
     if "patch" in small and "size" in small:
         small["size"] = 16

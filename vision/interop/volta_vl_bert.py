@@ -38,6 +38,7 @@ def network(config: Config, layers: list[Spec], masked_element: bool) -> Network
         "hidden_size": config["v_hidden_size"],
         "feature_size": config["v_feature_size"],
         "waves": config["v_coordinate_embeddings_dim"],
+        "dropout": config.get("v_attention_probs_dropout_prob", 0.1),
     }
     elements = {
         "layer": "vision.visual_elements",
@@ -60,6 +61,7 @@ def config(described: Described) -> dict[str, Any]:
         "image_embeddings": KIND,
         "add_global_imgfeat": "last",
         "v_coordinate_embeddings_dim": image["waves"],
+        "v_attention_probs_dropout_prob": image["dropout"],
         "type_vocab_size": text["token_types"] + 1,
         "hidden_dropout_prob": elements["dropout"],
         "num_locs": 4,

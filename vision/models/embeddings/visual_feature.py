@@ -8,25 +8,27 @@ from torch.nn import functional as F
 from vision.images.box_numbers import box_waves
 from vision.models.embeddings._rows import field, hide, vector
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count, Size
+from workbench.options.bounds import Count, Dropout, Size
 
 
 class VisualFeature(nn.Module):
-    """relu(W [waves of the box ; feature] + b), the feature of a masked row a learned vector.
+    """relu(W dropout([waves of the box ; feature]) + b), the feature of a masked row a learned vector.
 
     The layer `vision.visual_elements` makes elements of them, and gives the last one of an image to its text.
 
     Args:
         feature_size: numbers of a stored feature.
         waves: sines and as many cosines of each of the four numbers of a box (the release: 256).
+        dropout: of the waves and the feature (common/fast_rcnn.py of the release).
     """
 
-    def __init__(self, hidden_size: Size, feature_size: Size, waves: Count = 256) -> None:
+    def __init__(self, hidden_size: Size, feature_size: Size, waves: Count = 256, dropout: Dropout = 0.1) -> None:
         super().__init__()
         self.hidden_size = hidden_size
         self.feature_size, self.waves = feature_size, waves
         self.combine = nn.Linear(8 * waves + feature_size, hidden_size)
         self.mask = vector(feature_size)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """`features` [rows, feature_size] of any type, `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
@@ -36,8 +38,8 @@ class VisualFeature(nn.Module):
                 f"image stream: the features have {features.shape[1]} numbers, the embedding's feature_size is "
                 f"{self.feature_size}; set feature_size to what the corpus holds"
             )
-        features = hide(features, fields.get("masked"), self.mask)
-        boxes = box_waves(fields["boxes"], self.waves).to(features.dtype)
+        features = self.dropout(hide(features, fields.get("masked"), self.mask))
+        boxes = self.dropout(box_waves(fields["boxes"], self.waves).to(features.dtype))
         # in two parts, so that the two need not be copied into one wide matrix
         size = boxes.shape[1]
         hidden = F.linear(boxes, self.combine.weight[:, :size]) + F.linear(features, self.combine.weight[:, size:])

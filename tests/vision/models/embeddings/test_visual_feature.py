@@ -29,3 +29,19 @@ def test_the_waves_of_a_box() -> None:
 def test_features_of_another_size_are_named() -> None:
     with pytest.raises(WorkbenchError, match="features have 5 numbers, the embedding's feature_size is 6"):
         VisualFeature(8, 6)({"features": torch.zeros(2, 5), "boxes": torch.zeros(2, 4)})
+
+
+def test_dropout_is_of_what_the_map_reads() -> None:
+    """No number of the result is dropped; what the map reads is, the waves and the feature alike."""
+    embedding = VisualFeature(64, 6, waves=2, dropout=0.5)
+    torch.nn.init.ones_(embedding.combine.weight)
+    torch.nn.init.constant_(embedding.combine.bias, 100.0)
+    fields = {"features": torch.full((8, 6), 2.0), "boxes": torch.zeros(8, 4)}  # waves: 8 zeros (sines), 8 ones
+    torch.manual_seed(0)
+    trained, wanted = embedding(fields), embedding.eval()(fields)
+    torch.testing.assert_close(wanted, torch.full((8, 64), 120.0))
+    assert (trained == trained[:, :1]).all()  # each number of a row reads the same
+    kept = trained[:, 0] - 100
+    assert len(kept.unique()) > 1
+    assert (kept % 2 == 0).all()  # what is kept counts twice: 2 for a wave, 4 for a feature's number
+    assert (kept % 4 != 0).any()  # an odd number of waves
