@@ -4,6 +4,9 @@ A prediction's accuracy is the mean over the annotators of min(1, matches among 
 ten answers m matches give 0, .3, .6, .9 or 1. Variants, each named in the result:
 
     official_2015     answers and prediction are normalised only if the annotators do not all agree literally
+    early_script      the script's first versions: the prediction is always normalised, of answers that differ the
+                      punctuation alone (so that "two" is never met, nor "a dog"). The challenge server's repositories
+                      (Cloud-CV) do so too, with other rules of punctuation
     always_normalise  both are always normalised, as several later scorers do
     single_answer     questions with one answer, or a few that are all right: normalised equality with one of them (the
                       rule above needs several annotators for every question)
@@ -22,7 +25,7 @@ from typing import Any, Literal, get_args
 
 from workbench.errors import WorkbenchError, unknown
 
-Variant = Literal["official_2015", "always_normalise", "single_answer"]
+Variant = Literal["official_2015", "early_script", "always_normalise", "single_answer"]
 VARIANTS: tuple[str, ...] = get_args(Variant)
 Answer = str | Mapping[str, Any]
 
@@ -85,11 +88,8 @@ def accuracy(prediction: str, answers: Sequence[Answer], variant: str = "officia
     Plain strings count as one annotator each. Official entries (mappings) are compared as a whole, as the script
     does: where they carry no `answer_id`, equal entries are not told apart and the score drops.
     """
-    texts = [_stripped(a if isinstance(a, str) else a["answer"]) for a in answers]
-    prediction = _stripped(prediction)
-    if variant != "official_2015" or len(set(texts)) > 1:
-        texts = [normalise(text) for text in texts]
-        prediction = normalise(prediction)
+    raw = [a if isinstance(a, str) else a["answer"] for a in answers]
+    texts, prediction = _compared(raw, prediction, variant)
     if variant == "single_answer":
         return float(prediction in texts)
     entries: list[Any] = [
@@ -101,6 +101,16 @@ def accuracy(prediction: str, answers: Sequence[Answer], variant: str = "officia
         others = [text for other, text in zip(entries, texts, strict=True) if other != entry]
         total += min(1.0, others.count(prediction) / 3)
     return total / len(entries)
+
+
+def _compared(answers: list[str], prediction: str, variant: str) -> tuple[list[str], str]:
+    """Answers and prediction as they are compared."""
+    if variant == "early_script":
+        return [*map(_punctuation, answers)] if len(set(answers)) > 1 else answers, normalise(prediction)
+    answers = [_stripped(answer) for answer in answers]
+    if variant == "official_2015" and len(set(answers)) == 1:
+        return answers, _stripped(prediction)
+    return [normalise(answer) for answer in answers], normalise(prediction)
 
 
 def variant_of(questions: Iterable[Mapping[str, Any]]) -> Variant:

@@ -78,6 +78,24 @@ def test_identical_answers_are_not_normalised_unless_asked() -> None:
     assert accuracy("Yes", ["yes"] * 9 + ["no"]) == pytest.approx(1)
 
 
+@pytest.mark.parametrize(
+    ("prediction", "answers", "early", "today"),
+    [
+        ("Yes", ["yes"] * 10, 1, 0),  # ten alike: the prediction is normalised, or neither
+        ("two", ["two"] * 10, 0, 1),
+        ("two", ["2"] * 10, 1, 0),
+        ("two", ["2"] * 3 + ["two"] * 7, 0.9, 1),  # the numbers of answers stay words
+        ("a dog", ["a dog"] * 9 + ["dog"], 0.3, 1),  # and their articles
+        ("wi-fi", ["wi fi"] * 5 + ["wi-fi"] * 5, 1, 1),  # their punctuation goes
+        ("red", ["red"] * 5 + ["Red"] * 5, 1, 1),
+        ("red", ["Red"] * 9 + ["red"], 0.3, 1),  # their capitals stay
+    ],
+)
+def test_the_early_script(prediction: str, answers: list[str], early: float, today: float) -> None:
+    assert accuracy(prediction, answers, "early_script") == pytest.approx(early)
+    assert accuracy(prediction, answers) == pytest.approx(today)
+
+
 @pytest.mark.parametrize(("matches", "expected"), [(0, 0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1), (10, 1)])
 def test_closed_form(matches: int, expected: float) -> None:
     answers = ["cat"] * matches + [f"dog{i}" for i in range(10 - matches)]
@@ -139,7 +157,7 @@ def test_major_answer_prefers_the_given_one() -> None:
     assert major_answer({"answers": ["Dog", "dog", "Dog"]}) == "dog"
 
 
-@pytest.mark.parametrize("variant", ["official_2015", "always_normalise", "single_answer"])
+@pytest.mark.parametrize("variant", ["official_2015", "early_script", "always_normalise", "single_answer"])
 def test_the_ceiling_is_what_the_best_classifier_reaches(variant: str) -> None:
     """Sets of right answers too, of which any has full marks under single_answer."""
     vocabulary = AnswerVocabulary(("red", "2", "4"))
