@@ -24,7 +24,8 @@ class MaskedRegions(Objective):
         zero: share of these whose features become zero (and `masked`); the rest of them ...
         random: ... or become those of a row of another image of the micro-batch; what is left over is kept.
             UNITER: 1, 0. LXMERT: 0.8, 0.1. ViLBERT: 0.9, 0.
-        matched_only: leave pairs alone that itm exchanged. LXMERT's code predicts their regions too.
+        matched_only: rows of pairs that itm exchanged are hidden, but not predicted (ViLBERT's code); if all of them
+            were shown, that would tell which pairs are exchanged. LXMERT's code predicts them too.
         stream: of the image rows.
     """
 
@@ -48,7 +49,7 @@ class MaskedRegions(Objective):
         raise NotImplementedError(f"{type(self).__name__} must define wanted")
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
-        chosen = [s for s in sequences if s.length(self.stream) and not self._skipped(s)]
+        chosen = [s for s in sequences if s.length(self.stream)]
         lent = {id(s): _shown(s.streams[self.stream]) for s in chosen}
         for sequence in chosen:
             rng = draws.of(sequence.draw)
@@ -57,12 +58,10 @@ class MaskedRegions(Objective):
             if not len(rows):
                 continue
             others = [features for key, features in lent.items() if key != id(sequence) and len(features)]
-            sequence.targets[self.name] = {"rows": Rows(self.stream, rows), **self.wanted(sequence, rows)}
+            if not (self.matched_only and sequence.labels.get(MATCHED) == 0):
+                sequence.targets[self.name] = {"rows": Rows(self.stream, rows), **self.wanted(sequence, rows)}
             self._hide(fields, rows, others, rng)
         return {}
-
-    def _skipped(self, sequence: Sequence) -> bool:
-        return self.matched_only and sequence.labels.get(MATCHED) == 0
 
     def _select(self, fields: Fields, rng: np.random.Generator) -> np.ndarray:
         """Each free row with probability `rate`; one of them where none was drawn."""

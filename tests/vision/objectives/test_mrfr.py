@@ -137,10 +137,14 @@ def test_samples_without_a_free_row_or_image(sequences: list[Sequence], corrupte
     assert corrupted(mrfr(), sequences[:1])[1].targets["mrfr"] == {}
 
 
-def test_exchanged_pairs_are_skipped_unless_wanted(sequences: list[Sequence], corrupted: Callable) -> None:
+def test_regions_of_exchanged_pairs_are_hidden_but_predicted_only_where_wanted(
+    sequences: list[Sequence], corrupted: Callable
+) -> None:
     for i, sequence in enumerate(sequences):
         sequence.labels["matched"] = i % 2
-    assert [bool(s.targets) for s in corrupted(mrfr(), sequences)[0]] == [False, True] * 4
+    found = corrupted(mrfr(), sequences)[0]
+    assert [bool(s.targets) for s in found] == [False, True] * 4
+    assert all(s.streams["image"]["masked"].any() for s in found), "what is hidden must not tell which are exchanged"
     assert all(s.targets for s in corrupted(mrfr(matched_only=False), sequences)[0])
 
 
