@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 import webdataset
 from PIL import Image
@@ -29,6 +28,7 @@ from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 from torchvision.transforms import InterpolationMode, v2
 
+from benchmarks.fetching import jpeg
 from vision.images.transforms import NORMALISATIONS, standardise
 from vision.sequences.images.pixels import Pixels
 from workbench.corpora.corpus import Corpus
@@ -75,19 +75,12 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def jpeg(seed: int, options: argparse.Namespace) -> bytes:
-    """One cell of noise in 8 x 8 pixels: as many bytes as a rich photograph (92 kB at 640 x 480)."""
-    cells = options.height // 8, options.width // 8, 3
-    noise = np.random.default_rng(seed).integers(0, 255, cells, np.uint8)
-    image = Image.fromarray(noise).resize((options.width, options.height), Image.Resampling.BICUBIC)
-    buffer = io.BytesIO()
-    image = image.convert("L") if options.grey else image
-    image.save(buffer, "JPEG", quality=88, progressive=options.progressive)
-    return buffer.getvalue()
-
-
 def write(folder: Path, options: argparse.Namespace) -> Corpus:
-    pictures = [jpeg(seed, options) for seed in range(min(DISTINCT, options.images))]
+    mode = "L" if options.grey else "RGB"
+    pictures = [
+        jpeg(seed, options.width, options.height, mode, progressive=options.progressive)
+        for seed in range(min(DISTINCT, options.images))
+    ]
     with ShardWriter(folder / "part-00000000.tar", kind="image-text") as writer:
         for number in range(options.images):
             writer.add(f"r{number}", {"image": pictures[number % len(pictures)], "captions": ["a caption"]})

@@ -50,7 +50,7 @@ def open_image(data: bytes, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The image turned as its EXIF says, with eight bits a channel: 16-bit grey is scaled.
+    """The image itself, turned as its EXIF says, with eight bits a channel: 16-bit grey is scaled.
 
     Pillow's own conversions clip 16-bit grey, which makes most of it white; 16-bit colours it scales as it opens.
 
@@ -60,7 +60,8 @@ def upright(image: Image.Image) -> Image.Image:
     if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):  # other formats' I is 0..65535
         found = "floating-point" if image.mode == "F" else "32-bit"
         raise UnscaledPixelsError(f"{found} pixels; convert them to 8 or 16 bits, where white is known")
-    turned = ImageOps.exif_transpose(image)
-    if turned.mode.startswith("I"):
-        return Image.fromarray((np.asarray(turned, np.int64) >> 8).clip(0, 255).astype(np.uint8))
-    return turned
+    image.load()
+    ImageOps.exif_transpose(image, in_place=True)  # which copies no image that stands upright
+    if image.mode.startswith("I"):
+        return Image.fromarray((np.asarray(image, np.int64) >> 8).clip(0, 255).astype(np.uint8))
+    return image

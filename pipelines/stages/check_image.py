@@ -78,7 +78,8 @@ class CheckImage:
         """Upright, in RGB(A) of eight bits, with the shorter side as asked."""
         image = upright(image)
         transparent = image.has_transparency_data
-        image = image.convert("RGBA" if transparent else "RGB")
+        mode = "RGBA" if transparent else "RGB"
+        image = image if image.mode == mode else image.convert(mode)
         if shorter is not None:
             scale = shorter / min(image.size)
             size = max(shorter, round(image.width * scale)), max(shorter, round(image.height * scale))

@@ -131,7 +131,7 @@ def _rgb(image: Image.Image) -> Image.Image:
         image = image.convert("RGBA")
         paper = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(paper, image)
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 @contextmanager

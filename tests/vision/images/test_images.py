@@ -14,6 +14,7 @@ from PIL import Image, ImageOps
 from vision.images import decoding
 from vision.images.decoding import Encoded, decode, sample_image
 from workbench.errors import WorkbenchError
+from workbench.images import open_image, upright
 
 Encode = Callable[..., bytes]
 
@@ -102,6 +103,18 @@ def test_the_header_says_who_decodes_and_the_picture_is_the_same(
     assert np.abs(seen.astype(int) - expected).max() <= 2, "versions of libjpeg may round otherwise"
     assert encoded.pixels(2).shape == (3, expected.shape[0] // 2, expected.shape[1] // 2)
     assert np.array_equal(encoded.pixels().numpy().transpose(1, 2, 0), seen), "asked for again"
+
+
+def test_an_image_that_stands_upright_is_not_copied(encode: Encode) -> None:
+    """Copies in fresh memory took a third of checking an image."""
+    image = open_image(encode(photograph(), "JPEG", exif=turned(1)))
+    assert upright(image) is image
+    lying = open_image(encode(photograph(), "JPEG", exif=turned(6)))
+    assert upright(lying).size == (72, 96)
+    assert upright(lying).size == (72, 96), "and not turned again"
+    cut = encode(photograph(), "JPEG")[:-400]
+    with pytest.raises(OSError, match="truncated"):
+        upright(open_image(cut))
 
 
 def test_a_big_jpeg_is_decoded_smaller(encode: Encode) -> None:
