@@ -20,6 +20,8 @@ from workbench.sequences.sequence import Sample
 URL = ("url", "URL", "image_url", "img_url")
 CAPTION = ("caption", "TEXT", "text", "alt", "title")
 """What the columns are called in published lists (LAION, DataComp, COYO, img2dataset's)."""
+WRITTEN = ("image", "sha256", "source", "source_sha256", "url")
+"""What is written of the image that was found, which need not be the one that was listed (DataComp's `sha256`)."""
 
 
 class Listed(NamedTuple):
@@ -77,8 +79,12 @@ class UrlList(ImageReader):
 
 
 def row_of(file: str, number: int, row: Mapping[str, Any], url: str, caption: str) -> Listed:
-    """A row by the columns of URL and caption; what JSON cannot hold is left out of `meta`."""
-    meta = {name: value for name, value in row.items() if name not in (url, caption) and _told(value)}
+    """A row by the columns of URL and caption; what JSON cannot hold is left out of `meta`.
+
+    A column that is called as what is written of the image found, as `sha256`, becomes `listed_sha256`.
+    """
+    others = {name: value for name, value in row.items() if name not in (url, caption) and _told(value)}
+    meta = {f"listed_{name}" if name in WRITTEN else name: value for name, value in others.items()}
     return Listed(file, number, str(row[url] or "").strip(), str(row[caption] or "").strip(), meta)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from typing import Any
 
@@ -40,6 +41,19 @@ def test_what_a_list_says_of_a_pair_goes_to_its_meta(tmp_path, read):
     assert second["captions"] == [""], "which the cleaning of captions drops"
     assert "similarity" not in second["meta"]
     assert [first["key"], second["key"]] == ["list-1", "list-3"]
+
+
+def test_a_listed_checksum_is_not_lost(tmp_path, read, picture):
+    """DataComp's columns, where another image is at the URL today: both checksums are told."""
+    listed = {"uid": "0a1b", "url": "http://x.org/a.jpg", "text": "A dog", "original_width": 8, "sha256": "ab" * 32}
+    listed |= {"clip_l14_similarity_score": 0.25, "face_bboxes": [[0.1, 0.2, 0.3, 0.4]]}
+    (tmp_path / "list.parquet").write_bytes(parquet([listed]))
+    (tmp_path / "a.jpg").write_bytes(picture(1))
+    (sample,) = read("image-text", tmp_path / "list.parquet", images=[str(tmp_path)])
+    assert sample["meta"]["listed_sha256"] == "ab" * 32
+    assert sample["meta"]["sha256"] == hashlib.sha256(picture(1)).hexdigest()
+    assert sample["meta"]["uid"] == "0a1b"
+    assert sample["meta"]["face_bboxes"] == [[0.1, 0.2, 0.3, 0.4]]
 
 
 def test_columns_of_other_names(tmp_path, read):
