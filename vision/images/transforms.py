@@ -17,12 +17,10 @@ from workbench.sequences.sequence import Sample
 
 Resize = Literal["squash", "crop"]
 Normalisation = Literal["imagenet", "clip", "half"]
-LONGEST = (
-    4  # sides; where an image's centre is cut from, so that ordinary photographs stay whole until they are resized
-)
-ENOUGH = (
-    2  # sides of the square; what is decoded at a fraction then differs no more than another filter's (docs/log.md)
-)
+LONGEST = 4
+"""Sides; what an image's centre is cut from, so that ordinary photographs stay whole until they are resized."""
+ENOUGH = 2
+"""Sides of the square: what is decoded at a fraction then differs no more than another filter's (docs/log.md)."""
 RATIOS = (3 / 4, 4 / 3)
 SIDES = re.compile(r"\b(left|right)(most|hand)?\b", re.IGNORECASE)
 
