@@ -6,12 +6,18 @@ import difflib
 import errno
 import os
 import re
+import shlex
 from collections.abc import Iterable
 
 SHOWN = 120  # characters of a value in a message
 LONGEST_PATH = 4096  # of Linux; a longer one names nothing
 RAISED_IN = "raised in "
 """How a note on an error begins that names the part it came from (`workbench.parts.blame`)."""
+
+
+def quoted(path: str | os.PathLike[str]) -> str:
+    """A path as a word of a command that is to be typed."""
+    return shlex.quote(os.fspath(path))
 
 
 class WorkbenchError(Exception):

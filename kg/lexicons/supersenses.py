@@ -18,7 +18,7 @@ import numpy as np
 from kg.graph.store import GraphStore
 from kg.lexicons.base_forms import base_forms
 from kg.linking.common_words import ENGLISH
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import write_text
 from workbench.files.identities import note
 from workbench.files.json_values import parse_json
@@ -98,7 +98,7 @@ def read_supersenses(path: str | Path, tokenizer: Tokenizer) -> Supersenses:
     Raises:
         WorkbenchError: there is no such file, it holds something else, or it is of another tokenizer.
     """
-    make = f"`workbench prepare supersenses GRAPH --tokenizer TOKENIZER --output {path}`"
+    make = f"`workbench prepare supersenses GRAPH --tokenizer TOKENIZER --output {quoted(path)}`"
     try:
         raw = Path(path).read_bytes()
         told = parse_json(raw)

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from kg.graph.strings import StringTable, string_arrays
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import sha256_of
 from workbench.files.identities import note
 from workbench.runs.weights import save_tensors
@@ -55,7 +55,7 @@ class EntityVocabulary:
         Raises:
             WorkbenchError: there is no such file, or it holds something else.
         """
-        make = f"`workbench prepare entity-vocabulary CORPORA --output {path}`"
+        make = f"`workbench prepare entity-vocabulary CORPORA --output {quoted(path)}`"
         if not Path(path).is_file():
             raise WorkbenchError(f"there is no file {path} with a vocabulary of entities; {make} makes it")
         try:

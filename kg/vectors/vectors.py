@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from kg.graph.strings import RowsOf, StringTable, string_arrays
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.files.checksums import matches
 from workbench.files.drafts import sha256_of
 from workbench.files.identities import note
@@ -95,8 +95,8 @@ def load_vectors(path: str | Path) -> Vectors:
     path = Path(path)
     if not path.is_file():
         raise WorkbenchError(
-            f"there is no file {path} with entity vectors; `workbench prepare vectors GRAPH --output {path}` trains "
-            "them"
+            f"there is no file {path} with entity vectors; `workbench prepare vectors GRAPH --output {quoted(path)}` "
+            "trains them"
         )
     tensors, metadata = _read(path)
     checksum = metadata.get(CHECKSUM)

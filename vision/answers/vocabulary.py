@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vision.answers.metric import accuracy, major_answer, match_score, normalise
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import sha256_of, write_text
 from workbench.files.identities import note
 from workbench.files.json_values import parse_json
@@ -53,7 +53,7 @@ class AnswerVocabulary:
         Raises:
             WorkbenchError: the file is not a JSON list of different strings, nor an object of classes from 0 on.
         """
-        make = f"`workbench prepare answers CORPUS --output {path}` makes one of a corpus of questions"
+        make = f"`workbench prepare answers CORPUS --output {quoted(path)}` makes one of a corpus of questions"
         if not path.is_file():
             raise WorkbenchError(f"there is no file {path} with an answer vocabulary; {make}")
         try:

@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import atomic
 from workbench.packages import library
 
@@ -94,7 +94,7 @@ class Vocabulary:
         except (SafetensorError, OSError) as error:
             raise WorkbenchError(
                 f"{path} is no vocabulary of clips ({error}); make one with `workbench prepare clip-vocabulary CLIPS "
-                f"--output {path}`"
+                f"--output {quoted(path)}`"
             ) from error
         if stated.get("kind") != "clip vocabulary":
             raise WorkbenchError(f"{path} is no vocabulary of clips; it says of itself {json.dumps(stated)[:200]}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from workbench.corpora.corpus import Corpus
+from workbench.errors import quoted
 from workbench.evaluation.opening import find_objective
 from workbench.evaluation.options import Measuring, Scoring, Tuning
 from workbench.evaluation.result import Result
@@ -85,7 +86,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
             WorkbenchError: there is none, or the control would change nothing.
         """
         assert isinstance(scoring, Scoring), "what is no run is opened by the task itself"
-        wanted = f"fine-tune it first: workbench finetune {self.name} {scoring.run} TRAINING-SET"
+        wanted = f"fine-tune it first: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         return find_objective(
             loaded, scoring.run, self.objective, wanted, network=scoring.network, control=scoring.control

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import atomic, check_file
 from workbench.files.identities import Identities
 from workbench.files.paths import real_path
@@ -93,6 +95,27 @@ def keep_base(run: Path, base: Identities) -> None:
     record = read_data(run)
     assert record is not None
     _write(run, {**record, "read": {**record["read"], **base}})
+
+
+@contextmanager
+def read_from_here(run: Path) -> Iterator[None]:
+    """Adds to an error of opening what a run reads that it reads files of the folder in which it was trained.
+
+    Corpora and weights to start from are not opened again, so that they may be gone.
+    """
+    try:
+        yield
+    except WorkbenchError as error:
+        read = (read_data(run) or {}).get("read", {})
+        places = [Path(place) for kind in read.keys() - {"corpus", START} for place in read[kind]]
+        lost = sorted(str(place) for place in places if not place.is_absolute() and not place.exists())
+        if not lost:
+            raise
+        raise WorkbenchError(
+            f"{error}\n{run} was trained in another folder than this one ({Path.cwd()}), in which it found "
+            f"{', '.join(lost)}. Run the command there, or say where these are now by overrides, KEY=VALUE of "
+            f"{run / RECIPE}"
+        ) from error
 
 
 def keep_run(run: Path, identity: str) -> None:
@@ -179,7 +202,7 @@ def refuse_other(run: Path, read: Identities) -> None:
     for kind, places in read.items():
         for place, identity in places.items():
             if kind in known and identity not in known[kind]:
-                knowingly = f"workbench pretrain {run / RECIPE} --output {run} --accept-changes"
+                knowingly = f"workbench pretrain {quoted(run / RECIPE)} --output {quoted(run)} --accept-changes"
                 raise WorkbenchError(
                     f"the {kind} at {place} is not the one that {run} was trained with (its content is another; "
                     f"{run / DATA} has the checksums). Restore it, or train a new run with this one. To use the run "

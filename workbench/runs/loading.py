@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.files.identities import Identities, noted
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import with_overrides
 from workbench.runs.checkpoint import read_checkpoint
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.data_record import refuse_other
+from workbench.runs.data_record import read_from_here, refuse_other
 from workbench.runs.folder import read_recipe, trust_run
 from workbench.runs.names import RECIPE, TOKENIZER
 from workbench.runs.weights import load_weights
@@ -61,9 +61,10 @@ def load(
         recipe = dataclasses.replace(recipe, control=control)
     source = Checkpoints(folder).best_or_last()
     if source is None:
-        raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: workbench pretrain {folder / RECIPE}")
+        train = f"workbench pretrain {quoted(folder / RECIPE)}"
+        raise WorkbenchError(f"{folder} has no checkpoint yet; train it first: {train}")
     saved = folder / TOKENIZER
-    with noted() as read:
+    with noted() as read, read_from_here(folder):
         tokenizer = Tokenizer.load(saved) if saved.is_file() else None
         tasks = tasks_of(recipe, tokenizer)
         root = make_root(recipe, tasks, tokenizer)

@@ -26,18 +26,26 @@ class Marked(NamedTuple):
 
 
 def check_markers(markers: Mapping[str, str], tokenizer: Tokenizer) -> None:
-    """Whether the tokenizer knows the markers, which stand by the names of their stretches.
+    """Whether each of the markers, which stand by the names of their stretches, is a token, and another one.
 
     Raises:
-        WorkbenchError: it does not know one of them.
+        WorkbenchError: one of them is not, or two are the same.
     """
+    of: dict[str, str] = {}
     for name, marker in markers.items():
-        known = tokenizer.encode(marker).ids
-        if not len(known) or (tokenizer.has("unk") and tokenizer.id("unk") in known):
+        known = tokenizer.encode(marker)
+        pieces = known.ids[known.ends > known.starts]
+        if len(pieces) != 1 or (tokenizer.has("unk") and tokenizer.id("unk") in pieces):
             raise WorkbenchError(
                 f"the marker {marker!r} is not in the tokenizer's vocabulary; choose one that is for the "
                 f"{name}, such as '@' or '#'"
             )
+        if marker in of:
+            raise WorkbenchError(
+                f"the marker {marker!r} stands for the {of[marker]} and for the {name}, which nothing would tell "
+                "apart; choose two, such as '#' and '@'"
+            )
+        of[marker] = name
 
 
 def with_markers(text: str, marked: Listing[Marked]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.files.checksums import matches
 from workbench.files.drafts import atomic
 from workbench.files.identities import note
@@ -55,7 +55,7 @@ class SimilarWords:
         if not self.path.is_file():
             raise WorkbenchError(
                 f"there is no file {path} with similar words; `workbench prepare similar-words CORPUS --tokenizer "
-                f"TOKENIZER --output {path}` makes one"
+                f"TOKENIZER --output {quoted(path)}` makes one"
             )
         self.table, metadata = _read(self.path)
         checksum = metadata["sha256"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import write_text
 from workbench.files.identities import note
 from workbench.files.json_values import parse_json
@@ -37,7 +37,7 @@ def read_token_counts(path: str | Path, tokenizer: Tokenizer) -> np.ndarray:
     Raises:
         WorkbenchError: there is no such file, it holds something else, or it is of another tokenizer.
     """
-    make = f"`workbench prepare token-counts CORPORA --tokenizer TOKENIZER --output {path}`"
+    make = f"`workbench prepare token-counts CORPORA --tokenizer TOKENIZER --output {quoted(path)}`"
     try:
         raw = Path(path).read_bytes()
         told = parse_json(raw)

@@ -89,6 +89,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
         ranks = [rank for s in scores.values() for rank in s.ranks]
         competing = [n for f in facts.values() for n in f.rank_by([0.0] * len(f.candidates.labels))[1]]
         numbers = numbers_of(rank_scores(ranks, competing))
+        account = _account(run, facts, scoring.batch_size)
         shared = sum(f.candidates.shared for f in facts.values())
         if len(scores) > 1:
             numbers |= {f"accuracy of {relation}": s.scores.accuracy for relation, s in scores.items()}
@@ -107,6 +108,8 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
             "ranks",
             baselines={name: told for name, told in frequent.items() if told} | {"chance": chance(competing)},
             examples=[e for relation, s in scores.items() for e in _examples(facts[relation], s)],
+            used=account["used"],
+            dropped=account["dropped"],
         )
 
     def draw(self, run: Evaluated, corpus: Corpus, scoring: FactsScoring) -> None:
@@ -124,6 +127,15 @@ def _ranked(run: Evaluated, facts: Mapping[str, Facts], scoring: FactsScoring) -
         relation: rank_objects(f.clozes, f.candidates.labels, run.tokenizer, predict, **how)
         for relation, f in facts.items()
     }
+
+
+def _account(run: Evaluated, facts: Mapping[str, Facts], size: int) -> dict[str, dict[str, int]]:
+    """What is used and left out of the sentences with their objects; ranking reads each of them several times."""
+    run.take_account()
+    samples = [each.sample(of.candidates.labels[each.gold], ()) for of in facts.values() for each in of.clozes]
+    for number, start in enumerate(range(0, len(samples), size)):
+        run.task.sequences(samples[start : start + size], (number,))
+    return run.take_account()
 
 
 def _facts_task(recipe: Recipe) -> str | None:

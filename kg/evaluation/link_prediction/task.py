@@ -106,7 +106,7 @@ class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
             task=self.name,
             numbers=_numbers(found, triples, graph),
             counts={"triples": len(triples), "entities": graph.num_entities, "triples left out": held_out.left_out},
-            variant=_variant(scoring),
+            variant=_variant(scoring, graph.num_entities),
             baselines={"most frequent entities": _numbers(frequent, triples, graph), "chance": chance(competing)},
             examples=list(_examples(found, triples, graph)),
         )
@@ -136,10 +136,12 @@ def _numbers(ranks: Ranks, triples: np.ndarray, graph: GraphStore) -> dict[str, 
     return numbers
 
 
-def _variant(scoring: LinkScoring) -> str:
+def _variant(scoring: LinkScoring, num_entities: int) -> str:
     known = "the graph, the corpus" + (", --known" if scoring.known else " alone (no --known)")
     told = [f"filtered by {known}", "realistic ranks"]
-    if scoring.candidates:
+    if scoring.candidates and scoring.candidates >= num_entities:
+        told.append(f"among all entities, which are no more than --candidates {scoring.candidates}")
+    elif scoring.candidates:
         told.append(f"among {scoring.candidates} wrong entities drawn with seed {scoring.seed}, not among all")
     if scoring.unseen:
         told.append("only triples with an entity that is in no triple of the graph")

@@ -26,6 +26,7 @@ from kg.vectors.frequency import FrequencyScores
 from kg.vectors.scores import Scores, VectorScores
 from kg.vectors.vectors import load_vectors
 from workbench.corpora.corpus import Corpus
+from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result, corpus_input
@@ -69,6 +70,13 @@ class Labelled:
     def of(cls, true: Corpus, false: Corpus, graph: GraphStore, limit: int | None = None) -> Labelled:
         """Those of two corpora, or the first ones of each."""
         both = [Triples.of(corpus, graph) for corpus in (true, false)]
+        shared = set(map(tuple, both[0].rows.tolist())) & set(map(tuple, both[1].rows.tolist()))
+        if shared:
+            raise WorkbenchError(
+                f"{len(shared):,} triples are among the true ones ({true.place}) and among the false ones "
+                f"({false.place}), such as "
+                f"{' - '.join(in_words(graph, np.array(min(shared))).values())}; leave them out of one of the two"
+            )
         parts = [triples.rows[:limit] for triples in both]
         labels = np.repeat([True, False], [len(part) for part in parts])
         return cls(np.concatenate(parts), labels, sum(triples.left_out for triples in both))

@@ -21,7 +21,7 @@ from vision.objectives.itc import Itc
 from vision.objectives.itm import Itm
 from vision.objectives.ranking import Ranking, Way
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import WorkbenchError, quoted, unknown
 from workbench.evaluation.images import image_sequence
 from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning
@@ -125,7 +125,7 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         if scoring.rerank:
             wanted = "--rerank needs an itm that re-ranks"
             return find_objective(loaded, scoring.run, Itm, wanted, network=scoring.network)
-        wanted = f"train one: workbench finetune {self.name} {scoring.run} TRAINING-SET"
+        wanted = f"train one: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
         objective = Itc if _has(loaded, Itc) else Itm
         return find_objective(loaded, scoring.run, objective, wanted, network=scoring.network)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, quoted
 from workbench.evaluation.generation import Generator
 from workbench.evaluation.inherited import text_length
 from workbench.evaluation.opening import Evaluated
@@ -131,7 +131,7 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
         if not tasks:
             raise WorkbenchError(
                 f"{scoring.run} has no task that writes a text of a text: fine-tune it first: workbench finetune "
-                f"{self.name} {scoring.run} TRAINING-SET"
+                f"{self.name} {quoted(scoring.run)} TRAINING-SET"
             )
         loaded = replace(loaded, transforms=tasks)
         generator = scoring.generator(loaded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from kg.evaluation.facts.reading import read_candidates, read_facts
 from kg.evaluation.facts.task import FactRanking, FactsScoring
 from kg.graph.store import GraphStore
 from tests.contracts.cases import EvaluationCase, World
-from tests.kg.evaluation.conftest import WORDINGS, fact, make_world, recipe_tree, write
+from tests.kg.evaluation.conftest import COUNTRIES, WORDINGS, fact, make_world, recipe_tree, write
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
@@ -24,6 +25,7 @@ from workbench.evaluation.opening import open_run
 from workbench.evaluation.passes import all_records
 from workbench.objectives.mlm import Mlm
 from workbench.recipe.trees import recipe_from_dict
+from workbench.runs.loading import load
 from workbench.sequences.batch import collate
 from workbench.training.pretrain import pretrain
 
@@ -59,6 +61,27 @@ def test_a_model_that_was_told_knows(world: Path, make_run: Callable[..., Path])
     assert found["baselines"]["most frequent objects"]["hits@10"] == 1
     example = found["examples"][0]
     assert example["text"][slice(*example["mask"])] == example["object"]
+
+
+def test_each_mention_is_counted_once(world: Path, make_run: Callable[..., Path], tmp_path: Path) -> None:
+    """Though a sentence is read for each length of its candidates."""
+    corpus, listed = Corpus.open(world / "facts"), json.loads((world / "candidates.json").read_text())
+    listed["country"].append({"id": "c9", "label": f"{COUNTRIES[0]} {COUNTRIES[1]}"})
+    (tmp_path / "candidates.json").write_text(json.dumps(listed))
+    slots = [sample["mask_spans"][0][:2] for sample in all_records(corpus)]
+    spans = [sample["spans"] for sample in all_records(corpus)]
+    mentions = sum(span[:2] != slot for of, slot in zip(spans, slots, strict=True) for span in of)
+    found = run_evaluate(make_run("tree"), world / "facts", candidates=tmp_path / "candidates.json")
+    assert found["used"]["mentions"] + sum(found["dropped"].values()) == mentions
+
+
+def test_a_run_says_in_which_folder_it_reads(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world)
+    pretrain(recipe_from_dict(recipe_tree(Path(), "tree")), tmp_path / "run", until=1)
+    monkeypatch.chdir(tmp_path)
+    message = r"run was trained in another folder than this one .*found graph.*KEY=VALUE"
+    with pytest.raises(WorkbenchError, match=message):
+        load("run")
 
 
 def test_ranks_equal_a_loop_over_single_sentences(world: Path, make_run: Callable[..., Path]) -> None:

@@ -63,6 +63,7 @@ def test_a_few_candidates_are_drawn_with_the_seed_and_told(world: Path) -> None:
     assert scored(world, candidates=3, batch_size=1).numbers == some.numbers
     every = scored(world, candidates=100)
     assert every.numbers == pytest.approx(scored(world).numbers)
+    assert "among all entities, which are no more than --candidates 100" in every.variant
 
 
 def test_a_run_ranks_all_as_it_ranks_a_few_that_are_all(world: Path) -> None:

@@ -13,6 +13,7 @@ from kg.graph.store import GraphStore
 from kg.vectors.vectors import Vectors, save_vectors
 from tests.contracts.cases import EvaluationCase, World
 from tests.kg.evaluation.graph_world import NAMES, make_graph_world
+from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.result import Result
 
@@ -63,3 +64,9 @@ def test_true_triples_are_told_by_vectors_that_know_them(
     assert found.baselines["majority"]["accuracy of country (lies in)"] == 0.5  # two of three valid ones are false
     assert len(NAMES) == len(ids)
     assert set(found.inputs) >= {"negatives", "valid", "valid_negatives"}
+
+
+def test_a_triple_that_is_true_and_false_is_refused(world: Path) -> None:
+    message = r"4 triples are among the true ones \(.*test\) and among the false .*such as "
+    with pytest.raises(WorkbenchError, match=message):
+        scored(world, world / "v.safetensors", negatives=str(world / "test"))

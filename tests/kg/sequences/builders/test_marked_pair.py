@@ -131,3 +131,10 @@ def test_bad_marks_are_refused(tokenizer: Tokenizer, given: dict[str, Any], mess
 def test_a_marker_that_the_tokenizer_does_not_know_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(WorkbenchError, match="the marker '§' is not in the tokenizer's vocabulary"):
         MarkedPair(tokenizer, 32, head="§")
+    with pytest.raises(WorkbenchError, match="the marker 'qqq' is not in the tokenizer's vocabulary"):
+        MarkedPair(tokenizer, 32, head="qqq")
+
+
+def test_one_marker_for_head_and_tail_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(WorkbenchError, match="the marker '#' stands for the head and for the tail"):
+        MarkedPair(tokenizer, 32, head="#", tail="#")
