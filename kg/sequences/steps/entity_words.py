@@ -18,13 +18,10 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from kg.sequences.linked_step import LinkedStep
-from kg.sequences.mentions import hidden
-from kg.sequences.table_rows import TableRows
+from kg.sequences.table_step import TableStep
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, CountOrZero, Location, Name, Share, Word
-from workbench.sequences.entities import Entities
 from workbench.sequences.rows import insert, recount, replace_spans
 from workbench.sequences.sequence import Mark, Sequence, Span
 from workbench.text.tokenizer import Tokenizer
@@ -42,7 +39,7 @@ class Mention:
     number: int
 
 
-class EntityWords(LinkedStep):
+class EntityWords(TableStep):
     """The step that puts a row for its entity before each linked mention, and a separator behind it, or in its place.
 
     The stream gets the field `entity_ids`: r + 1 at the row of an entity whose vector is row r of the table, or else 0.
@@ -63,8 +60,6 @@ class EntityWords(LinkedStep):
         control: the recipe's; `no-kg` leaves all mentions as they are.
     """
 
-    unaffected_by = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
-
     def __init__(
         self,
         table: Location | Mapping[Name, CountOrZero],
@@ -76,9 +71,8 @@ class EntityWords(LinkedStep):
         stream: Word = "text",
         control: Name | None = None,
     ) -> None:
-        super().__init__()
-        self.rows = TableRows(table)
-        self.max_length, self.form, self.min_score, self.stream = max_length, form, min_score, stream
+        super().__init__(table, min_score)
+        self.max_length, self.form, self.stream = max_length, form, stream
         self.entity_stream = stream
         self.linked = control != "no-kg"
         self.unknown = tokenizer.id("unk") if tokenizer.has("unk") else tokenizer.id("mask")
@@ -95,20 +89,13 @@ class EntityWords(LinkedStep):
                 recount(sequence, self.stream)
         return sequences
 
-    def known_entities(self) -> Entities:
-        return self.rows.entities()
-
     def _mentions(self, sequence: Sequence) -> list[Mention]:
         found: list[Mention] = []
         for span in sorted(sequence.spans_of(self.stream), key=lambda s: (s.start, -s.end)):
-            row = self.rows.get(span.entity)
-            if hidden(span, sequence):
-                self.dropped["mentions to be masked"] += 1
-            elif span.score <= self.min_score:
-                self.dropped["mentions below min_score"] += 1
-            elif row is None:
-                self.dropped["entities without a vector"] += 1
-            elif found and span.start < found[-1].end:
+            row = self.row_of(span, sequence)
+            if row is None:
+                continue
+            if found and span.start < found[-1].end:
                 self.dropped["overlapping mentions"] += 1
             else:
                 found.append(Mention(span.start, span.end, row + 1))
