@@ -106,12 +106,12 @@ def recipe_of(system: str, options: argparse.Namespace) -> Recipe:
     return recipe_from_dict(tree, system)
 
 
-def micro_batches(recipe: Recipe, tokenizer: Tokenizer) -> list[tuple[str, MicroBatch]]:
+def micro_batches(recipe: Recipe, tokenizer: Tokenizer, count: int = BATCHES) -> list[tuple[str, MicroBatch]]:
     """The first micro-batches, each with its task; of several tasks in turn."""
     tasks = tasks_of(recipe, tokenizer)
     batches = MicroBatches(tasks, {name: reader_of(recipe, task) for name, task in tasks.items()})
     found = []
-    for number in range(BATCHES):
+    for number in range(count):
         task = list(tasks)[number % len(tasks)]
         micro = batches.micro_batch(MicroBatchId(task, number // len(tasks), 0))
         assert micro is not None
@@ -121,7 +121,7 @@ def micro_batches(recipe: Recipe, tokenizer: Tokenizer) -> list[tuple[str, Micro
 
 def stepping(module: nn.Module, loss: Callable[[int], torch.Tensor]) -> Step:
     """A training step of a module on the micro-batch of a number."""
-    optimizer = torch.optim.AdamW(module.parameters(), 1e-4)
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-4, fused=True)
 
     def step(number: int) -> None:
         optimizer.zero_grad()
