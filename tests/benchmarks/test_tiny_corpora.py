@@ -1,0 +1,53 @@
+"""What the tiny systems read is made."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.raw_vision import RawVision
+from benchmarks.tiny_corpora import FILMS, MAKERS, overrides_of
+from benchmarks.tiny_systems import systems
+from tests.films import film
+from workbench.corpora.manifest import finish_corpus
+from workbench.corpora.writer import ShardWriter
+from workbench.recipe.reading import load_recipe
+
+SYSTEMS = systems("vision_language")
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a corpus of films that knows what made it."""
+    folder = tmp_path_factory.mktemp("corpora")
+    about = {"backbone": "timm:some:1.5s", "codes": "k-means:some"}
+    with ShardWriter(folder / FILMS / "part-000000.tar", kind="video-text") as writer:
+        writer.add("a", {"captions": ["a film"], "video": film()})
+    assert writer.info is not None
+    finish_corpus(folder / FILMS, kind="video-text", shards=[writer.info], provenance={"command": "test"}, about=about)
+    return folder
+
+
+@pytest.fixture
+def made(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    for name in ("films", "spoken"):
+        monkeypatch.setattr(RawVision, name, lambda raw, part: Path(f"{part}.jsonl"))
+    commands = [*MAKERS["vision_language"](Path("data"), corpora)]
+    return {name for name, *_ in commands} | {f"{name}-held-out" for name, *told in commands if "--split" in told}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_file_of_a_vision_language_system_is_made(system: str, corpora: Path, made: set[str]) -> None:
+    named = {*re.findall(rf"{corpora}/([\w./-]+)", str(load_recipe(f"{system}-tiny", overrides_of(system, corpora))))}
+    assert named
+    assert named <= made | {"pooled"}
+    of_tasks = {name for name in named if "." not in name and name != "pooled"}
+    assert {f"{name}-held-out" for name in of_tasks} <= made
+
+
+def test_features_of_films_are_those_of_their_corpus(corpora: Path) -> None:
+    recipe = str(load_recipe("videobert-tiny", overrides_of("videobert", corpora)))
+    assert "timm:some:1.5s" in recipe
+    assert "k-means:some" in recipe
