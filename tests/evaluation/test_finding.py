@@ -11,7 +11,7 @@ import pytest
 from workbench.cli.evaluation import evaluate, finetune
 from workbench.errors import WorkbenchError
 from workbench.evaluation.finding import find_task
-from workbench.evaluation.folders import task_folders
+from workbench.evaluation.folders import task_folders, trained_tasks
 from workbench.evaluation.options import Measuring, Scoring, Tuning
 from workbench.parts.trust import import_named
 
@@ -54,6 +54,17 @@ def test_every_folder_is_a_task_of_its_name() -> None:
         assert task.name == name
         assert issubclass(task.scoring, Measuring)
         assert task.tuning is None or issubclass(task.tuning, Tuning)
+
+
+def test_those_that_train_are_told_without_being_imported(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the source is read for is what the classes say."""
+    by_class = {name for name in task_folders() if find_task(name).tuning is not None}
+    assert set(trained_tasks()) == by_class < set(task_folders())
+    for commands, listed in ((finetune, by_class), (evaluate, set(task_folders()))):
+        with pytest.raises(SystemExit):
+            commands.run(["--help"], "workbench COMMAND")
+        words = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ") and line[2] != " "}
+        assert words == listed
 
 
 @pytest.mark.parametrize("name", task_folders())

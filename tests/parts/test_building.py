@@ -23,6 +23,12 @@ def test_a_short_name_with_options_and_given_things() -> None:
     assert isinstance(layer, Self)
 
 
+@pytest.mark.parametrize(("kind", "name"), [("layer", "self"), ("objective", "kg.supersense"), ("objective", "mlm")])
+def test_a_class_is_called_as_recipes_call_it(kind: str, name: str) -> None:
+    assert KINDS[kind].name(find(kind, name)) == name
+    assert KINDS["layer"].name(SimpleNamespace) == "types:SimpleNamespace"
+
+
 def test_an_import_path() -> None:
     layer = build("layer", {**SPEC, "layer": "workbench.models.layers.self:Self"}, sizes={"text": 8})
     assert isinstance(layer, Self)

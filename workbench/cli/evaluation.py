@@ -11,7 +11,7 @@ import typer
 
 from workbench.cli.app import Commands, Entry, needed_packages, typer_app
 from workbench.errors import WorkbenchError
-from workbench.evaluation.folders import task_folders
+from workbench.evaluation.folders import task_folders, trained_tasks
 from workbench.runs.names import is_run
 
 
@@ -20,15 +20,16 @@ class TaskCommands(Commands):
 
     Args:
         command_of: makes the function behind the command of a task.
+        folders: the tasks that the command is for, by name; of others it says itself why it is not.
     """
 
-    def __init__(self, command_of: Callable[[Any], Callable[..., None]], help: str) -> None:
-        folders = task_folders().items()
-        super().__init__({name: Entry(at, str(importlib.import_module(at).__doc__)) for name, at in folders}, help)
+    def __init__(self, command_of: Callable[[Any], Callable[..., None]], help: str, folders: dict[str, str]) -> None:
+        told = {name: Entry(at, str(importlib.import_module(at).__doc__)) for name, at in folders.items()}
+        super().__init__(told, help)
         self.command_of = command_of
 
     def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
-        if ":" not in name:
+        if ":" not in name and name not in task_folders():
             self._check(called, name)
         with needed_packages(f"{called} {name}"):
             from workbench.evaluation.finding import find_task
@@ -76,5 +77,9 @@ def _told(function: Callable[..., None], **options: type) -> Callable[..., None]
     return function
 
 
-finetune = TaskCommands(_finetune, "Fine-tune a pretrained run on a task (or on one of yours: package.module:Class).")
-evaluate = TaskCommands(_evaluate, "Evaluate a run on a task; writes a JSON file into the run's evaluations/.")
+finetune = TaskCommands(
+    _finetune, "Fine-tune a pretrained run on a task (or on one of yours: package.module:Class).", trained_tasks()
+)
+evaluate = TaskCommands(
+    _evaluate, "Evaluate a run on a task; writes a JSON file into the run's evaluations/.", task_folders()
+)

@@ -20,6 +20,7 @@ from workbench.evaluation.opening import find_objective
 from workbench.evaluation.options import Measuring, Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.interop.opening import load
+from workbench.parts.kinds import KINDS
 from workbench.recipe.spec import Recipe, SequenceSpec
 from workbench.tasks.objective import Objective
 
@@ -54,6 +55,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         tuning: the options of `finetune`; None: the task is for evaluation alone.
         scoring: the options of `evaluate`: a `Scoring`, or of what is no run a `Measuring`.
         objective: the class of the objective whose head is scored.
+        recipe: one that pretrains with it, for the message where a task for evaluation alone meets a run without it.
         gathers: whether ranks score parts of a corpus each, and gather what they made (`Evaluated.world`).
         panels: import paths of the report's panels for this task's results (`workbench.report.panels`).
     """
@@ -61,6 +63,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
     tuning: type[TuningOptions] | None = None
     scoring: type[ScoringOptions]
     objective: type[Objective]
+    recipe: str = ""
     gathers: bool = False
     panels: tuple[str, ...] = ()
 
@@ -86,11 +89,17 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
             WorkbenchError: there is none, or the control would change nothing.
         """
         assert isinstance(scoring, Scoring), "what is no run is opened by the task itself"
-        wanted = f"fine-tune it first: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
         return find_objective(
-            loaded, scoring.run, self.objective, wanted, network=scoring.network, control=scoring.control
+            loaded, scoring.run, self.objective, self.wanted(scoring), network=scoring.network, control=scoring.control
         )
+
+    def wanted(self, scoring: Scoring) -> str:
+        """What to do about a run without the objective, for the message: none but a task that trains can give it one."""
+        if self.tuning is not None:
+            return f"fine-tune it first: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
+        such = f", such as {self.recipe}" if self.recipe else ""
+        return f"pretrain one with {KINDS['objective'].name(self.objective)}{such}"
 
     def score(self, run: Any, corpus: Corpus, scoring: ScoringOptions) -> Result:
         """What `open` gave: the numbers on a corpus, beside those of baselines.

@@ -25,6 +25,13 @@ class Kind(NamedTuple):
         title = "".join(word.capitalize() for word in name.split("_"))
         return f"{package or 'workbench'}.{self.folder}.{name}:{title}"
 
+    def name(self, part: type) -> str:
+        """What a recipe calls a class of this kind: its short name, or else its import path."""
+        package, _, name = part.__module__.partition(f".{self.folder}.")
+        short = name if package == "workbench" else f"{package}.{name}"
+        path = f"{part.__module__}:{part.__qualname__}"
+        return short if self.path(short) == path else path
+
 
 KINDS = {
     "layer": Kind("models.layers", "torch.nn:Module", "forward", ("hidden", "context")),

@@ -1,1 +1,1 @@
-"""Which candidate a mention means, by a model that links (evaluation only)."""
+"""Which candidate a mention means, by a model that links."""

@@ -1,1 +1,1 @@
-"""Rank the object of a fact in a sentence with a slot (evaluation only)."""
+"""Rank the object of a fact in a sentence with a slot."""

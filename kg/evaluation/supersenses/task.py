@@ -34,6 +34,7 @@ class Supersenses(MeasuredTask[Tuning, SupersenseScoring]):
 
     scoring = SupersenseScoring
     objective = Supersense
+    recipe = "sensebert"
     panels = ("kg.evaluation.supersenses.panel:meant",)
 
     def open(self, scoring: SupersenseScoring) -> Evaluated:

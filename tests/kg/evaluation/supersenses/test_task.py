@@ -16,6 +16,7 @@ from tests.contracts.cases import EvaluationCase, World
 from tests.evaluation.conftest import make_texts, prepare, pretrain_on
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
+from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.report.run import load_run
 from workbench.text.tokenizer import Tokenizer
@@ -94,3 +95,12 @@ def test_texts_without_such_words_are_told(tmp_path: Path) -> None:
     other = prepare(tmp_path, "other", [{"text": "the is . the is"}])
     with pytest.raises(WorkbenchError, match="no texts with words that have a supersense"):
         evaluate(Supersenses(), SupersenseScoring(run=run, corpus=other))
+
+
+def test_a_run_without_them_is_sent_to_a_recipe_that_teaches_them(tmp_path: Path) -> None:
+    """There is no fine-tuning for it."""
+    texts = make_texts(tmp_path)
+    with pytest.raises(WorkbenchError, match=r"pretrain one with kg\.supersense, such as sensebert$"):
+        evaluate(Supersenses(), SupersenseScoring(run=pretrain_on(texts), corpus=str(texts / "texts")))
+    objectives = [o["objective"] for task in load_recipe(Supersenses.recipe).tasks.values() for o in task.objectives]
+    assert "kg.supersense" in objectives
