@@ -136,12 +136,13 @@ def nearest(name: str, valid: Iterable[str]) -> list[str]:
 
 
 def unknown(
-    what: str, name: str, valid: Iterable[str], where: str = "", unlisted: Iterable[str] = ()
+    what: str, name: str, valid: Iterable[str], where: str = "", unlisted: Iterable[str] = (), advice: str = ""
 ) -> WorkbenchError:
-    """The error for a name that does not exist: names the nearest valid ones, then all but the `unlisted`."""
+    """The error for a name that does not exist: names the nearest valid ones, then all but the `unlisted`, then what to
+    do where another of these names is not what is wanted."""
     choices = sorted(valid)
     close = nearest(name, [*choices, *unlisted])
     guess = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
     place = f" in {where}" if where else ""
     listed = ", ".join(choices) if choices else "none"
-    return WorkbenchError(f"unknown {what} {name!r}{place}.{guess} Valid: {listed}.")
+    return WorkbenchError(f"unknown {what} {name!r}{place}.{guess} Valid: {listed}.{' ' * bool(advice)}{advice}")

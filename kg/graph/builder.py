@@ -108,8 +108,8 @@ class GraphBuilder:
         if label != entity:
             self.links.ask(entity, lambda number: self.tail_labels.add(number, label))
 
-    def finish(self, relation_labels: Mapping[str, str]) -> None:
-        """Write the arrays and move the graph to its place."""
+    def finish(self, relation_labels: Mapping[str, str], *, words: bool = False) -> None:
+        """Write the arrays and move the graph to its place; `words` notes that ids are words."""
         self.links.flush()
         for number, label in self.tail_labels:
             if not _is_set(self.described, number):
@@ -142,7 +142,7 @@ class GraphBuilder:
             "self_loops": sum(int((h == t).sum()) for h, t in zip(blocks(triples[0]), blocks(triples[2]), strict=True)),
             "isolated": int((np.diff(out_offsets) + np.diff(in_offsets) == 0).sum()),
         }
-        seal(self.draft, META, meta)
+        seal(self.draft, META, {**meta, "words": True} if words else meta)
         os.rename(self.draft, self.path)
 
     def _label(self, label: str) -> tuple[int, int]:

@@ -19,13 +19,17 @@ def faults(store: GraphStore) -> dict[str, int]:
 
 
 def lacks(store: GraphStore) -> dict[str, int]:
-    """How many entities and relations are without something that a system may ask for; without what all have."""
+    """How many entities and relations are without something that a system may ask for; without what all have.
+
+    Where ids are words, they are labels.
+    """
     meta = store.meta
+    named = meta.get("words", False)
     found = {
         "entities in no triple": meta["isolated"],
-        "entities without a label": meta["entities"] - meta["labels"],
+        "entities without a label": 0 if named else meta["entities"] - meta["labels"],
         "entities without a description": meta["entities"] - meta["descriptions"],
         "entities without types": meta["entities"] - meta["typed"],
-        "relations without a label": meta["unnamed_relations"],
+        "relations without a label": 0 if named else meta["unnamed_relations"],
     }
     return {told: count for told, count in found.items() if count}

@@ -94,10 +94,13 @@ class GraphStore:
         return cls(path)
 
     @classmethod
-    def from_records(cls, records: Iterable[Mapping[str, Any]], path: str | Path) -> GraphStore:
+    def from_records(cls, records: Iterable[Mapping[str, Any]], path: str | Path, *, words: bool = False) -> GraphStore:
         """Write the graph of a triples corpus: each record is a head entity with its texts and its triples.
 
         An entity that is only a tail has the label that the triples give it.
+
+        Args:
+            words: whether ids are words, so that what has no label lacks none.
 
         Raises:
             WorkbenchError: as for `build`.
@@ -112,7 +115,7 @@ class GraphStore:
                     if fact.get("tail_text"):
                         builder.add_tail_label(fact["tail"], fact["tail_text"])
                 builder.add_texts(record["id"], record)
-            builder.finish(relation_labels)
+            builder.finish(relation_labels, words=words)
         return cls(path)
 
     @classmethod
@@ -264,12 +267,14 @@ class GraphStore:
     def name_of(self, entity: str) -> str:
         """What an entity is called: its label, empty where it has none; its id in a graph without any label.
 
-        A graph without labels has words for ids (WordNet's, HowNet's); in others an id is no word (Wikidata's).
+        A graph without labels has words for ids (WordNet's), and so has one that says it (HowNet's); in others an id is
+        no word (Wikidata's).
 
         Raises:
             WorkbenchError: the graph does not hold it.
         """
-        return self._labels[self.row(entity)] if self.meta["labels"] else entity
+        has_words = self.meta.get("words") or not self.meta["labels"]
+        return self._labels[self.row(entity)] or (entity if has_words else "")
 
     def aliases(self, entity: str) -> list[str]:
         """Other names of an entity."""

@@ -6,7 +6,8 @@ is
 
     s = sum over k of s_k / k  /  sum over k of 1 / k
 
-(SentiWordNet's, Baccianella et al. 2010). The first row of a word also says what part of speech it mostly is.
+(SentiWordNet's, Baccianella et al. 2010). The first row of a word also says what part of speech it mostly is. Rows of
+both signs may be senses, or a list that contradicts itself: `SentimentLexicon.mixed` names them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,11 @@ TAGS = {Known(p, s).tag: Known(p, s) for p in range(len(PARTS)) for s in range(l
 
 
 class SentimentLexicon:
-    """The part of speech and the polarity of words, and of their inflected forms."""
+    """The part of speech and the polarity of words, and of their inflected forms.
+
+    Attributes:
+        mixed: words with their part of speech, `good (a)`, that have rows of a negative and of a positive polarity.
+    """
 
     def __init__(self, rows: list[tuple[str, str, float]]) -> None:
         senses: dict[str, dict[str, list[float]]] = {}
@@ -53,6 +58,12 @@ class SentimentLexicon:
             word: {part: Known(PARTS.index(part), _polarity(scores)) for part, scores in parts.items()}
             for word, parts in senses.items()
         }
+        self.mixed = [
+            f"{word} ({part})"
+            for word, parts in senses.items()
+            for part, scores in parts.items()
+            if min(scores) < 0 < max(scores)
+        ]
 
     def __len__(self) -> int:
         return len(self._known)

@@ -150,10 +150,21 @@ class KnowledgeEmbedding(Objective):
         if head.relations is None:
             relations = read([Part("relation", relation=relation) for relation in graph.relation_ids])
         else:
-            rows = [self.graph.relation_row(relation) for relation in graph.relation_ids]
+            rows = [self.graph.relation_ids.find(relation) for relation in graph.relation_ids]
+            lacking = [name for name, row in zip(graph.relation_ids, rows, strict=True) if row < 0]
+            if lacking:
+                raise WorkbenchError(self._other_graph(graph, lacking))
             relations = head.relations.weight.detach().float().cpu()[rows]
         model = {"model": "TransE", "norm": self.norm}
         return Vectors(list(graph.ids), entities, list(graph.relation_ids), relations, model)
+
+    def _other_graph(self, graph: GraphStore, lacking: list[str]) -> str:
+        """That no vector was learnt of some relations of a graph, in words."""
+        return (
+            f"{len(lacking):,} of the {graph.num_relations:,} relations of {graph.path}, such as {lacking[0]!r}, have "
+            f"no vector: the run was trained on another graph, {self.graph.path}. Give that one, or one with its "
+            "relations; or pretrain a run on this one"
+        )
 
     def triple_scores(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Scores:
         """Scores of a graph's triples, for evaluation: every entity is read once."""

@@ -17,6 +17,7 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.objectives._vocabulary import TokenLoss
+from workbench.objectives.classify import OTHER_SET
 from workbench.options.bounds import Name, Share, Word
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
@@ -65,7 +66,8 @@ class LabelFusion(Objective):
     def _number(self, sequence: Sequence) -> int:
         name = str(sequence.labels[self.label])
         if name not in self.classes:
-            raise unknown("class", name, self.classes, f"label {self.label!r} of sequence {sequence.key!r}")
+            where = f"label {self.label!r} of sequence {sequence.key!r}"
+            raise unknown("class", name, self.classes, where, advice=OTHER_SET)
         return self.classes[name]
 
     def head(self, network: Network) -> Head:

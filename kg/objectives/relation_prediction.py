@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kg.graph.store import GraphStore
 from workbench.errors import unknown
-from workbench.objectives.classify import Classify
+from workbench.objectives.classify import OTHER_SET, Classify
 from workbench.options.bounds import Dropout, Location, Word
 from workbench.sequences.sequence import Sequence
 
@@ -29,5 +29,6 @@ class RelationPrediction(Classify):
     def row(self, sequence: Sequence) -> int:
         name = str(sequence.meta.get("relation"))
         if name not in self.classes:
-            raise unknown("relation", name, self.classes, f"the triple of sequence {sequence.key!r}")
+            where = f"the triple of sequence {sequence.key!r}"
+            raise unknown("relation", name, self.classes, where, advice=OTHER_SET)
         return self.classes[name]

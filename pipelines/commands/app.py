@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+
 import typer
 
 from pipelines.commands.answers import answers
@@ -40,6 +43,15 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
+
+
+@app.callback()
+def tell() -> None:
+    """Commands say what they made, unless the environment's WORKBENCH_LOG chooses what is said."""
+    if "WORKBENCH_LOG" not in os.environ:
+        logging.getLogger("pipelines").setLevel(logging.INFO)
+
+
 for function in (
     text,
     image_text,

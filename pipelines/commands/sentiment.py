@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +13,15 @@ from pipelines.commands.options import Writing
 from pipelines.preparing.chunks import Job
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.preparing.kg_extra import needs_kg
+from pipelines.preparing.progress import console
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
 from workbench.options.bounds import Location
 from workbench.options.command import command
+
+if TYPE_CHECKING:
+    from kg.lexicons.sentiment import SentimentLexicon
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +37,9 @@ def sentiment(
     """Mark the words of texts with their part of speech and polarity (tags), for the step kg.sentiment (SentiLR).
 
     The lexicon is a text of three columns parted by tabs. Rows of one word and part of speech are its senses, the
-    commonest first, whose polarities are averaged; a word is of the part of speech of its first row, an inflected form
-    of that of its base form. Tags that the texts had are replaced; their labels stay.
+    commonest first, whose polarities are averaged, the first ones weighing most; how many words have rows of both
+    signs is told. A word is of the part of speech of its first row, an inflected form of that of its base form. Tags
+    that the texts had are replaced; their labels stay.
 
     Example:
 
@@ -44,12 +50,25 @@ def sentiment(
         raise WorkbenchError(f"no record of {corpus} has a 'text' (they have {', '.join(opened.manifest.fields)})")
     with needs_kg():
         from kg.lexicons.sentiment import read_sentiment_lexicon
+        from pipelines.preparing.felt import felt
         from pipelines.stages.tag_sentiment import TagSentiment
-    log.info("%s: %s words", lexicon, f"{len(read_sentiment_lexicon(lexicon)):,}")
+    _tell(lexicon, read_sentiment_lexicon(lexicon))
     checksum = sha256_of(Path(lexicon))
     stage = TagSentiment(str(Path(lexicon).resolve()), checksum)
     about = {**opened.manifest.about, "sentiment": {"lexicon_sha256": checksum}}
     options.prepare(Job(CorpusReader(), opened.kind, options.output, (stage,), about=about), [corpus])
+    console.print(felt(Corpus.open(options.output)))
+
+
+def _tell(path: str, lexicon: SentimentLexicon) -> None:
+    """How many words there are, and of how many the rows contradict each other."""
+    log.info("%s: %s words", path, f"{len(lexicon):,}")
+    if lexicon.mixed:
+        log.warning(
+            "%s: %s words have rows of both signs, such as %s: taken for senses, the commonest first, and averaged; "
+            "where they are none, keep one row of each",
+            *(path, f"{len(lexicon.mixed):,}", ", ".join(lexicon.mixed[:3])),
+        )
 
 
 if __name__ == "__main__":

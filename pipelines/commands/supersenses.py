@@ -17,6 +17,8 @@ from workbench.options.outputs import OutputFile
 from workbench.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
+LEXICOGRAPHERS = ("noun.", "verb.", "adj.", "adv.")
+"""How WordNet's classes begin."""
 
 
 @command
@@ -45,6 +47,12 @@ def supersenses(
     store, cut = GraphStore.open(graph), Tokenizer.load(tokenizer)
     found = find_supersenses(store, cut)
     provenance = {"graph": {"path": str(store.path), "identity": store.identity}}
+    if not any(name.startswith(LEXICOGRAPHERS) for name in found.classes):
+        log.warning(
+            "%s: its types, such as %s, are no supersenses (noun.animal, verb.motion), and are taken as the classes: "
+            "is it a graph of senses? WordNet's folder `dict` is one (workbench prepare triples dict --output CORPUS)",
+            *(store.path, ", ".join(map(repr, found.classes[:3]))),
+        )
     save_supersenses(output, found, cut.identity, provenance)
     senses = found.allowed.sum(1)
     log.info(

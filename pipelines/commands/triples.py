@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +14,12 @@ from rich.table import Table
 
 from pipelines.commands.console import run
 from pipelines.commands.options import Reading, ShardSize
+from pipelines.preparing.chunks import Job
 from pipelines.preparing.corpus_reader import all_samples
 from pipelines.preparing.kg_extra import needs_kg
 from pipelines.preparing.progress import console
+from pipelines.readers.reader import RawReader
+from pipelines.stages import Stage
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import clear_drafts
@@ -27,13 +31,19 @@ if TYPE_CHECKING:
     from kg.graph.store import GraphStore
 
 log = logging.getLogger(__name__)
+WORDS = "ids_are_words"
+"""The fact on a corpus (`Manifest.about`) that its entities are called by their ids where they have no label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TripleReading(Reading):
-    """Entities are short records."""
+    """Entities are short records. Whether their ids are words is noted with the corpus."""
 
     shard_size: ShardSize = 20_000
+
+    def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
+        job = super().job(reader, stages)
+        return replace(job, about={**job.about, WORDS: True}) if getattr(reader, "words", False) else job
 
 
 @command
@@ -117,7 +127,8 @@ def build_graph(corpus: Path) -> GraphStore:
                     ) from error
                 log.warning("%s; it is built again", str(error).partition("; ")[0])
                 shutil.rmtree(folder)
-        store = GraphStore.from_records(all_samples(Corpus.open(corpus)), folder)
+        opened = Corpus.open(corpus)
+        store = GraphStore.from_records(all_samples(opened), folder, words=opened.manifest.about.get(WORDS, False))
     log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
     return store
 

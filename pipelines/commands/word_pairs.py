@@ -21,7 +21,7 @@ from pipelines.preparing.kg_extra import needs_kg
 from pipelines.preparing.splits import parse_splits, part_folder
 from pipelines.readers.reader import RawReader, Record
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, unknown
 from workbench.options.bounds import Location, Name
 from workbench.options.command import command
 from workbench.sequences.sequence import Sample
@@ -30,6 +30,10 @@ from workbench.text.word_vectors import WordVectorOptions
 log = logging.getLogger(__name__)
 VECTORS = "words.safetensors"
 """The file of vectors in the folder of the corpus."""
+SENSES = (
+    "Give a graph of senses, such as WordNet's (workbench prepare triples dict --output CORPUS), or name a relation of "
+    "this one whose ends are words of one meaning (--relation)."
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,8 @@ def word_pairs(
         from kg.lexicons.word_vectors import save_word_vectors
     store = GraphStore.open(graph)
     for name in relation:
-        store.relation_row(name)
+        if store.relation_ids.find(name) < 0:
+            raise unknown("relation", name, list(store.relation_ids), str(store.path), advice=SENSES)
     opened = [Corpus.open(place) for place in texts]
     splits = parse_splits(split)
     provenance = {

@@ -74,12 +74,12 @@ class Coverage:
     def rows(self) -> Iterator[tuple[str, str]]:
         """Names and values, for a person."""
         yield "records", f"{self.records:,}"
-        yield "with a link", _share(self.linked_records, self.records)
+        yield "with a link", share(self.linked_records, self.records)
         yield "mentions per 100 words", f"{100 * self.mentions / max(self.words, 1):.1f}"
         yield "mentions", f"{self.mentions:,}"
-        yield "linked", _share(self.linked, self.mentions)
-        yield "NIL", _share(self.nil, self.mentions)
-        yield "ambiguous", _share(self.ambiguous, self.mentions)
+        yield "linked", share(self.linked, self.mentions)
+        yield "NIL", share(self.nil, self.mentions)
+        yield "ambiguous", share(self.ambiguous, self.mentions)
         yield "entities per mention", f"{self.links / max(self.linked, 1):.2f}"
         yield "different entities", f"{len(self.entities):,}"
         yield "mean score", f"{self.total_score / max(self.links, 1):.3f}"
@@ -95,11 +95,10 @@ class Covered:
 
     def table(self) -> Table:
         """For a person: a column for each source where there are several."""
-        looked = f" (of {self.all.records:,} records, evenly spread)" if self.all.records < self.of else ""
         columns = {TOTAL: self.all} | (dict([*self.by_source.items()][:SOURCES]) if len(self.by_source) > 1 else {})
         hidden = len(self.by_source) - SOURCES
         caption = f"{hidden:,} smaller sources are in {TOTAL!r} alone" if hidden > 0 else None
-        table = Table("", *columns, title=f"Links{looked}", caption=caption)
+        table = Table("", *columns, title=f"Links{of_records(self.all.records, self.of)}", caption=caption)
         told = [dict(counts.rows()) for counts in columns.values()]
         for name in told[0]:
             table.add_row(name, *(values[name] for values in told))
@@ -112,10 +111,8 @@ def coverage(corpus: Corpus, links: Links) -> Covered:
     Args:
         links: what linked them; asked again, whatever the score, for the names that got no link.
     """
-    places = [(shard, record) for shard, info in enumerate(corpus.shards) for record in range(info.records)]
     total, by_source = Coverage(), dict[str, Coverage]()
-    for shard, record in places[:: -(-len(places) // SAMPLED) or 1]:
-        sample = corpus.read(shard, record)
+    for sample in sampled(corpus):
         texts = [
             (text, spans, links.found(text, inside, 0.0, 2), inside or ())
             for text, spans, inside in _linked_texts(sample, links)
@@ -124,7 +121,18 @@ def coverage(corpus: Corpus, links: Links) -> Covered:
         for counts in (total, by_source.setdefault(source, Coverage())):
             counts.add(texts)
     largest = sorted(by_source.items(), key=lambda item: -item[1].records)
-    return Covered(len(places), total, dict(largest))
+    return Covered(corpus.records, total, dict(largest))
+
+
+def sampled(corpus: Corpus) -> Iterator[Sample]:
+    """Records of a corpus, evenly spread, at most `SAMPLED`."""
+    places = [(shard, record) for shard, info in enumerate(corpus.shards) for record in range(info.records)]
+    yield from (corpus.read(shard, record) for shard, record in places[:: -(-len(places) // SAMPLED) or 1])
+
+
+def of_records(looked: int, all: int) -> str:
+    """What to say of counts over fewer records than there are."""
+    return f" (of {looked:,} records, evenly spread)" if looked < all else ""
 
 
 def _characters(text: str, spans: Spans) -> np.ndarray:
@@ -136,7 +144,8 @@ def _characters(text: str, spans: Spans) -> np.ndarray:
     return np.append(0, (edges.cumsum()[:-1] > 0).cumsum())
 
 
-def _share(part: int, whole: int) -> str:
+def share(part: int, whole: int) -> str:
+    """A count and its share of all, for a person."""
     return f"{part:,} ({100 * part / max(whole, 1):.1f} %)"
 
 

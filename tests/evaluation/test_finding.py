@@ -63,7 +63,9 @@ def test_those_that_train_are_told_without_being_imported(capsys: pytest.Capture
     for commands, listed in ((finetune, by_class), (evaluate, set(task_folders()))):
         with pytest.raises(SystemExit):
             commands.run(["--help"], "workbench COMMAND")
-        words = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ") and line[2] != " "}
+        words = {
+            line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ") and line[2] != " "
+        }
         assert words == listed
 
 

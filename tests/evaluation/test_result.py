@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result
-from workbench.evaluation.tables import number_table
+from workbench.evaluation.tables import below, number_table
 
 
 def made(accuracy: float, corpus: str = "sets/test", checksum: str = "a", **more: Any) -> Result:
@@ -67,6 +67,18 @@ def test_the_table_shows_what_was_counted() -> None:
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(number_table(made(0.5, variant="sum")))
     assert "1,200 sentences; sum" in console.export_text()
+
+
+def test_a_result_below_its_baselines_is_told() -> None:
+    baselines = {"most frequent class": {"accuracy": 0.6}, "chance": {"accuracy": 0.2}, "another": {"f1": 1.0}}
+    assert below(made(0.5, baselines=baselines)) == "accuracy below most frequent class"
+    assert below(made(0.1, baselines=baselines)) == "accuracy below most frequent class, chance"
+    assert below(made(0.6, baselines=baselines)) == below(made(0.1)) == ""
+    loss = replace(made(0.5), numbers={"perplexity": 5.0}, baselines={"unigrams": {"perplexity": 90.0}})
+    assert below(loss) == ""
+    console = Console(width=100, record=True, file=io.StringIO())
+    made(0.5, baselines=baselines).show(console)
+    assert "accuracy below most frequent class" in console.export_text()
 
 
 def test_each_class_is_shown_by_itself_and_the_missing_are_named() -> None:

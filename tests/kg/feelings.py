@@ -38,10 +38,12 @@ def tagged_samples(count: int = 8, words: int = 60) -> list[Sample]:
     return made
 
 
-def tagged_sequences(samples: list[Sample], max_length: int = 512, builder: str = "document") -> list[Sequence]:
+def tagged_sequences(
+    samples: list[Sample], max_length: int = 512, builder: str = "document", control: str | None = None
+) -> list[Sequence]:
     """The sequences behind the step kg.sentiment."""
     built = build("builder", {"builder": builder, "max_length": max_length}, "", tokenizer=tokenizer())
-    return Sentiment(labels=len(CLASSES))(built(samples, draws()), draws())
+    return Sentiment(labels=len(CLASSES), control=control)(built(samples, draws()), draws())
 
 
 def feeling_network(**extra: int) -> Network:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,28 @@ def test_every_command_has_help_with_examples(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
     assert f"workbench prepare {command}" in result.output
+
+
+def test_what_was_made_is_told(tmp_path, json_lines, caplog, monkeypatch):
+    """A line of each command that writes a file, unless the user says what is to be told."""
+    logging.getLogger("pipelines").setLevel(logging.NOTSET)
+    prepare("text", json_lines("d.jsonl", [{"text": "a city"}] * 3), "-o", tmp_path / "c", "--workers", 1)
+    command = ["tokenizer", tmp_path / "c", "--vocab-size", 60, "-o"]
+    prepare(*command, tmp_path / "t.json")
+    assert f"tokens from {tmp_path / 'c'}: {tmp_path / 't.json'}" in caplog.text
+    GraphStore.build([], tmp_path / "g", entity_texts={"Q1": {"label": "city", "types": ["Q515"]}})
+    prepare("supersenses", tmp_path / "g", "--tokenizer", tmp_path / "t.json", "-o", tmp_path / "s.json")
+    assert "its types, such as 'Q515', are no supersenses" in caplog.text
+    assert f"{tmp_path / 's.json'}: 1 classes; 1 of" in caplog.text
+    caplog.clear()
+    GraphStore.build([], tmp_path / "w", entity_texts={"1-n": {"label": "city", "types": ["noun.location"]}})
+    prepare("supersenses", tmp_path / "w", "--tokenizer", tmp_path / "t.json", "-o", tmp_path / "s.json")
+    assert "are no supersenses" not in caplog.text
+    caplog.clear()
+    logging.getLogger("pipelines").setLevel(logging.NOTSET)
+    monkeypatch.setenv("WORKBENCH_LOG", "WARNING")
+    prepare(*command, tmp_path / "u.json")
+    assert not caplog.text
 
 
 def test_text_command(tmp_path, json_lines, stored):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,10 @@ from workbench.errors import WorkbenchError
 from workbench.files.drafts import sha256_of
 
 
-def test_known_words_are_marked_in_place_of_other_tags(tmp_path: Path, json_lines) -> None:
+def test_known_words_are_marked_in_place_of_other_tags(
+    tmp_path: Path, json_lines, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("pipelines").setLevel(logging.NOTSET)
     lexicon = tmp_path / "polarity.tsv"
     lexicon.write_text("good\ta\t0.7\nhate\tv\t-0.8\nfilm\tn\t0\nold-fashioned\ta\t-0.1\n")
     rows = [
@@ -40,7 +45,24 @@ def test_known_words_are_marked_in_place_of_other_tags(tmp_path: Path, json_line
     assert first["labels"] == {"stars": 2}
     assert second["tags"] == []
     assert corpus.manifest.about["sentiment"] == {"lexicon_sha256": sha256_of(lexicon)}
-    missing = runner.invoke(app, ["sentiment", plain, "--lexicon", str(tmp_path / "none.tsv"), "-o", raw])
+    shown = dict(re.findall(r"│ (\w[^│]*\w) +│ +([^│]*?) +│", done.output))
+    assert shown == {
+        "read": "2",
+        "records": "2",
+        "with a polarity": "1 (50.0 %)",
+        "words": "10",
+        "marked": "4 (40.0 %)",
+        "of a polarity": "3 (30.0 %)",
+        "positive": "1 (33.3 %)",
+        "negative": "2 (66.7 %)",
+    }
+    assert "4 words" in caplog.text
+    assert "rows of both signs" not in caplog.text
+    lexicon.write_text("good\ta\t0.7\ngood\ta\t-0.7\n")
+    told = runner.invoke(app, [*command[:-3], raw, "--workers", "1"])
+    assert told.exit_code == 0, told.output
+    assert "1 words have rows of both signs, such as good (a): taken for senses" in caplog.text
+    missing = runner.invoke(app, ["sentiment", plain, "--lexicon", str(tmp_path / "none.tsv"), "-o", raw + "-2"])
     assert missing.exit_code != 0
 
 

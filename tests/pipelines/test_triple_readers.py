@@ -8,12 +8,14 @@ import tracemalloc
 
 import pytest
 
+from kg.graph.store import GraphStore
 from pipelines.commands.app import app
 from pipelines.preparing.corpus_reader import all_samples
 from pipelines.readers.formats import make_reader
-from pipelines.readers.reader import Drop
+from pipelines.readers.reader import Drop, MalformedError
 from pipelines.readers.triples.graph import Links
 from pipelines.readers.triples.ntriples import unescape
+from pipelines.sources.triple_lines import read_triples
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 
@@ -120,7 +122,7 @@ def test_texts_stay_out_of_memory(tmp_path, json_lines):
 
 @pytest.mark.parametrize("line", ["a\tb", "a\tb\tc\td", "a\t\tb"])
 def test_bad_tsv_line(tmp_path, read, line):
-    (tmp_path / "g.tsv").write_text(f"a\tr\tb\n{line}\n")
+    (tmp_path / "g.tsv").write_text("a\tr\tb\n" * 5 + line + "\n")
     with pytest.raises(WorkbenchError, match=r"g\.tsv:2: expected head<tab>relation<tab>tail"):
         read("triples", tmp_path / "g.tsv", format="triples-tsv")
 
@@ -274,3 +276,37 @@ def test_real_graphs(shared, read):
     assert sum(bool(s["types"]) for s in small) == 1623
     words = read("triples", data / "kbert_zh" / "kgs" / "Medical.spo")
     assert len(facts(words)) == len(set((data / "kbert_zh/kgs/Medical.spo").read_text("utf-8").splitlines()))
+
+
+def test_words_are_labels_and_lack_none(tmp_path, capsys, monkeypatch):
+    """The ids of K-BERT's .spo files are words; those of another source may be numbers."""
+    monkeypatch.setenv("COLUMNS", "120")
+    lines = "上海\t城市\t中国\n北京\t城市\t中国\n"
+    told = {}
+    for name in ("g.spo", "g.tsv"):
+        (tmp_path / name).write_text(lines)
+        app(["triples", str(tmp_path / name), "-o", str(tmp_path / name[2:]), "--workers", "1"], standalone_mode=False)
+        told[name] = capsys.readouterr().err
+    assert "entities without a label" in told["g.tsv"]
+    assert "relations without a label" in told["g.tsv"]
+    assert "without a label" not in told["g.spo"]
+    assert "entities without types" in told["g.spo"]
+    assert GraphStore.open(tmp_path / "spo").name_of("上海") == "上海"
+    (tmp_path / "e.jsonl").write_text('{"id": "上海", "label": "Shanghai"}')
+    command = ["triples", str(tmp_path / "g.spo"), "--entities", str(tmp_path / "e.jsonl"), "--workers", "1"]
+    app([*command, "-o", str(tmp_path / "named")], standalone_mode=False)
+    named = GraphStore.open(tmp_path / "named")
+    assert [named.name_of(word) for word in ("上海", "北京")] == ["Shanghai", "北京"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("a\tr\t", "the tail is empty"), ("\t \tb", "the head and the relation are empty"), ("a\tb", "found 2 columns")],
+)
+def test_what_is_wrong_with_a_line_is_told(tmp_path, read, line, message):
+    for name in ("g.tsv", "g.spo"):
+        (tmp_path / name).write_text(f"a\tr\tb\n{line}\n")
+        with pytest.raises(MalformedError, match=rf"expected head<tab>relation<tab>tail \({message}"):
+            read("triples", tmp_path / name)
+    with pytest.raises(WorkbenchError, match=rf"line 6: {message}; a triple is"):
+        list(read_triples(tmp_path / "g.tsv"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -53,3 +54,12 @@ def test_pairs_and_their_vectors(tmp_path: Path, json_lines) -> None:
     changed = runner.invoke(app, [*command, "-o", str(tmp_path / "again"), "--workers", "1", "--epochs", "1"])
     assert "was made otherwise (epochs)" in str(changed.exception)
     assert written.stat().st_mtime_ns == before
+
+
+def test_a_graph_of_other_relations_is_told_which_one_is_wanted(tmp_path: Path) -> None:
+    GraphStore.build([("d", "country", "c")], tmp_path / "graph", entity_texts=ENTITIES)
+    command = ["word-pairs", str(tmp_path / "graph"), "--texts", str(tmp_path / "texts"), "-o", str(tmp_path / "pairs")]
+    told = str(CliRunner().invoke(app, command).exception)
+    assert re.search(
+        r"unknown relation 'hypernym' in .*Valid: country\. Give a graph of senses, such as WordNet's", told
+    )

@@ -45,6 +45,14 @@ def test_resumed_equals_uninterrupted(recipe: Recipe, tmp_path: Path) -> None:
     assert verdict.compared >= 16
 
 
+def test_a_comparison_takes_no_more_steps_than_the_recipe_has(recipe: Recipe, tmp_path: Path) -> None:
+    assert verify_resume(shorter(recipe, max_steps=3), tmp_path / "proof").steps == 3
+    with pytest.raises(WorkbenchError, match=r"--steps = 9; allowed: 2 to train\.max_steps = 3"):
+        verify_resume(shorter(recipe, max_steps=3), tmp_path / "proof", 9)
+    with pytest.raises(WorkbenchError, match=r"train\.max_steps = 1; allowed: 2 or more"):
+        verify_resume(shorter(recipe, max_steps=1), tmp_path / "proof")
+
+
 def test_a_comparison_replaces_the_runs_of_an_earlier_one(recipe: Recipe, tmp_path: Path) -> None:
     proof = tmp_path / "proof"
     assert verify_resume(recipe, proof, 2).equal

@@ -68,7 +68,10 @@ def verify_resume(
             help="The folder of the two runs that are compared; those of an earlier comparison are replaced.",
         ),
     ] = None,
-    steps: Annotated[Steps, typer.Option(help="Steps to train; the interruption is in the middle.")] = 6,
+    steps: Annotated[
+        Steps | None,
+        typer.Option(help="Steps to train; the interruption is in the middle. Default: 6, or all of fewer."),
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Train twice, once with a stop and a restart in the middle, and compare every loss bit for bit.

@@ -10,6 +10,7 @@ from typing import Protocol
 from rich.markup import escape
 from rich.table import Table
 
+SMALL_IS_GOOD = ("perplexity", "rank", "error", "bits")
 SHOWN = 20
 MANY = 8
 _SIDE_BY_SIDE = 2
@@ -35,7 +36,7 @@ def number_table(result: Told, others: Mapping[str, Mapping[str, float]] = Mappi
     title = result.task + (f", control: {result.control}" if result.control else "")
     counts = {"": result.counts, "used: ": result.used or {}, "left out: ": result.dropped or {}}
     counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
-    table = Table(title=title, caption="; ".join(filter(None, (*counted, result.variant))) or None)
+    table = Table(title=title, caption="; ".join(filter(None, (*counted, result.variant, below(result)))) or None)
     table.add_column("", overflow="fold")
     table.add_column("result", justify="right")
     for name in beside:
@@ -45,6 +46,15 @@ def number_table(result: Told, others: Mapping[str, Mapping[str, float]] = Mappi
         if name not in grouped:
             table.add_row(name, f"{value:.4g}", *(_number(numbers.get(name)) for numbers in beside.values()))
     return table
+
+
+def below(result: Told) -> str:
+    """That the first number, where a greater one is better, is below baselines, in words; "" where it is not."""
+    name, value = next(iter(result.numbers.items()), ("", 0.0))
+    if any(word in name for word in SMALL_IS_GOOD):
+        return ""
+    beaten = [baseline for baseline, numbers in result.baselines.items() if value < numbers.get(name, value)]
+    return f"{name} below {', '.join(beaten)}" if beaten else ""
 
 
 def groups_of(result: Told) -> dict[str, list[str]]:

@@ -26,6 +26,12 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
+OTHER_SET = (
+    "It is of another set of labels than the one that is learnt: fine-tune a run on texts with these labels, or give "
+    "texts with the valid ones."
+)
+"""What to do about a class that is none of an objective's."""
+
 
 class Classify(Objective):
     """The class of a sequence, which the sample's `labels` name.
@@ -61,7 +67,8 @@ class Classify(Objective):
             return -100
         name = str(sequence.labels[self.label])
         if name not in self.classes:
-            raise unknown("class", name, self.classes, f"label {self.label!r} of sequence {sequence.key!r}")
+            where = f"label {self.label!r} of sequence {sequence.key!r}"
+            raise unknown("class", name, self.classes, where, advice=OTHER_SET)
         return self.classes[name]
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:

@@ -42,21 +42,26 @@ class ResumeVerdict:
         return not self.different and not self.weights
 
 
+STEPS = 6
 RUNS = ("uninterrupted", "interrupted")
 OWN = "verify-resume.txt"
 """The file beside the two runs that says whose they are."""
 
 
-def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int = 6) -> ResumeVerdict:
-    """Train `steps` steps at once, and with a stop in the middle; compare bit for bit.
+def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int | None = None) -> ResumeVerdict:
+    """Train `steps` steps at once, and with a stop in the middle; compare bit for bit. None: `STEPS`, or all if fewer.
 
     The two runs are folders in `run_dir`: uninterrupted, interrupted. Those of an earlier comparison are replaced.
 
     Raises:
         WorkbenchError: too few or too many steps, or something else has the name of one of the folders.
     """
-    if not 2 <= steps <= recipe.train.max_steps:
-        raise WorkbenchError(f"steps = {steps}; allowed: 2 to train.max_steps = {recipe.train.max_steps}")
+    most = recipe.train.max_steps
+    if most < 2:
+        raise WorkbenchError(f"train.max_steps = {most}; allowed: 2 or more, as the interruption is between two steps")
+    steps = min(STEPS, most) if steps is None else steps
+    if not 2 <= steps <= most:
+        raise WorkbenchError(f"--steps = {steps}; allowed: 2 to train.max_steps = {most}")
     whole, parted = (Path(run_dir) / name for name in RUNS)
     recipe = replace(recipe, train=replace(recipe.train, log_every=1))
     with distributed() as world, _held(Path(run_dir), world):

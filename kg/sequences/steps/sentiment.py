@@ -7,7 +7,7 @@ import numpy as np
 from kg.lexicons.sentiment import NEUTRAL, OTHER, TAGS
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Count
+from workbench.options.bounds import Count, Name
 from workbench.sequences.alignment import token_rows
 from workbench.sequences.protocols import Step
 from workbench.sequences.sequence import Sequence
@@ -24,13 +24,17 @@ class Sentiment(Step):
 
     Args:
         labels: how many labels a text may have.
+        control: the recipe's; `no-kg` has every word without a part of speech and neutral, whatever its tag is.
 
     Raises:
         WorkbenchError: a text has no tags, or others.
     """
 
-    def __init__(self, labels: Count = 5) -> None:
+    controls = ("no-kg",)
+
+    def __init__(self, labels: Count = 5, control: Name | None = None) -> None:
         self.labels = labels
+        self.known = control != "no-kg"
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         for sequence in sequences:
@@ -42,7 +46,7 @@ class Sentiment(Step):
         rows = len(text["input_ids"])
         parts, polarities = np.full(rows, OTHER), np.full(rows, NEUTRAL)
         own = np.flatnonzero((text["char_start"] >= 0) & (text["token_type_ids"] == text["token_type_ids"][:1]))
-        tags = _tags(sequence)
+        tags = _tags(sequence) if self.known else []
         if len(own) and tags:
             begins, ends = (np.array([tag[place] for tag in tags]) for place in (0, 1))
             places = zip(*token_rows(text["char_start"][own], text["char_end"][own], begins, ends), tags, strict=True)

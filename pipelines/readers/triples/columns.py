@@ -28,7 +28,8 @@ def column_rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         where = f"{path.name}:{number}"
         identifier, *texts = (column.strip() for column in parse_text(line, where).split("\t"))
         if not identifier or len(texts) not in (1, 2):
-            raise MalformedError("expected id<tab>text", where, f"found {1 + len(texts)} columns")
+            wrong = f"found {1 + len(texts)} columns" if identifier else "the id is empty"
+            raise MalformedError("expected id<tab>text", where, wrong)
         names = two if len(texts) == 1 else ("label", "description")
         yield identifier, {name: _plain(text) for name, text in zip(names, texts, strict=True)}
 

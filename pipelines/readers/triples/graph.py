@@ -38,9 +38,12 @@ class GraphReader(RawReader):
 
     `entities`: label, aliases, and description, extract or gloss. `types`: the list of types of each entity.
     `relations` and `type_names`: labels. `described: false` leaves out the entities that no triple names.
+
+    `words` says of a source that its ids are words, so that what has no label is called by its id.
     """
 
     kind: ClassVar[str] = "triples"
+    words: ClassVar[bool] = False
 
     entities: list[Location] = field(default_factory=list)
     relations: list[Location] = field(default_factory=list)

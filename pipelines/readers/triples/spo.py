@@ -16,6 +16,7 @@ from pipelines.readers.triples.triples_tsv import tab_separated
 class Spo(GraphReader):
     """A word is its own id and label."""
 
+    words: ClassVar[bool] = True
     suffixes: ClassVar[tuple[str, ...]] = (".spo",)
 
     @classmethod

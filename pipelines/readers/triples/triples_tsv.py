@@ -10,6 +10,7 @@ from typing import ClassVar
 from pipelines.readers.reader import MalformedError, Peek
 from pipelines.readers.triples.freebase import looks_freebase
 from pipelines.readers.triples.graph import Found, GraphReader, Triple, parsed
+from pipelines.sources.triple_lines import what_is_wrong
 
 
 def tab_separated(paths: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Found]:
@@ -25,7 +26,7 @@ def three_names(line: str, where: str) -> Triple:
     """
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) != 3 or not all(columns):
-        raise MalformedError("expected head<tab>relation<tab>tail", where, f"found {len(columns)} columns")
+        raise MalformedError("expected head<tab>relation<tab>tail", where, what_is_wrong(columns))
     return columns[0], columns[1], columns[2]
 
 

@@ -42,6 +42,12 @@ def test_the_polarities_of_senses_count_by_their_rank(lexicon: SentimentLexicon)
     assert SentimentLexicon([("even", "a", 1.0), ("even", "a", -2.0)]).of("even").tag == "a:neutral"
 
 
+def test_words_whose_rows_contradict_each_other_are_named(lexicon: SentimentLexicon) -> None:
+    """By their part of speech: `fine` is good as an adjective, bad as a noun."""
+    assert lexicon.mixed == ["odd (a)"]
+    assert SentimentLexicon([("Good", "a", 0.5), ("good", "a", -0.5), ("bad", "a", -1.0)]).mixed == ["good (a)"]
+
+
 def test_every_tag_is_read_back() -> None:
     assert len(TAGS) == 15
     assert all(known.tag == tag for tag, known in TAGS.items())

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from kg.lexicons.sentiment import TAGS
+from kg.lexicons.sentiment import NEUTRAL, OTHER, TAGS
 from kg.sequences.steps.sentiment import Sentiment
 from tests.contracts.material import draws, tokenizer
-from tests.kg.feelings import tagged_samples, tagged_sequences
+from tests.kg.feelings import feeling_network, tagged_samples, tagged_sequences
 from workbench.errors import WorkbenchError
 from workbench.parts.building import build
+from workbench.parts.controls import check_control
+from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
 
 EXCUSED = "the tags of the contracts' samples are those of named entities"
@@ -68,3 +71,23 @@ def test_texts_without_tags_and_with_others_are_refused() -> None:
     empty = tagged_sequences([{**sample, "text": "", "tags": []}])
     assert all(len(s.streams["text"]["label_ids"]) == s.length("text") for s in empty)
     assert np.dtype(empty[0].streams["text"]["label_ids"].dtype).kind == "i" if empty else True
+
+
+def test_without_knowledge_the_model_sees_no_polarity() -> None:
+    """The control no-kg takes away what the lexicon says, and nothing else; texts need no tags then."""
+    samples = tagged_samples()
+    network = feeling_network().eval()
+    told, bare = (tagged_sequences(samples, control=control) for control in (None, "no-kg"))
+    for one, other in zip(told, bare, strict=True):
+        ours, theirs = one.streams["text"], other.streams["text"]
+        assert (theirs["polarity_ids"] == NEUTRAL).all()
+        assert (theirs["part_of_speech_ids"] == OTHER).all()
+        same = ours.keys() - {"polarity_ids", "part_of_speech_ids"}
+        assert all(np.array_equal(ours[name], theirs[name]) for name in same)
+    with torch.inference_mode():
+        seen, blind = (network(collate(sequences))["text"] for sequences in (told, bare))
+    assert not torch.allclose(seen, blind)
+    assert tagged_sequences([{name: v for name, v in samples[0].items() if name != "tags"}], control="no-kg")
+    step = build("step", {"step": "kg.sentiment"}, "", control="no-kg")
+    check_control("no-kg", [step], "the run")
+    assert not step.known
