@@ -169,6 +169,8 @@ def read(job: Job, record: Record) -> Sample | Drop:
     """A raw record as a sample with the job's provenance; a malformed one raises or is dropped as the job says."""
     name = type(job.reader).__name__
     try:
+        if isinstance(record.data, MalformedError):
+            raise record.data
         with Blame(job.reader):
             sample = job.reader.sample(record)
     except MalformedError as error:

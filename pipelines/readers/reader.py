@@ -57,6 +57,24 @@ class MalformedError(WorkbenchError):
         return f"{self.where}: {self.reason}{detail}"
 
 
+class Malformed(list[MalformedError]):
+    """Records that do not fit their format, while those around them are read: `with malformed:` takes up what is raised
+    inside, and `records` hands on what was taken up since, for the runner to count or to stop at."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, MalformedError):
+            self.append(error)
+        return isinstance(error, MalformedError)
+
+    def records(self) -> Iterator[Record]:
+        while self:
+            error = self.pop(0)
+            yield Record(error, 0, error.where)
+
+
 @dataclass(frozen=True)
 class Peek:
     """The beginning of an input, for telling formats apart: the `names` in a folder, the first lines of a file.
@@ -144,6 +162,8 @@ class RawReader:
     def samples(self, paths: Sequence[Path]) -> Iterator[Sample]:
         """All samples, one process; what is dropped is left out."""
         for record in self.records(paths):
+            if isinstance(record.data, MalformedError):
+                raise record.data
             sample = self.sample(record)
             if not isinstance(sample, Drop):
                 yield sample
@@ -165,7 +185,7 @@ def parse_row(raw: bytes | str, where: str) -> dict[str, Any]:
     """A line of a JSON lines file.
 
     Raises:
-        MalformedError: not UTF-8, not JSON, or not an object.
+        MalformedError: not UTF-8, not JSON, not an object, or half a character (an unpaired surrogate).
     """
     try:
         row = parse_json(raw)
@@ -173,9 +193,20 @@ def parse_row(raw: bytes | str, where: str) -> dict[str, Any]:
         raise MalformedError("not valid UTF-8", where, str(error)) from error
     except json.JSONDecodeError as error:
         raise MalformedError("not a line of JSON", where, f"{error.msg} at column {error.colno}") from error
+    if "\\ud" in (raw.decode() if isinstance(raw, bytes) else raw).lower():
+        _check_pairs(row, where)
     if not isinstance(row, dict):
         raise MalformedError("a line must be a JSON object", where, f"found {type(row).__name__}")
     return row
+
+
+def _check_pairs(row: Any, where: str) -> None:
+    """JSON may spell out half a character, as what was cut within one has it; no text can hold that."""
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        found = f"\\u{ord(error.object[error.start]):x}"
+        raise MalformedError("half a character, an unpaired surrogate", where, found) from error
 
 
 def require(row: dict[str, Any], name: str, kind: type | tuple[type, ...], where: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pipelines.readers.reader import MalformedError
+from pipelines.readers.reader import Malformed, MalformedError
 from pipelines.sources.files import decode, lines, plain_suffix
 from workbench.errors import WorkbenchError
 
@@ -63,11 +63,12 @@ def table_lines(path: Path, separator: Separator | None) -> Iterator[tuple[int, 
         raise WorkbenchError(f"{path}:{number}: a quote is opened and never closed; the file is cut off or no CSV")
 
 
-def rows_of_table(path: Path, separator: Separator | None = None) -> Iterator[tuple[int, dict[str, str]]]:
+def rows_of_table(
+    path: Path, malformed: Malformed, separator: Separator | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
     """(line number, cells by column) of a table with a header; by default it is parted by what its header has most of.
 
-    Raises:
-        MalformedError: a line with more or fewer cells than the header.
+    A line with more or fewer cells than the header, or that is not UTF-8, is `malformed`.
     """
     named = separator or separator_of(next((decode(line, str(path)) for _, line in lines(path)), ""))
     layout: Layout | None = None
@@ -76,10 +77,11 @@ def rows_of_table(path: Path, separator: Separator | None = None) -> Iterator[tu
         if layout is None:
             layout = layout_of(path, decode(line, where), named)
             continue
-        cells = cells_of(line, layout, where)
-        if len(cells) != len(layout.columns):
-            raise MalformedError(f"a line of {len(cells)} columns", where, f"the first line has {len(layout.columns)}")
-        yield number, dict(zip(layout.columns, cells, strict=True))
+        with malformed:
+            cells, width = cells_of(line, layout, where), len(layout.columns)
+            if len(cells) != width:
+                raise MalformedError(f"a line of {len(cells)} columns", where, f"the first line has {width}")
+            yield number, dict(zip(layout.columns, cells, strict=True))
 
 
 def cells_of(line: bytes | str, layout: Layout, where: str) -> list[str]:

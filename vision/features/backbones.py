@@ -32,7 +32,7 @@ class GridBackbone(nn.Module):
 
     Attributes:
         width: numbers per cell.
-        grid: cells per side; a map of another size is average-pooled to it.
+        grid: cells per side; a larger map is average-pooled to it.
         identity: name, hash of the weights, image size, grid and stage. Recorded beside features it made.
     """
 
@@ -138,8 +138,8 @@ def load(
         stage: features of an earlier stage, from 0 (timm's `out_indices`); None: the last, as the classifier sees them.
 
     Raises:
-        WorkbenchError: unknown network, missing weights, weights of another network, no such stage, or images of a size
-            that the network cannot take.
+        WorkbenchError: unknown network, missing weights, weights of another network, no such stage, images of a size
+            that the network cannot take, or a grid finer than its map of them.
     """
     if not timm.is_model(name):
         raise unknown("timm network", name, timm.list_models(f"*{name.split('_')[0]}*") or timm.list_models("*net*"))
@@ -158,13 +158,14 @@ def _check_size(name: str, backbone: GridBackbone) -> None:
     """Try an image: many networks take those of one size alone, and each says so in its own way when it runs.
 
     Raises:
-        WorkbenchError: it cannot take images of `backbone.size`, or its features are no map.
+        WorkbenchError: it cannot take images of `backbone.size`, its features are no map, or one coarser than the grid.
     """
     training, size = backbone.training, backbone.size
     made_for = backbone.network.pretrained_cfg["input_size"][-1]
     try:
         with torch.no_grad():
-            backbone.eval()(torch.zeros(1, 3, size, size, dtype=torch.uint8))
+            pixels = standardise(torch.zeros(1, 3, size, size, dtype=torch.uint8), backbone.mean, backbone.std)
+            height, width = backbone.eval()._features(pixels).shape[-2:]
     except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
         raise WorkbenchError(
             f"timm network {name!r} gives no grid of features for images of {size} x {size} pixels "
@@ -173,6 +174,12 @@ def _check_size(name: str, backbone: GridBackbone) -> None:
         ) from error
     finally:
         backbone.train(training)
+    if backbone.grid > min(height, width):
+        raise WorkbenchError(
+            f"grid = {backbone.grid}: {name!r} makes a map of {height} x {width} of images of {size} x {size} pixels, "
+            f"whose cells would stand several times; allowed: up to {min(height, width)}. Take larger images (size), "
+            "or an earlier stage (stage)"
+        )
 
 
 def read_weights(weights: str) -> State:

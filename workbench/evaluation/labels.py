@@ -14,7 +14,7 @@ from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
-OF_READERS = ("source", "line")  # what readers note in `meta`
+OF_READERS = ("source", "line", "image", "sha256", "backbone", "linker")  # what readers and steps note in `meta`
 
 
 def label_counts(samples: Iterable[Sample]) -> dict[str, Counter[str]]:
@@ -89,9 +89,14 @@ def _advice(corpus: Corpus, example: str) -> str:
     """How to get labels: of a column that the reader left to `meta`, where there is one."""
     meta = next(all_records(corpus)).get("meta", {})
     left = [name for name, value in meta.items() if name not in OF_READERS and isinstance(value, int | float | str)]
+    images = "image" in corpus.manifest.fields
+    form = "--format media-jsonl --option media_field=image " if images else ""
     if left:
         return (
-            f"its texts have {', '.join(left)} in `meta`: if one of them is the label, prepare the corpus again with "
-            f"--option 'fields={{labels: [{left[-1]}]}}'"
+            f"its records have {', '.join(left)} in `meta`: if one of them is the label, prepare the corpus again with "
+            f"{form}--option 'fields={{labels: [{left[-1]}]}}'"
         )
+    if images:
+        row = f'{{"image": "a.jpg", "captions": [...], "labels": {{"NAME": {example}}}}}'
+        return f"prepare images with `labels`, by name, with {form.strip()}: {row}"
     return f'prepare texts with `labels`, by name: {{"text": ..., "labels": {{"NAME": {example}}}}}'

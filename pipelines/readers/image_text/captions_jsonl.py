@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
 from workbench.options.bounds import Name
 
 
@@ -29,15 +29,17 @@ class CaptionsJsonl(ImageReader):
     def detect(cls, source: Peek) -> bool:
         return "image" in source.row and bool({"captions", "caption"} & source.row.keys())
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[str, tuple[dict[str, Any], str]] = {}
         for record in row_records(paths):
-            row = parse_row(record.data[2], record.where)
-            name = require(row, self.image_field, str, record.where)
-            fields, _ = gathered.setdefault(name, ({"captions": [], "meta": {}}, record.where))
-            fields["captions"] += self._captions(row, record.where)
-            own = {self.image_field, self.captions_field, "captions", "caption"}
-            fields["meta"].update({f: value for f, value in row.items() if f not in own})
+            with malformed:
+                row = parse_row(record.data[2], record.where)
+                name = require(row, self.image_field, str, record.where)
+                captions = self._captions(row, record.where)
+                fields, _ = gathered.setdefault(name, ({"captions": [], "meta": {}}, record.where))
+                fields["captions"] += captions
+                own = {self.image_field, self.captions_field, "captions", "caption"}
+                fields["meta"].update({f: value for f, value in row.items() if f not in own})
         for name, (fields, where) in gathered.items():
             yield name, fields, where
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.url_list import column
-from pipelines.readers.reader import Peek
+from pipelines.readers.reader import Malformed, Peek
 from pipelines.readers.table_rows import SUFFIXES, Separator, header_of, rows_of_table
 from pipelines.sources.files import files
 from workbench.options.bounds import Name
@@ -37,10 +37,10 @@ class CaptionsTable(ImageReader):
         columns = header_of(source.head[0]) if source.head else set()
         return bool(columns & set(IMAGE)) and bool(columns & set(CAPTION))
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[str, tuple[dict[str, Any], str]] = {}
         for path in files(paths, self.suffixes):
-            for number, row in rows_of_table(path, self.separator):
+            for number, row in rows_of_table(path, malformed, self.separator):
                 where = f"{path.name}:{number}"
                 image = row.pop(column(list(row), IMAGE, self.image_column, "image_column", where))
                 caption = row.pop(column(list(row), CAPTION, self.caption_column, "caption_column", where))

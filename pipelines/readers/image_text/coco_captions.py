@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.reader import MalformedError, Peek, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json, rows_of
 
@@ -23,7 +23,7 @@ class CocoCaptions(ImageReader):
     def detect(cls, source: Peek) -> bool:
         return source.has_key("images") and source.has_key("file_name")
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         for path in files(paths, self.suffixes):
             tree = read_json(path)
             captions: dict[Any, list[str]] = {}

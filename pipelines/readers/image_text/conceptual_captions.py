@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipelines.readers.image_text.url_list import Listed, UrlList
-from pipelines.readers.reader import MalformedError, Peek
-from pipelines.sources.files import decode, files, lines
+from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_text
+from pipelines.sources.files import files, lines
 
 SCHEMES = ("http://", "https://")
 
@@ -24,17 +24,17 @@ class ConceptualCaptions(UrlList):
     def detect(cls, source: Peek) -> bool:
         return bool(source.head) and _apart(source.head[0]) is not None
 
-    def listed(self, paths: Sequence[Path]) -> Iterator[Listed]:
+    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Listed]:
         for path in files(paths, self.suffixes):
             for number, line in lines(path):
                 where = f"{path.name}:{number}"
-                text = decode(line, where)
-                if not text.strip():
-                    continue
-                found = _apart(text)
-                if found is None:
-                    raise MalformedError("not of the form caption<tab>url", where, repr(text[:60]))
-                yield Listed(path.name, number, *found, {})
+                with malformed:
+                    text = parse_text(line, where)
+                    found = _apart(text)
+                    if found is not None:
+                        yield Listed(path.name, number, *found, {})
+                    elif text.strip():
+                        raise MalformedError("not of the form caption<tab>url", where, repr(text[:60]))
 
 
 def _apart(text: str) -> tuple[str, str] | None:

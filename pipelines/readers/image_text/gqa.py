@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.reader import MalformedError, Peek, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json
 from workbench.options.bounds import FileTemplate
@@ -31,7 +31,7 @@ class Gqa(ImageReader):
     def detect(cls, source: Peek) -> bool:
         return source.has_key("imageId") and source.has_key("question")
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[str, tuple[list[dict[str, Any]], str]] = {}
         for path in files(paths, self.suffixes):
             for number, (question, row) in enumerate(read_json(path).items()):

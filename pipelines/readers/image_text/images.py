@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.reader import Drop, RawReader, Record
+from pipelines.readers.reader import Drop, Malformed, RawReader, Record
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import ImageRef, open_store
 from workbench.errors import WorkbenchError
@@ -24,10 +24,11 @@ class ImageReader(RawReader):
 
     images: list[Location] = field(default_factory=list)
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         """(image name, the sample's fields, place in the file) for every image; each image once.
 
-        The image's name is the sample's key, unless the fields have one.
+        The image's name is the sample's key, unless the fields have one. What does not fit the format is read within
+        `malformed`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define annotations")
 
@@ -52,11 +53,13 @@ class ImageReader(RawReader):
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         """Raises WorkbenchError where not one annotated image is found."""
         store = open_store(files(paths, self.suffixes)[0], self.images)
-        found = missing = 0
-        for name, fields, where in self.annotations(paths):
+        found, missing, malformed = 0, 0, Malformed()
+        for name, fields, where in self.annotations(paths, malformed):
+            yield from malformed.records()
             ref = store.find(name)
             found, missing = found + (ref is not None), missing + (ref is None)
             yield Record((name, dict(fields), ref), ref.size if ref else 0, where)
+        yield from malformed.records()
         if missing and not found:
             raise store.lacking(f"{missing} annotated images", name, "images")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.reader import Peek, require
+from pipelines.readers.reader import Malformed, Peek, require
 from pipelines.sources.files import files, stem
 from pipelines.sources.json_file import read_json, rows_of
 from workbench.errors import WorkbenchError, unknown
@@ -34,7 +34,7 @@ class Karpathy(ImageReader):
     def detect(cls, source: Peek) -> bool:
         return source.has_key("images") and source.has_key("sentences") and source.has_key("filename")
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         for path in files(paths, self.suffixes):
             rows = rows_of(read_json(path), "images", path)
             there = {str(row.get("split")) for row in rows}

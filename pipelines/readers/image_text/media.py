@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.reader import Drop, Record
+from pipelines.readers.reader import Drop, Malformed, Record
 from pipelines.sources.files import files
 from pipelines.sources.image_store import open_store
 from workbench.errors import WorkbenchError
@@ -33,8 +33,8 @@ class Described(NamedTuple):
 class MediaReader(ImageReader):
     """A format whose records have `media`, or one image; a subclass says which (`described`), and what else."""
 
-    def described(self, paths: Sequence[Path]) -> Iterator[Described]:
-        """The records, in the parent process."""
+    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Described]:
+        """The records, in the parent process; what does not fit the format is read within `malformed`."""
         raise NotImplementedError(f"{type(self).__name__} must define described")
 
     def content(self, row: dict[str, Any], where: str) -> Sample:
@@ -48,13 +48,15 @@ class MediaReader(ImageReader):
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         """Raises WorkbenchError where not one of the files is found."""
         store = open_store(files(paths, self.suffixes)[0], self.images)
-        found, lost = 0, ""
-        for one in self.described(paths):
+        found, lost, malformed = 0, "", Malformed()
+        for one in self.described(paths, malformed):
+            yield from malformed.records()
             refs = {name: store.find(place) for name, place in one.places.items()}
             lacking = any(ref is None for ref in refs.values())
             found, lost = found + (not lacking), lost or one.where * lacking
             size = one.size + sum(ref.size for ref in refs.values() if ref is not None)
             yield Record((one.key, one.row, refs), size, one.where)
+        yield from malformed.records()
         if lost and not found:
             raise WorkbenchError(
                 f"no record has all its media in {store.describe()} (the first without is {lost}). Name the folder or "

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.media import IMAGE, Described, MediaReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
 from pipelines.sources.files import record_key
 from workbench.options.bounds import Name
@@ -41,12 +41,13 @@ class MediaJsonl(MediaReader):
     def detect(cls, source: Peek) -> bool:
         return "media" in source.row
 
-    def described(self, paths: Sequence[Path]) -> Iterator[Described]:
+    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Described]:
         for record in row_records(paths):
             name, number, raw = record.data
-            row = parse_row(raw, record.where)
-            key = record_key(str(row[self.id_field]) if self.id_field in row else f"{name}-{number}")
-            yield Described(key, self._places(row, record.where), row, record.size, record.where)
+            with malformed:
+                row = parse_row(raw, record.where)
+                key = record_key(str(row[self.id_field]) if self.id_field in row else f"{name}-{number}")
+                yield Described(key, self._places(row, record.where), row, record.size, record.where)
 
     def content(self, row: dict[str, Any], where: str) -> Sample:
         sources = dict(self.fields)

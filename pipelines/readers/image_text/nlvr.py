@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.nlvr2 import truth_of
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Peek, parse_row, require
+from pipelines.readers.reader import Malformed, Peek, parse_row, require
 from pipelines.sources.files import stem
 
 
@@ -33,20 +33,15 @@ class Nlvr(ImageReader):
     def detect(cls, source: Peek) -> bool:
         return {"identifier", "sentence", "structured_rep"} <= source.row.keys()
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         for record in row_records(paths):
-            row = parse_row(record.data[2], record.where)
-            split, identifier = stem(Path(record.data[0])), require(row, "identifier", str, record.where)
-            meta = {"id": identifier, "document": f"{split}-{identifier.partition('-')[0]}"}
-            sentence = require(row, "sentence", str, record.where)
-            fields = {"captions": [sentence], **truth_of(row, record.where), "meta": meta}
-            for order in range(self.permutations):
-                name = f"{split}-{identifier}-{order}.png"
-                yield (
-                    f"{row['directory']}/{name}" if "directory" in row else name,
-                    {
-                        **fields,
-                        "key": name.partition(".")[0],
-                    },
-                    record.where,
-                )
+            with malformed:
+                row = parse_row(record.data[2], record.where)
+                split, identifier = stem(Path(record.data[0])), require(row, "identifier", str, record.where)
+                meta = {"id": identifier, "document": f"{split}-{identifier.partition('-')[0]}"}
+                sentence = require(row, "sentence", str, record.where)
+                fields = {"captions": [sentence], **truth_of(row, record.where), "meta": meta}
+                for order in range(self.permutations):
+                    key = f"{split}-{identifier}-{order}"
+                    place = f"{row['directory']}/{key}.png" if "directory" in row else f"{key}.png"
+                    yield place, {**fields, "key": key}, record.where

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.media import Described, MediaReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
 from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
 
@@ -30,15 +30,17 @@ class Nlvr2(MediaReader):
     def detect(cls, source: Peek) -> bool:
         return {"identifier", "sentence"} <= source.row.keys() and "structured_rep" not in source.row
 
-    def described(self, paths: Sequence[Path]) -> Iterator[Described]:
+    def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Described]:
         for record in row_records(paths):
-            row = parse_row(record.data[2], record.where)
-            identifier = require(row, "identifier", str, record.where)
-            pair, _, _ = identifier.rpartition("-")
-            if pair.count("-") < 2:
-                raise MalformedError("identifier is not split-set-pair-sentence", record.where, repr(identifier[:60]))
-            places = {"left": f"{pair}-img0.png", "right": f"{pair}-img1.png"}
-            yield Described(record_key(identifier), places, row, record.size, record.where)
+            with malformed:
+                row = parse_row(record.data[2], record.where)
+                identifier = require(row, "identifier", str, record.where)
+                pair, _, _ = identifier.rpartition("-")
+                if pair.count("-") < 2:
+                    found = repr(identifier[:60])
+                    raise MalformedError("identifier is not split-set-pair-sentence", record.where, found)
+                places = {"left": f"{pair}-img0.png", "right": f"{pair}-img1.png"}
+                yield Described(record_key(identifier), places, row, record.size, record.where)
 
     def content(self, row: dict[str, Any], where: str) -> Sample:
         identifier = row["identifier"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pipelines.readers.image_text.images import ImageReader, image_sample
-from pipelines.readers.reader import Drop, Record
+from pipelines.readers.reader import Drop, Malformed, Record
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import open_store
 from workbench.errors import WorkbenchError
@@ -43,8 +43,8 @@ class UrlList(ImageReader):
 
     fetch: bool = False
 
-    def listed(self, paths: Sequence[Path]) -> Iterator[Listed]:
-        """The rows, streaming."""
+    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Listed]:
+        """The rows, streaming; what does not fit the format is read within `malformed`."""
         raise NotImplementedError(f"{type(self).__name__} must define listed")
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
@@ -53,12 +53,14 @@ class UrlList(ImageReader):
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         """Raises WorkbenchError where not one image is found, nor to be fetched."""
         store = None if self.fetch else open_store(files(paths, self.suffixes)[0], self.images)
-        found, lost = 0, ""
-        for row in self.listed(paths):
+        found, lost, malformed = 0, "", Malformed()
+        for row in self.listed(paths, malformed):
+            yield from malformed.records()
             ref = store.find(name) if store is not None and (name := _name(row.url)) else None
             found, lost = found + (ref is not None), lost or row.url
             size = ref.size if ref is not None else len(row.url) + len(row.caption)
             yield Record((row, ref), size, f"{row.file}:{row.number}")
+        yield from malformed.records()
         if store is not None and lost and not found:
             raise WorkbenchError(
                 f"none of the images is in {store.describe()} (the first is {lost[:200]!r}). Have them fetched with "

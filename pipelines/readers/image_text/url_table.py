@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipelines.readers.image_text.url_list import CAPTION, URL, Listed, UrlList, column, row_of
-from pipelines.readers.reader import Peek
+from pipelines.readers.reader import Malformed, Peek
 from pipelines.readers.table_rows import SUFFIXES, header_of, rows_of_table
 from pipelines.sources.files import files
 from workbench.options.bounds import Name
@@ -28,9 +28,9 @@ class UrlTable(UrlList):
         columns = header_of(source.head[0]) if source.head else set()
         return bool(columns & set(URL)) and bool(columns & set(CAPTION))
 
-    def listed(self, paths: Sequence[Path]) -> Iterator[Listed]:
+    def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Listed]:
         for path in files(paths, self.suffixes):
-            for number, row in rows_of_table(path):
+            for number, row in rows_of_table(path, malformed):
                 where = f"{path.name}:{number}"
                 url = column(list(row), URL, self.url_column, "url_column", where)
                 caption = column(list(row), CAPTION, self.caption_column, "caption_column", where)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.vqa_jsonl import question_of
 from pipelines.readers.json_rows import row_records
-from pipelines.readers.reader import MalformedError, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
 from workbench.options.bounds import FileTemplate
 
 
@@ -30,18 +30,19 @@ class VisualGenome(ImageReader):
     def detect(cls, source: Peek) -> bool:
         return not {"id", "image_id"}.isdisjoint(source.row) and not {"regions", "qas"}.isdisjoint(source.row)
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[int, tuple[dict[str, Any], str]] = {}
         for record in row_records(paths):
-            row = parse_row(record.data[2], record.where)
-            image = require(row, "image_id" if "image_id" in row else "id", int, record.where)
-            fields, _ = gathered.setdefault(image, ({"key": str(image), "meta": {"id": image}}, record.where))
-            if "regions" not in row and "qas" not in row:
-                raise MalformedError("neither regions nor qas", record.where, f"fields: {', '.join(row)}")
-            if "regions" in row:
-                fields.setdefault("captions", []).extend(_phrases(row, record.where))
-            if "qas" in row:
-                fields.setdefault("questions", []).extend(_questions(row, record.where))
+            with malformed:
+                row = parse_row(record.data[2], record.where)
+                image = require(row, "image_id" if "image_id" in row else "id", int, record.where)
+                if "regions" not in row and "qas" not in row:
+                    raise MalformedError("neither regions nor qas", record.where, f"fields: {', '.join(row)}")
+                said = {"captions": _phrases(row, record.where)} if "regions" in row else {}
+                asked = {"questions": _questions(row, record.where)} if "qas" in row else {}
+                fields, _ = gathered.setdefault(image, ({"key": str(image), "meta": {"id": image}}, record.where))
+                for name, listed in (said | asked).items():
+                    fields.setdefault(name, []).extend(listed)
         for image, (fields, where) in gathered.items():
             yield self.named(self.image_name, where, id=image, subset=""), fields, where
 

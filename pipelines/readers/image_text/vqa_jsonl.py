@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import MalformedError, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
 
 OPTIONAL = ("answer", "answer_type", "question_type")
 
@@ -24,12 +24,13 @@ class VqaJsonl(ImageReader):
     def detect(cls, source: Peek) -> bool:
         return {"image", "question"} <= source.row.keys()
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[str, tuple[list[dict[str, Any]], str]] = {}
         for record in row_records(paths):
-            row = parse_row(record.data[2], record.where)
-            name = require(row, "image", str, record.where)
-            gathered.setdefault(name, ([], record.where))[0].append(question_of(row, record.where))
+            with malformed:
+                row = parse_row(record.data[2], record.where)
+                name, question = require(row, "image", str, record.where), question_of(row, record.where)
+                gathered.setdefault(name, ([], record.where))[0].append(question)
         for name, (questions, where) in gathered.items():
             yield name, {"questions": questions}, where
 

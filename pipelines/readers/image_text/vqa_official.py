@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.vqa_jsonl import question_of
-from pipelines.readers.reader import Peek, require
+from pipelines.readers.reader import Malformed, Peek, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json, rows_of
 from workbench.errors import WorkbenchError
@@ -28,7 +28,7 @@ class VqaOfficial(ImageReader):
     def detect(cls, source: Peek) -> bool:
         return source.has_key("data_subtype") or (source.has_key("questions") and source.has_key("task_type"))
 
-    def annotations(self, paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         questions: list[tuple[dict[str, Any], str, str]] = []
         answers: dict[Any, dict[str, Any]] = {}
         for path in files(paths, self.suffixes):

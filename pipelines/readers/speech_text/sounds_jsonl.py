@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, RawReader, Record, parse_row, require
 from pipelines.readers.seconds import stretch
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import open_store
@@ -42,10 +42,14 @@ class SoundsJsonl(RawReader):
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         """Raises WorkbenchError where not one of the sounds is found."""
         store = open_store(files(paths, self.suffixes)[0], self.sounds, "sounds")
-        found = missing = 0
+        found, missing, malformed = 0, 0, Malformed()
         for record in row_records(paths):
-            row = parse_row(record.data[2], record.where)
-            name = require(row, self.sound_field, str, record.where)
+            with malformed:
+                row = parse_row(record.data[2], record.where)
+                name = require(row, self.sound_field, str, record.where)
+            if malformed:
+                yield from malformed.records()
+                continue
             ref = store.find(name)
             found, missing = found + (ref is not None), missing + (ref is None)
             yield Record((name, row, ref), record.size + (ref.size if ref else 0), record.where)

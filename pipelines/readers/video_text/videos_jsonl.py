@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, RawReader, Record, parse_row, require
 from pipelines.readers.seconds import stretch
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import ImageRef, ImageStore, open_store
@@ -53,7 +53,10 @@ class VideosJsonl(RawReader):
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         """Raises WorkbenchError where not one of the videos is found."""
         store, found, missing = self._store(files(paths, self.suffixes)[0]), 0, 0
-        for name, (fields, where) in self._gathered(paths).items():
+        malformed = Malformed()
+        videos = self._gathered(paths, malformed)
+        yield from malformed.records()
+        for name, (fields, where) in videos.items():
             refs = _refs(store, name)
             found, missing = found + bool(refs), missing + (not refs)
             yield Record((name, fields, refs), max(1, sum(ref.size for ref in refs)), where)
@@ -83,23 +86,25 @@ class VideosJsonl(RawReader):
     def _store(self, described: Path) -> ImageStore:
         return open_store(described, self.videos, "videos")
 
-    def _gathered(self, paths: Sequence[Path]) -> dict[str, tuple[dict[str, Any], str]]:
+    def _gathered(self, paths: Sequence[Path], malformed: Malformed) -> dict[str, tuple[dict[str, Any], str]]:
         """The fields of every video, and where its first row stands."""
         gathered: dict[str, tuple[dict[str, Any], str]] = {}
         for record in row_records(paths):
-            row, where = parse_row(record.data[2], record.where), record.where
-            name = require(row, self.video_field, str, where)
-            fields, _ = gathered.setdefault(name, ({"meta": {}}, where))
-            captions, times = spoken(row, where)
-            if fields.get("captions") and bool(times) != ("caption_times" in fields) and captions:
-                raise MalformedError("some captions of a video have times, and others none", where, name)
-            if captions:
-                fields.setdefault("captions", []).extend(captions)
-            if times:
-                fields.setdefault("caption_times", []).extend(times)
-            if "frame_rate" in row:
-                fields["frame_rate"] = _rate(row, where)
-            fields["meta"] |= {key: value for key, value in row.items() if key not in {*_OWN, self.video_field}}
+            with malformed:
+                row, where = parse_row(record.data[2], record.where), record.where
+                name = require(row, self.video_field, str, where)
+                captions, times = spoken(row, where)
+                rate = {"frame_rate": _rate(row, where)} if "frame_rate" in row else {}
+                fields, _ = gathered.get(name, ({"meta": {}}, where))
+                if fields.get("captions") and bool(times) != ("caption_times" in fields) and captions:
+                    raise MalformedError("some captions of a video have times, and others none", where, name)
+                gathered.setdefault(name, (fields, where))
+                if captions:
+                    fields.setdefault("captions", []).extend(captions)
+                if times:
+                    fields.setdefault("caption_times", []).extend(times)
+                fields |= rate
+                fields["meta"] |= {key: value for key, value in row.items() if key not in {*_OWN, self.video_field}}
         for fields, _ in gathered.values():
             _sort(fields)
         return gathered

@@ -120,7 +120,7 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
         answered = [question for question in questions if question["answers"]]
         objective = {
             "objective": "vision.answers",
-            "answers": list(_vocabulary(tuning, answered).answers),
+            "answers": list(_covering(tuning, answered).answers),
             "loss": "cross_entropy" if all(len(question["answers"]) == 1 for question in answered) else "bce",
             "all_right": variant_of(answered) == "single_answer",
         }
@@ -154,6 +154,24 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
 
     def draw(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> None:
         draw_question(run, corpus)
+
+
+def _covering(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVocabulary:
+    """The vocabulary; of a file it is told how many of the questions have an answer in it.
+
+    Raises:
+        WorkbenchError: none has.
+    """
+    vocabulary = _vocabulary(tuning, answered)
+    if tuning.answers:
+        covered = sum(len(vocabulary.labels(question["answers"])[0]) > 0 for question in answered)
+        if answered and not covered:
+            raise WorkbenchError(
+                f"--answers {tuning.answers}: none of its {len(vocabulary):,} answers is one to the {len(answered):,} "
+                f"questions of {tuning.corpus}; is it the vocabulary of another set?"
+            )
+        logger.info("%d of %d questions have an answer in %s", covered, len(answered), tuning.answers)
+    return vocabulary
 
 
 def _vocabulary(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVocabulary:

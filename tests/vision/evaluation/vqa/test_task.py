@@ -233,6 +233,9 @@ def test_the_answers_of_several_corpora_make_the_vocabulary(matching: Path, squa
     (tmp_path / "rows.json").write_text(json.dumps({"no": 1, "yes": 0}))
     published = Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **told), base).objective["answers"]
     assert published == ["yes", "no"]
+    (tmp_path / "rows.json").write_text(json.dumps(["qux", "quux"]))
+    with pytest.raises(WorkbenchError, match=r"none of its 2 answers is one to the \d+ questions of .*another set"):
+        Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **told), base)
     with pytest.raises(WorkbenchError, match="give one"):
         Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", answers_of=[other], **told), base)
     (tmp_path / "rows.json").write_text(json.dumps({"no": 2, "yes": 0}))
