@@ -169,10 +169,8 @@ def read(job: Job, record: Record) -> Sample | Drop:
     """A raw record as a sample with the job's provenance; a malformed one raises or is dropped as the job says."""
     name = type(job.reader).__name__
     try:
-        if isinstance(record.data, MalformedError):
-            raise record.data
         with Blame(job.reader):
-            sample = job.reader.sample(record)
+            sample = job.reader.read(record)
     except MalformedError as error:
         if job.on_error == "stop":
             raise WorkbenchError(f"{error}. Mend the input, or leave such records out with --on-error skip") from error

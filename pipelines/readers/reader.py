@@ -159,12 +159,20 @@ class RawReader:
         """
         raise NotImplementedError(f"{type(self).__name__} must define sample")
 
+    def read(self, record: Record) -> Sample | Drop:
+        """As `sample`, of a record that `records` gave.
+
+        Raises:
+            MalformedError: it does not fit the format, which `records` or `sample` found.
+        """
+        if isinstance(record.data, MalformedError):
+            raise record.data
+        return self.sample(record)
+
     def samples(self, paths: Sequence[Path]) -> Iterator[Sample]:
         """All samples, one process; what is dropped is left out."""
         for record in self.records(paths):
-            if isinstance(record.data, MalformedError):
-                raise record.data
-            sample = self.sample(record)
+            sample = self.read(record)
             if not isinstance(sample, Drop):
                 yield sample
 

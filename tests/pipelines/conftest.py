@@ -76,7 +76,7 @@ def drops() -> Callable[..., list[str]]:
     def reasons(kind: str, *inputs: Path, **options: Any) -> list[str]:
         paths = expand(inputs)
         reader = make_reader(kind, None, paths, options)
-        results = [reader.sample(record) for record in reader.records(paths)]
+        results = [reader.read(record) for record in reader.records(paths)]
         return [result.reason for result in results if isinstance(result, Drop)]
 
     return reasons

@@ -71,7 +71,7 @@ def test_described_entities_that_are_left_out_are_counted(tmp_path, json_lines):
     (tmp_path / "g.tsv").write_text("e1\tr\te2\n")
     entities = [str(json_lines("entities.jsonl", [{"id": f"e{i}", "label": f"E{i}"} for i in range(9)]))]
     reader = make_reader("triples", "triples-tsv", [tmp_path / "g.tsv"], {"entities": entities, "described": False})
-    found = [reader.sample(record) for record in reader.records([tmp_path / "g.tsv"])]
+    found = [reader.read(record) for record in reader.records([tmp_path / "g.tsv"])]
     assert [s.reason for s in found if isinstance(s, Drop)] == ["described, but in no triple"] * 7
 
 
@@ -101,7 +101,7 @@ def test_two_labels_of_one_id_are_counted(tmp_path, json_lines):
     labels = [("a", "Alpha"), ("a", "Alpha"), ("b", "Beta"), ("a", "Aleph"), ("b", None)]
     entities = [str(json_lines("entities.jsonl", [{"id": name, "label": label} for name, label in labels]))]
     reader = make_reader("triples", "openke", [tmp_path / "o"], {"entities": entities})
-    found = [reader.sample(record) for record in reader.records([tmp_path / "o"])]
+    found = [reader.read(record) for record in reader.records([tmp_path / "o"])]
     assert [s["label"] for s in found if not isinstance(s, Drop)] == ["Aleph", "Beta"]
     told = {s.reason: s.count for s in found if isinstance(s, Drop)}
     assert told == {"a label, as a later row has another for the id": 1}

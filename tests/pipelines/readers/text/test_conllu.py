@@ -33,7 +33,7 @@ def read(folder: Path, text: str) -> list[Any]:
     path = folder / "trees.conllu"
     path.write_text(text)
     reader = ConllU()
-    return [reader.sample(record) for record in reader.records([path])]
+    return [reader.read(record) for record in reader.records([path])]
 
 
 def test_words_get_their_places_tags_and_heads(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def read(folder: Path, rows: list[dict[str, Any]], **options: Any) -> list[Any]:
     file = folder / "data.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))
     reader = make_reader("video-text", None, [file], options)
-    return [reader.sample(record) for record in reader.records([file])]
+    return [reader.read(record) for record in reader.records([file])]
 
 
 @pytest.fixture
