@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python -m benchmarks.vision_results --data data --output vision [--only uniter] [--seeds 2]
 
 `data` has the raw corpora flickr8k, vqa_v2, daquar, nlvr and wikitext2. Every system (`benchmarks.vision_systems`) is
-pretrained on flickr8k's captions and cells of a grid of features, and as a control not at all; then it is fine-tuned
+pretrained on flickr8k's captions and cells of a grid of features (lxmert also on VQA v2's questions), and as a control
+not at all; then it is fine-tuned
 for retrieval, on VQA v2, on DAQUAR (images held out from its training part) and on
 NLVR. Questions are answered once more by a model that was trained without images; retrieval is told before fine-tuning
 too, and with captions given to other images. A seed governs all of a row. Everything is done by the ordinary commands,
@@ -75,8 +76,9 @@ def prepare(data: Path, corpora: Path) -> None:
         made(plain / f"nlvr-{end}", "image-text", data / f"nlvr/{part}.jsonl", *DRAWINGS)
         daquar = plain / ("daquar" if end == "train" else "daquar-test")
         for name, place in {name: plain / f"{name}-{end}" for name in ("pairs", "vqa", "nlvr")}.items():
-            made(corpora / f"{name}-{end}", "regions", place, *GRID, *(["--scores"] if name == "pairs" else []))
+            made(corpora / f"{name}-{end}", "regions", place, *GRID, *([] if name == "nlvr" else ["--scores"]))
         made(corpora / f"daquar-{end}", "regions", daquar, *GRID)
+    made(corpora / "answers.json", "answers", plain / "vqa-train", "--min-count", "3")
 
 
 def pretrained(name: str, seed: int, steps: int, budget: Budget, output: Path) -> Path:

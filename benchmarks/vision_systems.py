@@ -21,11 +21,13 @@ BATCH, LR, LENGTH = 16, "1e-4", 32
 
 @dataclass(frozen=True)
 class System:
-    """A recipe, and what the comparison changes in it. One whose words and image do not meet answers nothing."""
+    """A recipe, and what the comparison changes in it. One whose words and image do not meet answers nothing; `halfway`
+    are the keys that say what begins or ends in the middle of pretraining."""
 
     recipe: str
     overrides: tuple[str, ...] = ()
     answers: bool = True
+    halfway: tuple[str, ...] = ()
 
 
 def stack(**repeats: int) -> tuple[str, ...]:
@@ -69,12 +71,17 @@ SYSTEMS = {
     "vl-bert": System("vl-bert-tiny", (*stack(layers1=DEEP), "model.layers[0].max_positions=512")),
     "uniter": System("uniter-tiny", stack(layers0=DEEP)),
     "vilbert": System("vilbert-tiny", (*stack(layers0=3, layers1=3), *CONNECTED)),
-    "lxmert": System("lxmert-tiny", stack(layers0=3, layers1=2, layers2=3)),
+    "lxmert": System(
+        "lxmert-tiny",
+        (*stack(layers0=3, layers1=2, layers2=3), "vars.questions=${vars.data}/vqa-train"),
+        halfway=("tasks.questions.end_step", "tasks.answered.start_step"),
+    ),
 }
 
 
 def common(name: str, seed: int, steps: int, corpora: str, backbone: str) -> tuple[str, ...]:
-    """Overrides that are alike for all systems. Without any steps of pretraining there is one that changes nothing."""
+    """Overrides that are alike for all systems. Without any steps of pretraining there are two that change nothing."""
+    most = max(steps, 2)
     network = "model.main" if name == "albef" else "model"
     return (
         f"name={name}",
@@ -86,5 +93,6 @@ def common(name: str, seed: int, steps: int, corpora: str, backbone: str) -> tup
         f"tokenizer={WEIGHTS}",
         f"{network}.init_from={{weights: '{WEIGHTS}', stream: text, heads: false}}",
         f"tasks.*.sequence.max_length={LENGTH}",
-        *training(max(steps, 1), BATCH, LR if steps else "1e-12"),
+        *(f"{key}={most // 2}" for key in SYSTEMS[name].halfway),
+        *training(most, BATCH, LR if steps else "1e-12"),
     )
