@@ -4,8 +4,7 @@
 
 `data` has the raw corpora flickr8k, vqa_v2, daquar, nlvr and wikitext2. Every system (`benchmarks.vision_systems`) is
 pretrained on flickr8k's captions and cells of a grid of features (lxmert also on VQA v2's questions), and as a control
-not at all; then it is fine-tuned
-for retrieval, on VQA v2, on DAQUAR (images held out from its training part) and on
+not at all; then it is fine-tuned for retrieval, on VQA v2, on DAQUAR (images held out from its training part) and on
 NLVR. Questions are answered once more by a model that was trained without images; retrieval is told before fine-tuning
 too, and with captions given to other images. A seed governs all of a row. Everything is done by the ordinary commands,
 which are printed; what is there already is not done again, and a run that was stopped goes on.
