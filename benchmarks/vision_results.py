@@ -105,7 +105,13 @@ def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Pa
         rank(start, output)
     tuned = ("--lr", TUNING_LR, "--batch-size", str(BATCH), "--max-length", str(LENGTH))
     schedule = f"train.lr_schedule={{lr_schedule: linear, warmup_steps: {budget.tuning // 10}}}"
-    loop = (f"seed={seed}", f"name={name}-{task}", f"train.max_steps={budget.tuning}", schedule, "train.num_workers=0")
+    loop = (
+        f"seed={seed}",
+        f"name={name}-{steps}-{task}",
+        f"train.max_steps={budget.tuning}",
+        schedule,
+        "train.num_workers=0",
+    )
     control = ("--control", "question-only") if blind else ()
     begun = (chosen.command, str(start), str(corpora / f"{chosen.corpus}-train"), "--output", str(run))
     call("finetune", *begun, *tuned, *chosen.tuning, *control, *loop, f"train.precision={budget.precision}")

@@ -84,7 +84,7 @@ def common(name: str, seed: int, steps: int, corpora: str, backbone: str) -> tup
     most = max(steps, 2)
     network = "model.main" if name == "albef" else "model"
     return (
-        f"name={name}",
+        f"name={name}-{steps}",
         f"seed={seed}",
         f"vars.data={corpora}",
         f"vars.corpus={corpora}/pairs-train",
