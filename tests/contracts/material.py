@@ -194,7 +194,7 @@ def embedded_fields(content: str, count: int = 3) -> dict[str, Tensor]:
         places = {"position_ids": first, "last_position_ids": first + 1, "token_type_ids": torch.arange(rows) % 2}
         return {"entity_ids": torch.arange(rows) % (ENTITIES + 1), "token": torch.arange(rows), **places}
     if content == "pixels":
-        made = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=g)
+        made = torch.randint(0, 256, (count, 3, 64, 64), dtype=torch.uint8, generator=g)
     else:
         made = torch.randn(rows, FEATURES if content == "features" else 3 * PATCH * PATCH, generator=g)
     boxes = torch.from_numpy(grid_boxes(GRID)).repeat(count, 1)

@@ -149,7 +149,7 @@ def test_hubs_are_cut(invoke, tmp_path):
 
 def test_wrong_triples(tmp_path):
     (tmp_path / "bad.txt").write_text("a\tb\tc\na b c\n")
-    with pytest.raises(WorkbenchError, match=r"bad\.txt, line 2: 1 columns"):
+    with pytest.raises(WorkbenchError, match=r"bad\.txt, line 2: found 1 columns"):
         list(read_triples(tmp_path / "bad.txt"))
     with pytest.raises(WorkbenchError, match="no file"):
         list(read_triples(tmp_path / "nothing.txt"))

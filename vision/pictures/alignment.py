@@ -67,12 +67,15 @@ def alignment_figure(pair: Pair, plan: np.ndarray) -> Any:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(11, 0.6 + max(3.6, 0.3 * len(pair.words))), layout="constrained")
     picture, table = figure.subplots(1, 2, width_ratios=(1, 1.25))
     width, height = pair.image.size
     picture.imshow(np.asarray(pair.image.convert("RGB")))
     picture.set_axis_off()
+    if len(pair.words) > _BOXES:
+        picture.set_title(f"the {_BOXES} words that favour one region most", fontsize=9)
     colours = colormaps["tab10"]
     best = plan.argmax(1)
     strongest = np.argsort(-plan.max(1), kind="stable")[:_BOXES]
@@ -88,7 +91,8 @@ def alignment_figure(pair: Pair, plan: np.ndarray) -> Any:
         picture.text(*place, pair.words[word][0], color="white", fontsize=9, bbox=label, va="center")
     shown = table.imshow(plan, aspect="auto", cmap="magma_r", interpolation="nearest", vmin=0)
     table.set_yticks(range(len(pair.words)), [name for name, _ in pair.words])
-    table.set_xlabel("regions")
+    table.xaxis.set_major_locator(MaxNLocator(integer=True))
+    table.set_xlabel("regions, by their number")
     for spine in table.spines.values():
         spine.set_visible(False)
     figure.colorbar(shown, ax=table, fraction=0.04, pad=0.02, label="of an even share")

@@ -16,7 +16,7 @@ from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 CASE = BuilderCase(
-    {"head": ".", "tail": "."},
+    {"head": ".", "tail": "q"},
     {"special": "the markers are ordinary tokens", "small": "it needs a head and a tail"},
 )
 TEXT = "the town of Lima lies in Peru , far away from all the rivers of the north"

@@ -6,7 +6,7 @@ from tests.contracts.cases import EmbeddingCase
 from tests.contracts.material import GRID
 
 CASE = EmbeddingCase(
-    {"hidden_size": 8, "backbone": "test_efficientnet", "size": 32, "grid": GRID, "dropout": 0.0},
+    {"hidden_size": 8, "backbone": "test_efficientnet", "size": 64, "grid": GRID, "dropout": 0.0},
     {"no rows": "every image gives the same number of rows"},
     content="pixels",
 )
