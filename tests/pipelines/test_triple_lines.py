@@ -20,7 +20,7 @@ def test_lines_are_triples(tmp_path: Path) -> None:
     [
         (None, "there is no file"),
         (b"", r"a\.tsv is empty: it should hold triples"),
-        (b"oslo\tnorway\n", "line 1: 2 columns"),
+        (b"oslo\tnorway\n", "line 1: found 2 columns"),
         (b"oslo\t\xff\tnorway\n", "line 1"),
     ],
 )
