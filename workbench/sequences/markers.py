@@ -33,9 +33,9 @@ def check_markers(markers: Mapping[str, str], tokenizer: Tokenizer) -> None:
     """
     of: dict[str, str] = {}
     for name, marker in markers.items():
-        known = tokenizer.encode(marker)
-        pieces = known.ids[known.ends > known.starts]
-        if len(pieces) != 1 or (tokenizer.has("unk") and tokenizer.id("unk") in pieces):
+        known = tokenizer.encode(marker).ids.tolist()
+        visible = [token for token in known if tokenizer.decode([token]).strip()]  # "▁" before it stands for a space
+        if len(visible) != 1 or (tokenizer.has("unk") and tokenizer.id("unk") in known):
             raise WorkbenchError(
                 f"the marker {marker!r} is not in the tokenizer's vocabulary; choose one that is for the "
                 f"{name}, such as '@' or '#'"
