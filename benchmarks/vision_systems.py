@@ -56,7 +56,7 @@ ALIGNED = (
     f"model.main.streams.text={{embedding: token, hidden_size: {WIDTH}, max_positions: 512, norm_eps: 1e-12}}",
     f"model.main.layers=[{{layer: self, stream: text, {LAYER}}},{{layer: tap, name: encoded}},"
     f"{{layer: cross, stream: text, to: image, {LAYER}}}]",
-    "tasks.pairs.sequence.image={image: vision.regions}",
+    "tasks.pairs.sequence.image={image: vision.regions, backbone: '${vars.backbone}'}",
     "tasks.pairs.objectives[0].queue=4096",
 )
 SYSTEMS = {
