@@ -10,7 +10,8 @@ from typing import Protocol
 from rich.markup import escape
 from rich.table import Table
 
-SMALL_IS_GOOD = ("perplexity", "rank", "error", "bits")
+from workbench.metrics.baselines import unreached
+
 SHOWN = 20
 MANY = 8
 _SIDE_BY_SIDE = 2
@@ -50,11 +51,8 @@ def number_table(result: Told, others: Mapping[str, Mapping[str, float]] = Mappi
 
 def below(result: Told) -> str:
     """That the first number, where a greater one is better, is below baselines, in words; "" where it is not."""
-    name, value = next(iter(result.numbers.items()), ("", 0.0))
-    if any(word in name for word in SMALL_IS_GOOD):
-        return ""
-    beaten = [baseline for baseline, numbers in result.baselines.items() if value < numbers.get(name, value)]
-    return f"{name} below {', '.join(beaten)}" if beaten else ""
+    name, above = unreached(result.numbers, result.baselines)
+    return f"{name} below {', '.join(above)}" if above else ""
 
 
 def groups_of(result: Told) -> dict[str, list[str]]:

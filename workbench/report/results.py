@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.metrics.baselines import unreached
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, metric_name, number, section, table
 from workbench.report.run import HELD_OUT, Record, Run, loss_names
@@ -157,7 +159,24 @@ def _label(line: _Line) -> str:
     if result.get("control"):
         tags.append(f"evaluated with {result['control']}")
     tags += [f"{name} {_identity(value)}" for name, value in (result.get("options") or {}).items()]
-    return escape(name_of(line.group)) + "".join(f' <span class="tag">{escape(tag)}</span>' for tag in tags)
+    told = "".join(f' <span class="tag">{escape(tag)}</span>' for tag in tags)
+    return escape(name_of(line.group)) + told + _below(line)
+
+
+def _below(line: _Line) -> str:
+    """That a result's mean is below that of a baseline; nothing is said of a control."""
+    if _kind(line) == "control":
+        return ""
+    theirs = {baseline: _means(numbers) for baseline, numbers in _baselines([line]).items()}
+    name, above = unreached(_means(line.numbers), theirs)
+    said = f"{metric_name(name)} below {escape(', '.join(above))}"
+    return f' <span class="tag below">{said}</span>' if above else ""
+
+
+def _means(numbers: Values) -> dict[str, float]:
+    """The means of those that are numbers."""
+    real = {name: values for name, values in numbers.items() if all(isinstance(v, int | float) for v in values)}
+    return {name: statistics.fmean(values) for name, values in real.items()}
 
 
 def _baselines(lines: Sequence[_Line]) -> dict[str, Values]:
