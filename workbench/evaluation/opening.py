@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from workbench.processes.distributed import World
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.loading import Loaded
 from workbench.runs.names import is_run
+from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample
 from workbench.tasks.linked import check_linked
 from workbench.tasks.objective import Head
@@ -209,3 +210,13 @@ def find_fitting(
     check_control(control, found[0].parts, str(run))
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     return found[0]
+
+
+def texts_alone(found: Evaluated) -> Evaluated:
+    """The same with texts read by themselves and to their end; builders of pairs read their beginnings alone.
+
+    One that brings knowledge of its own (`Builder.reads_spans`) stays as it is.
+    """
+    builder = found.task.builder
+    alone = builder if builder.reads_spans else Document.like(builder)
+    return replace(found, task=found.task.with_builder(alone))

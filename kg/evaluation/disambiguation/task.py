@@ -11,7 +11,7 @@ import typer
 
 from kg.objectives.entity_linking import EntityLinking, by_mention
 from workbench.evaluation.measured import Made, MeasuredTask
-from workbench.evaluation.opening import Evaluated, find_fitting
+from workbench.evaluation.opening import Evaluated, find_fitting, texts_alone
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.interop.opening import load
 from workbench.options.bounds import Word
@@ -57,7 +57,7 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
         what = "the objective kg.entity_linking" + (f" of the stream {scoring.stream!r}" if scoring.stream else "")
         wanted = "evaluate a run that was pretrained with it"
         where: Any = {"network": scoring.network, "control": scoring.control}
-        return find_fitting(loaded, scoring.run, fits, what, wanted, **where)
+        return texts_alone(find_fitting(loaded, scoring.run, fits, what, wanted, **where))
 
     def needs(self, objective: EntityLinking) -> str:
         return "mentions whose entity is known (`prepare link --supervise` marks it among the candidates)"
@@ -65,7 +65,9 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
     def counts(self, objective: EntityLinking, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         known = int(made["labels"].sum())
         mentions = len(made["candidates"])
-        return {"mentions": mentions, "of them NIL": mentions - known, "candidates": len(made["scores"])}
+        single = int((made["candidates"] == 1).sum())
+        told = {"mentions": mentions, "of them NIL": mentions - known, "of them with a single candidate": single}
+        return told | {"candidates": len(made["scores"])}
 
     def variant(self, objective: EntityLinking, scoring: DisambiguationScoring) -> str:
         return f"given mentions with their entity among the candidates {objective.stream}"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from kg.objectives.supersense import Supersense
 from workbench.evaluation.measured import Made, MeasuredTask
-from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.opening import Evaluated, texts_alone
 from workbench.evaluation.options import Scoring, Tuning
-from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample
 
 
@@ -38,11 +37,8 @@ class Supersenses(MeasuredTask[Tuning, SupersenseScoring]):
     panels = ("kg.evaluation.supersenses.panel:meant",)
 
     def open(self, scoring: SupersenseScoring) -> Evaluated:
-        """As usual, with texts read by themselves and whole: a builder of pairs would cut them."""
-        found: Evaluated = super().open(scoring)
-        builder = found.task.builder
-        alone = builder if builder.reads_spans else Document.like(builder)
-        return replace(found, task=found.task.with_builder(alone))
+        """As usual, with texts read to their end."""
+        return texts_alone(super().open(scoring))
 
     def needs(self, objective: Supersense) -> str:
         return "texts with words that have a supersense"

@@ -67,10 +67,26 @@ def test_the_text_around_tells_what_a_name_means(tmp_path: Path) -> None:
     run = pretrain(recipe_from_dict(tree(tmp_path)), tmp_path / "run")
     task = Disambiguation()
     result = evaluate(task, DisambiguationScoring(run=run, corpus=str(tmp_path / "told-test"), stream="towns"))
-    assert result.counts == {"mentions": 24, "of them NIL": 2, "candidates": 48}
+    assert result.counts == {"mentions": 24, "of them NIL": 2, "of them with a single candidate": 0, "candidates": 48}
     assert result.baselines[PRIOR] == {"accuracy": 0.0, "mrr": 0.5}
     assert result.numbers["accuracy"] > 0.8
     with pytest.raises(WorkbenchError, match=r"no task with the objective kg.entity_linking of the stream 'wiki'"):
         task.open(DisambiguationScoring(run=run, corpus=str(tmp_path / "told-test"), stream="wiki"))
     with pytest.raises(WorkbenchError, match=r"corpus 'facts' has no mentions whose entity is known .* --supervise"):
         evaluate(task, DisambiguationScoring(run=run, corpus=str(tmp_path / "facts")))
+
+
+def test_texts_are_read_to_their_end_where_training_read_pairs(tmp_path: Path) -> None:
+    make_told(tmp_path)
+    recipe = tree(tmp_path, steps=7)
+    recipe["tasks"]["facts"]["sequence"] |= {"builder": "sentence_pair", "max_length": 40}
+    run = pretrain(recipe_from_dict(recipe), tmp_path / "run")
+    text, spans = "", []
+    for town in range(1, 11):
+        record = told(town, WORDINGS[2])
+        spans += [[start + len(text), end + len(text), *rest] for start, end, *rest in record["spans"]]
+        text += record["text"] + " "
+    write(tmp_path / "long", [{"text": text, "spans": spans}])
+    result = evaluate(Disambiguation(), DisambiguationScoring(run=run, corpus=str(tmp_path / "long"), stream="towns"))
+    assert result.counts == {"mentions": 10, "of them NIL": 0, "of them with a single candidate": 0, "candidates": 20}
+    assert not result.dropped
