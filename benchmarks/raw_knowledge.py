@@ -5,19 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.joint_vectors import write_joint_vectors
-from benchmarks.parses import write_parses
 from benchmarks.raw_files import RawFiles
 from benchmarks.reviews import write_polarities, write_reviews
 from benchmarks.sense_examples import write_sense_examples
 
 
 class RawKnowledge(RawFiles):
-    """Parses, reviews, examples, vectors."""
-
-    def parses(self) -> Path:
-        """Articles of WikiText parsed by spaCy's pipeline in data/en_core_web_sm."""
-        text, pipeline = self.data / "wikitext2/valid.txt", self.data / "en_core_web_sm"
-        return self._written("parses.conllu", lambda path: write_parses(text, pipeline, path))
+    """Reviews, examples, vectors."""
 
     def reviews(self) -> Path:
         ratings = self.data / "sentiment/movieReviewSnippets_GroundTruth.txt"

@@ -104,7 +104,9 @@ def knowledge(data: Path, corpora: Path) -> Iterator[Made]:
     yield "entity-vocabulary.safetensors", "prepare", "entity-vocabulary", str(corpora / "wiki-linked")
     for part, end in PARTS:
         yield f"relations{end}", "prepare", "text", str(data / f"fewrel/wiki_{part}.jsonl")
-    yield "parsed", "prepare", "text", str(raw.parses()), "--split", "held-out=0.1"
+    trees, parser = str(corpora / "trees.conllu"), ("--model", str(data / "en_core_web_sm"))
+    yield "trees.conllu", "prepare", "parses", str(corpora / "text"), *parser
+    yield "parsed", "prepare", "text", trees, "--split", "held-out=0.1"
     yield from _words_and_entities(raw, corpora)
     yield from _wordnet(data, corpora)
     yield from _reviews(raw, corpora)

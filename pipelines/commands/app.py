@@ -21,6 +21,7 @@ from pipelines.commands.import_regions import import_regions
 from pipelines.commands.join import join
 from pipelines.commands.link import link
 from pipelines.commands.linker import linker
+from pipelines.commands.parses import parses
 from pipelines.commands.phrases import phrases
 from pipelines.commands.regions import regions
 from pipelines.commands.sentiment import sentiment
@@ -76,6 +77,7 @@ for function in (
     similar_words,
     token_counts,
     phrases,
+    parses,
     supersenses,
     word_pairs,
     sentiment,

@@ -15,7 +15,8 @@ from pipelines.commands.console import run
 from pipelines.commands.options import Writing
 from pipelines.preparing.chunks import Job
 from pipelines.preparing.corpus_reader import CorpusReader, all_samples, open_corpus
-from pipelines.stages.find_phrases import FindPhrases, phrase_fields, spacy_pipeline
+from pipelines.sources.spacy_pipeline import identity
+from pipelines.stages.find_phrases import FindPhrases, chunker, phrase_fields
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
@@ -59,8 +60,7 @@ def phrases(
 
 
 def _chunks(model: str) -> FindPhrases:
-    meta = spacy_pipeline(model).meta
-    return FindPhrases({"pipeline": f"{meta['lang']}_{meta['name']}", "version": meta["version"]}, model)
+    return FindPhrases(identity(chunker(model)), model)
 
 
 def _collocations(corpus: Corpus, options: CollocationOptions) -> FindPhrases:

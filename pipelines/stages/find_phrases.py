@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from pipelines.sources.spacy_pipeline import spacy_pipeline, told
 from workbench.corpora.schema import FIELDS, Field
 from workbench.corpora.values import MARKS
 from workbench.errors import WorkbenchError
@@ -52,7 +52,7 @@ class FindPhrases:
         if self.collocations is not None:
             return [self.collocations.spans(text) for text in texts]
         assert self.model is not None
-        documents = spacy_pipeline(self.model).pipe(texts)
+        documents = chunker(self.model).pipe(texts)
         return [[[c.start_char, c.end_char] for c in doc.noun_chunks if len(c) > 1] for doc in documents]
 
 
@@ -61,29 +61,16 @@ def phrase_fields() -> list[Field]:
     return [f for f in FIELDS.values() if f.value is MARKS]
 
 
-@lru_cache(maxsize=1)
-def spacy_pipeline(name: str) -> Language:
-    """A spaCy pipeline that finds noun chunks, by the name of its package or its folder.
+def chunker(name: str) -> Language:
+    """A spaCy pipeline that finds noun chunks.
 
     Raises:
         WorkbenchError: spaCy or the pipeline is not installed, it does not parse, or its language has no noun chunks.
     """
-    try:
-        import spacy
-    except ModuleNotFoundError as error:
-        raise WorkbenchError("noun chunks need the package 'spacy': pip install 'pretraining-workbench[kg]'") from error
-    try:
-        pipeline = spacy.load(name, exclude=["ner", "textcat", "lemmatizer"])
-    except (OSError, ValueError) as error:
-        raise WorkbenchError(
-            f"there is no spaCy pipeline {name!r} ({str(error).splitlines()[0]}); install it, or leave --model out: "
-            "phrases are found by the statistics of the corpus then"
-        ) from error
+    pipeline = spacy_pipeline(name)
     if "parser" not in pipeline.pipe_names or pipeline.vocab.get_noun_chunks is None:
         raise WorkbenchError(
-            f"the spaCy pipeline {name!r} (language {pipeline.lang}, parts: {', '.join(pipeline.pipe_names) or 'none'})"
-            " finds no noun chunks, which takes a parser and a language that has them; leave --model out: phrases are "
-            "found by the statistics of the corpus then"
+            f"the spaCy pipeline {name!r} ({told(pipeline)}) finds no noun chunks, which takes a parser and a language "
+            "that has them; leave --model out: phrases are found by the statistics of the corpus then"
         )
-    pipeline.max_length = 10**9  # characters; by default a book is refused
     return pipeline

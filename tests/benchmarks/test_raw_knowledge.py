@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from spacy.tokens import Doc
-from spacy.vocab import Vocab
-
 from benchmarks.joint_vectors import read_twice
-from benchmarks.parses import conllu
 from benchmarks.reviews import write_polarities, write_reviews
 from benchmarks.sense_examples import write_sense_examples
 
@@ -44,19 +40,6 @@ def test_an_example_is_linked_to_its_sense(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
     found = [(row["text"][start:end], entity) for row in rows for start, end, entity, _ in row["spans"]]
     assert found == [("City", "00000001-n"), ("market town", "00000001-n")]
-
-
-def test_a_sentence_of_a_parse_counts_its_own_words() -> None:
-    words, heads = ["Stop", ".", "Cats", "sleep", "."], [0, 0, 3, 3, 3]
-    labels = ["ROOT", "punct", "nsubj", "ROOT", "punct"]
-    parsed = Doc(Vocab(), words, spaces=[False, True, True, False, False], heads=heads, deps=labels)
-    assert [sentence.text for sentence in parsed.sents] == ["Stop.", "Cats sleep."]
-    rows = [row.split("\t") for row in conllu([*parsed.sents][1])]
-    assert [(row[0], row[1], row[6], row[7], row[9]) for row in rows] == [
-        ("1", "Cats", "2", "nsubj", "_"),
-        ("2", "sleep", "0", "ROOT", "SpaceAfter=No"),
-        ("3", ".", "2", "punct", "SpaceAfter=No"),
-    ]
 
 
 def test_entities_stand_among_the_words_around_them() -> None:

@@ -101,3 +101,26 @@ def text_job(tmp_path: Path) -> Callable[..., Job]:
         return Job(make_reader("text", None, [path], {}), "text", tmp_path / output, **settings)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An English spaCy pipeline named chunks, whose parser has learnt a sentence by heart."""
+    spacy = pytest.importorskip("spacy")
+    from spacy.tokens import Doc
+    from spacy.training import Example
+
+    nlp = spacy.blank("en")
+    nlp.add_pipe("parser", config={"min_action_freq": 1})
+    words = ["the", "old", "town", "sees", "a", "river"]
+    heads, deps = [2, 2, 3, 3, 5, 3], ["det", "amod", "nsubj", "ROOT", "det", "dobj"]
+    doc = Doc(nlp.vocab, words=words, heads=heads, deps=deps)
+    example = Example(nlp.make_doc(doc.text), doc)
+    optimizer = nlp.initialize(lambda: [example])
+    for _ in range(30):
+        nlp.update([example], sgd=optimizer)
+    nlp.add_pipe("attribute_ruler").add([[{"LOWER": {"IN": ["town", "river"]}}]], {"POS": "NOUN"})
+    folder = tmp_path_factory.mktemp("spacy") / "chunks"
+    nlp.meta["name"] = "chunks"
+    nlp.to_disk(folder)
+    return folder

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.stages.find_phrases import spacy_pipeline
+from pipelines.stages.find_phrases import chunker
 from tests.pipelines.test_commands import prepare
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -58,29 +58,6 @@ def test_sentences_end_at_punctuation_and_words_keep_their_places() -> None:
     ]
 
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An English spaCy pipeline whose parser has learnt a sentence by heart."""
-    spacy = pytest.importorskip("spacy")
-    from spacy.tokens import Doc
-    from spacy.training import Example
-
-    nlp = spacy.blank("en")
-    nlp.add_pipe("parser", config={"min_action_freq": 1})
-    words = ["the", "old", "town", "sees", "a", "river"]
-    heads, deps = [2, 2, 3, 3, 5, 3], ["det", "amod", "nsubj", "ROOT", "det", "dobj"]
-    doc = Doc(nlp.vocab, words=words, heads=heads, deps=deps)
-    example = Example(nlp.make_doc(doc.text), doc)
-    optimizer = nlp.initialize(lambda: [example])
-    for _ in range(30):
-        nlp.update([example], sgd=optimizer)
-    nlp.add_pipe("attribute_ruler").add([[{"LOWER": {"IN": ["town", "river"]}}]], {"POS": "NOUN"})
-    folder = tmp_path_factory.mktemp("spacy") / "chunks"
-    nlp.meta["name"] = "chunks"
-    nlp.to_disk(folder)
-    return folder
-
-
 def corpus(tmp_path: Path, json_lines: Any) -> Path:
     rows = [{"text": text, "second": "the old town sees a river"} for text in TEXTS]
     prepare("text", json_lines("towns.jsonl", rows), "-o", tmp_path / "text", "--workers", 1)
@@ -114,6 +91,6 @@ def test_pipelines_without_noun_chunks_are_refused(tmp_path: Path) -> None:
     for language, name in (("en", "plain"), ("zh", "chinese")):
         spacy.blank(language).to_disk(tmp_path / name)
         with pytest.raises(WorkbenchError, match=rf"language {language}, parts: none\) finds no noun chunks"):
-            spacy_pipeline(str(tmp_path / name))
+            chunker(str(tmp_path / name))
     with pytest.raises(WorkbenchError, match="there is no spaCy pipeline 'en_nowhere'"):
-        spacy_pipeline("en_nowhere")
+        chunker("en_nowhere")

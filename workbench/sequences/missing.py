@@ -50,7 +50,7 @@ _COMMANDS = {
     "triples": "workbench prepare triples GRAPH.tsv --output CORPUS",
     "description": "workbench prepare triples GRAPH.tsv --entities DESCRIPTIONS.tsv --output CORPUS",
     "language": "workbench prepare text FILES --language en --output CORPUS",
-    "dependencies": "workbench prepare text FILE.conllu --output CORPUS",
+    "dependencies": "workbench prepare text TREES.conllu --output CORPUS",
     "translations": "workbench prepare text FILE.en FILE.de --output CORPUS",
 }
 
