@@ -12,8 +12,9 @@ image has no answer and does not count (as in LXMERT's pretraining).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -63,7 +64,7 @@ class Answers(Objective):
         norm_eps: Epsilon = 1e-12,
         pooled_size: Size | None = None,
     ) -> None:
-        known = list(AnswerVocabulary.load(Path(answers)).answers) if isinstance(answers, str) else answers
+        known = _listed(answers)
         if len(known) < 2 or len(set(known)) != len(known):
             raise WorkbenchError(
                 f"objective Answers: answers has {len(known)} entries, {len(set(known))} of them different; give "
@@ -75,6 +76,10 @@ class Answers(Objective):
         self.stream = stream
         self.norm_place, self.norm_eps = norm_place, norm_eps
         self.pooled_size = pooled_size
+
+    @classmethod
+    def class_names(cls, options: Mapping[str, Any]) -> list[str]:
+        return _listed(options["answers"])
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -107,8 +112,14 @@ class Answers(Objective):
         return AnswersHead(self, network.sizes[self.stream])
 
 
+def _listed(answers: list[str] | str) -> list[str]:
+    return list(AnswerVocabulary.load(Path(answers)).answers) if isinstance(answers, str) else answers
+
+
 class AnswersHead(Head):
     """Linear to twice the width, GELU and norm in the order that the objective says, linear to the answers."""
+
+    by_class = ("outer.weight", "outer.bias")
 
     def __init__(self, options: Answers, hidden_size: int) -> None:
         super().__init__()

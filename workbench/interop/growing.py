@@ -1,7 +1,8 @@
-"""Tables that have other rows than the source's: more tokens, more positions.
+"""Tables that have other rows than the source's: more tokens, more positions, other classes.
 
 Rows by token go by the token's string where both sides have a tokenizer, so that added, removed and re-ordered tokens
-find their vector; else the first rows are the first rows. What the source doesn't have keeps its fresh values.
+find their vector; else the first rows are the first rows. Rows by class, of heads that say which of their tensors have
+such, go by the class's name. What the source doesn't have keeps its fresh values.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
+from workbench.parts.building import find
+from workbench.recipe.spec import Spec
 
 logger = logging.getLogger(__name__)
 SHOWN = 5
@@ -77,6 +80,55 @@ def _by_strings(name: str, own: Tensor, tensor: Tensor, vocabularies: Vocabulari
         *(where, name, len(pairs), len(own), len(own) - len(pairs), named, left),
     )
     return grown
+
+
+def by_class(
+    heads: Mapping[str, nn.Module],
+    tensors: Mapping[str, Tensor],
+    objectives: Mapping[str, Spec],
+    source: Mapping[str, Spec],
+    where: str,
+) -> dict[str, Tensor]:
+    """The tensors, those that have a row for each class of a head (`Head.by_class`) with the rows of our classes.
+
+    A head whose classes are not known there any more begins anew.
+
+    Args:
+        heads: ours, by the names of their objectives.
+        objectives, source: what the recipe, and that of the source, says of them.
+    """
+    made = dict(tensors)
+    for name, head in heads.items():
+        names = [f"{name}.{each}" for each in head.by_class if f"{name}.{each}" in tensors]
+        if not names or name not in source or name not in objectives:
+            continue
+        ours, theirs = _classes(objectives[name]), _classes(source[name])
+        if ours is None or theirs is None:
+            logger.warning("%s: what the classes of the head %s are there is not known; it begins anew", where, name)
+            made = {key: tensor for key, tensor in made.items() if not key.startswith(f"{name}.")}
+        elif ours != theirs:
+            place = {each: row for row, each in enumerate(theirs)}
+            pairs = [(row, place[each]) for row, each in enumerate(ours) if each in place]
+            own = head.state_dict()
+            for key in names:
+                grown = own[key.partition(".")[2]].detach().clone()
+                if pairs:
+                    here, there = torch.tensor(pairs).unbind(1)
+                    grown[here] = tensors[key][there].to(grown)
+                made[key] = grown
+            logger.info(
+                "%s: head %s: %d of its %d classes are among the %d there; the others keep their fresh values",
+                *(where, name, len(pairs), len(ours), len(theirs)),
+            )
+    return made
+
+
+def _classes(spec: Spec) -> list[str] | None:
+    try:
+        names: list[str] | None = find("objective", spec["objective"]).class_names(spec)
+    except WorkbenchError:  # a file that is there no more
+        return None
+    return names
 
 
 def _first_rows(name: str, own: Tensor, tensor: Tensor, where: str) -> Tensor:

@@ -19,7 +19,7 @@ from torch import nn
 from workbench.errors import WorkbenchError, unknown
 from workbench.interop.adapter_weights import ADAPTERS, check_adapters, own_names, tell_other_base
 from workbench.interop.described import differences_of_heads, others
-from workbench.interop.growing import Vocabularies, grown
+from workbench.interop.growing import Vocabularies, by_class, grown
 from workbench.interop.sources import Source, read_source
 from workbench.interop.stream_weights import differences, layer_specs, stream_layers, stream_names
 from workbench.recipe.spec import InitFrom, NetworkSpec, Spec
@@ -88,6 +88,7 @@ def initialise(
         vocabularies = Vocabularies(source.vocabulary, tokenizer.vocabulary if tokenizer is not None else None)
         tensors = {ours: source.tensors[name] for ours, name in matched.items()}
         tensors = grown(target, tensors, vocabularies, where)
+        tensors = by_class(root.heads_of(network), tensors, objectives or {}, source.heads, where)
         check_shapes(target, tensors, where)
         copy_weights(target, tensors)
         _fill_in(target, tensors)

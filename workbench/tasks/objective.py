@@ -119,6 +119,11 @@ class Objective:
     measured: tuple[str, ...] = ()
     predicts: Literal["tokens", "numbers"] = "numbers"
 
+    @classmethod
+    def class_names(cls, options: Mapping[str, Any]) -> list[str] | None:
+        """What the rows stand for that the head names in `by_class`, of an objective with these options."""
+        return None
+
     @property
     def own_tokens(self) -> Mapping[int, str]:
         return {}
