@@ -78,8 +78,8 @@ class Answers(Objective):
         self.pooled_size = pooled_size
 
     @classmethod
-    def class_names(cls, options: Mapping[str, Any]) -> list[str]:
-        return _listed(options["answers"])
+    def class_names(cls, options: Mapping[str, Any]) -> list[str] | None:
+        return _listed(options["answers"]) if options.get("answers") else None
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:

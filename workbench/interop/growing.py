@@ -68,9 +68,7 @@ def _by_strings(name: str, own: Tensor, tensor: Tensor, vocabularies: Vocabulari
     pairs = [(row, theirs[t]) for t, row in ours.items() if theirs.get(t, len(tensor)) < len(tensor) and row < len(own)]
     if not pairs:
         raise WorkbenchError(f"{where}: {name}: the tokenizers have no token in common; start without these weights")
-    here, there = torch.tensor(pairs).unbind(1)
-    grown = own.detach().clone()
-    grown[here] = tensor[there].to(grown)
+    grown = _with_rows(own, tensor, pairs)
     new = [token for token, row in sorted(ours.items(), key=lambda item: item[1]) if token not in theirs]
     left = sum(token not in ours for token in theirs)
     more = ", ..." if len(new) > SHOWN else ""
@@ -91,7 +89,7 @@ def by_class(
 ) -> dict[str, Tensor]:
     """The tensors, those that have a row for each class of a head (`Head.by_class`) with the rows of our classes.
 
-    A head whose classes are not known there any more begins anew.
+    Where theirs are not known, as many are taken for the same; of another number, the head begins anew.
 
     Args:
         heads: ours, by the names of their objectives.
@@ -99,27 +97,36 @@ def by_class(
     """
     made = dict(tensors)
     for name, head in heads.items():
-        names = [f"{name}.{each}" for each in head.by_class if f"{name}.{each}" in tensors]
-        if not names or name not in source or name not in objectives:
+        own, rows = head.state_dict(), [f"{name}.{each}" for each in getattr(head, "by_class", ())]
+        rows = [key for key in rows if key in tensors]
+        if not rows or name not in source or objectives.get(name, source[name]) == source[name]:
             continue
         ours, theirs = _classes(objectives[name]), _classes(source[name])
+        fits = all(tensors[key].shape == own[key.partition(".")[2]].shape for key in rows)
         if ours is None or theirs is None:
-            logger.warning("%s: what the classes of the head %s are there is not known; it begins anew", where, name)
-            made = {key: tensor for key, tensor in made.items() if not key.startswith(f"{name}.")}
+            logger.warning("%s: head %s: which classes it has there is not known; %s", where, name, _taken(fits))
+            made = {key: tensor for key, tensor in made.items() if fits or not key.startswith(f"{name}.")}
         elif ours != theirs:
             place = {each: row for row, each in enumerate(theirs)}
             pairs = [(row, place[each]) for row, each in enumerate(ours) if each in place]
-            own = head.state_dict()
-            for key in names:
-                grown = own[key.partition(".")[2]].detach().clone()
-                if pairs:
-                    here, there = torch.tensor(pairs).unbind(1)
-                    grown[here] = tensors[key][there].to(grown)
-                made[key] = grown
+            made |= {key: _with_rows(own[key.partition(".")[2]], tensors[key], pairs) for key in rows}
             logger.info(
                 "%s: head %s: %d of its %d classes are among the %d there; the others keep their fresh values",
                 *(where, name, len(pairs), len(ours), len(theirs)),
             )
+    return made
+
+
+def _taken(fits: bool) -> str:
+    return "as many, they are taken for the same" if fits else "it begins anew"
+
+
+def _with_rows(own: Tensor, tensor: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
+    """Our tensor with rows (ours, theirs) of the other one."""
+    made = own.detach().clone()
+    if pairs:
+        here, there = torch.tensor(pairs).unbind(1)
+        made[here] = tensor[there].to(made)
     return made
 
 

@@ -8,7 +8,7 @@ which turns streams into a sum and metrics. The trainer divides by the count ove
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor, nn
@@ -46,12 +46,14 @@ class Head(nn.Module):
             attention (`workbench.tasks.forward.Read`).
         keeps: what of `LossOutput.made` is gathered over the micro-batches and ranks of a step for `after_step`.
         by_token: its parameters that have a row for each token of the vocabulary.
+        by_class: those that have a row for each of `Objective.class_names`; another run takes them over by name.
     """
 
     reads_hidden: bool = False
     reads_attention: bool = False
     keeps: tuple[str, ...] = ()
     by_token: tuple[str, ...] = ()
+    by_class: tuple[str, ...] = ()
 
     def forward(self, seen: Seen) -> LossOutput:
         """The loss of one micro-batch. `seen.states[stream]` is [rows, hidden_size]."""

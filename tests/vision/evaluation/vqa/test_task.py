@@ -116,6 +116,28 @@ def test_the_majority_answer_is_the_training_sets(answering: Path, squares: Path
     assert result.baselines["best of the vocabulary"]["accuracy"] == 100
 
 
+def test_a_head_goes_on_with_the_answers_that_it_knows(
+    answering: Path, squares: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """LXMERT's answers of pretraining are those of other sets as well; a row is its answer's, wherever that stands."""
+    known = opened(answering).objective.objective.vocabulary.answers
+    asked = [known[4], "purple", known[0], known[2]]
+    for name, answers in (("some", asked), ("other", ["purple", "pink"]), ("turned", [*reversed(known)])):
+        vocabulary = tmp_path / f"{name}.json"
+        vocabulary.write_text(json.dumps([*answers, "blue", "red"] if name == "other" else answers))
+        told: dict[str, Any] = {"overrides": ["train.max_steps=1"], "answers": vocabulary, "output": tmp_path / name}
+        run = fine_tune(Vqa(), VqaTuning(run=answering, corpus=str(squares / "train"), lr=1e-9, **told))
+        heads = [opened(each).head for each in (answering, run)]
+        before, after = ({k: v.clone() for k, v in head.state_dict().items()} for head in heads)
+        vocabulary_now = opened(run).objective.objective.vocabulary.answers
+        for row, answer in enumerate(vocabulary_now):
+            if answer in known:
+                torch.testing.assert_close(after["outer.weight"][row], before["outer.weight"][known.index(answer)])
+                torch.testing.assert_close(after["outer.bias"][row], before["outer.bias"][known.index(answer)])
+        torch.testing.assert_close(after["inner.weight"], before["inner.weight"])
+    assert "head answers: 3 of its 4 classes are among the 6 there" in capfd.readouterr().err
+
+
 def test_training_without_the_image(matching: Path, squares: Path, test_corpus: Corpus) -> None:
     output = squares / "runs" / "blind"
     tuning = VqaTuning(
