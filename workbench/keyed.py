@@ -21,6 +21,27 @@ def generator(*key: Key) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=digest(*key)))
 
 
+def normals(rows: np.ndarray, size: int, *key: Key) -> np.ndarray:
+    """Standard normal numbers [rows, size], float32: those of a row depend on its number and the key alone.
+
+    Many small draws at once: a counter for each number, mixed as by SplitMix64 (Steele et al., OOPSLA 2014,
+    doi:10.1145/2660193.2660195), and two of them made one normal number (Box and Muller 1958).
+    """
+    counters = (rows.astype(np.uint64)[:, None] * np.uint64(size) + np.arange(size, dtype=np.uint64)) * np.uint64(2)
+    start = np.uint64(digest(*key) % 2**64)
+    radius, angle = (_uniform(start + counters + np.uint64(i)) for i in range(2))
+    return (np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)).astype(np.float32)
+
+
+def _uniform(counters: np.ndarray) -> np.ndarray:
+    """Numbers from (0, 1] for 64-bit counters."""
+    mixed = counters * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return ((mixed >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+
+
 class Draws:
     """The generators of one hook on one micro-batch.
 

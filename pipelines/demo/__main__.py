@@ -1,4 +1,4 @@
-"""`python -m pipelines.demo`: the demo's raw files, and the demo as a whole."""
+"""`python -m pipelines.demo`: the demo's raw files, the demo as a whole, and the small files of the documentation."""
 
 from __future__ import annotations
 
@@ -41,6 +41,20 @@ def files(
             console.print(f"[bold red]error:[/] {error}")
             raise typer.Exit(error.exit_code) from error
         console.print(f"{folder / name} ({time.perf_counter() - started:.1f} s)", highlight=False)
+
+
+@app.command()
+def small_files(
+    folder: Annotated[Path, typer.Argument(help="where the files go")] = Path(),
+) -> None:
+    """Write the small files that the pages of the documentation begin with: texts, a graph, pictures.
+
+    Example: python -m pipelines.demo small-files
+    """
+    from pipelines.demo.small_files import write_small_files
+
+    write_small_files(folder)
+    Terminal(stderr=True).print(f"texts, a graph and pictures in {folder.resolve()}", highlight=False)
 
 
 @app.command()

@@ -21,8 +21,9 @@ import pytest
 import torch
 from PIL import Image
 
+from pipelines.demo.files import write_jsonl
+from pipelines.demo.small_files import write_small_files
 from tests.films import film, tone
-from tests.raw_files import write_graph, write_json_lines, write_pictures, write_texts
 from workbench.cli.app import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,8 +55,8 @@ def write_films(folder: Path) -> None:
         films.append({"video": f"{n}.avi", "captions": captions, "times": [[0, 1.5], [1.5, 3]]})
         words = [{"word": "many", "start": 0, "end": 0.3}, {"word": "people", "start": 0.3, "end": 0.6}]
         spoken.append({"sound": f"{n}.wav", "transcript": "many people", "words": words})
-    write_json_lines(folder / "films.jsonl", films)
-    write_json_lines(folder / "spoken.jsonl", spoken)
+    write_jsonl(folder / "films.jsonl", films)
+    write_jsonl(folder / "spoken.jsonl", spoken)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -86,17 +87,22 @@ def imported() -> None:
 @pytest.fixture(scope="session")
 def raw_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("raw")
-    for write in (write_texts, write_graph, write_pictures, write_foreign, write_films):
+    for write in (write_small_files, write_foreign, write_films):
         write(folder)
     return folder
 
 
 @pytest.fixture
-def page_folder(raw_files: Path, tmp_path: Path) -> Iterator[Path]:
-    """A fresh copy of the raw files, to run a page in."""
+def page_folder(raw_files: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Where a page is run: a fresh copy of the raw files; of those that the page itself has written, none."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield Path(shutil.copytree(raw_files, tmp_path / "page"))
+    folder = Path(shutil.copytree(raw_files, tmp_path / "page"))
+    if "pipelines.demo small-files" in request.node.callspec.params["page"].read_text("utf-8"):
+        write_small_files(tmp_path / "own")
+        for path in (tmp_path / "own").iterdir():
+            shutil.rmtree(folder / path.name) if path.is_dir() else (folder / path.name).unlink()
+    yield folder
     torch.set_num_threads(threads)
 
 

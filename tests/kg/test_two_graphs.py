@@ -122,7 +122,8 @@ def test_controls_reach_the_tables_of_both_graphs(told_world: Path, tmp_path: Pa
     assert not torch.allclose(whole, none, atol=1e-3)
     loaded = [workbench.load(run, control=control).model.network("main") for control in (None, "random-entities")]
     for stream in ("towns", "words"):
-        own, drawn = (network.embeddings[stream].vectors for network in loaded)
+        ids = torch.arange(1, 1 + len(loaded[0].embeddings[stream].vectors))
+        own, drawn = (network.embeddings[stream]({"entity_ids": ids}) for network in loaded)
         assert not torch.allclose(own, drawn, atol=1e-3)
         torch.testing.assert_close(own.norm(dim=1), drawn.norm(dim=1), atol=1e-5, rtol=1e-5)
     with pytest.raises(WorkbenchError, match="shuffled-kg needs vectors of the shuffled graph"):

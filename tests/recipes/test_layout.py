@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.commands.app import app
-from tests.raw_files import write_graph, write_texts
+from pipelines.demo.small_files import write_graph, write_texts
 from workbench.recipe.reading import load_recipe
 from workbench.tasks.building import make_root, tasks_of
 from workbench.training.readers import first_batches
@@ -17,7 +17,6 @@ COMMANDS = (
     "triples graph.tsv --entities entities.jsonl --relations relations.jsonl --output corpora/graph --workers 1",
     "text notes.txt --output corpora/notes --workers 1",
     "link corpora/notes --graph corpora/graph --output corpora/wiki-linked --workers 1",
-    "link corpora/notes --graph corpora/graph --output corpora/linked --workers 1",
     "tokenizer corpora/notes corpora/graph --output corpora/tokenizer.json --vocab-size 400",
     "vectors corpora/graph --output corpora/entities.safetensors --epochs 1",
     "vectors corpora/graph --shuffled --output corpora/entities-shuffled.safetensors --epochs 1",

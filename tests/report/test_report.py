@@ -60,6 +60,31 @@ def words(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", re.sub(r"<style>.*?</style>", "", page, flags=re.S)))
 
 
+def test_results_of_what_is_no_run_stand_beside_those_of_runs(runs: list[Path], tmp_path: Path) -> None:
+    """Vectors have no recipe and no metrics, and their results lie in evaluations/NAME."""
+    alone = tmp_path / "place" / "evaluations"
+    record = {"task": "facts", "numbers": {"accuracy": 0.4321}, "counts": {"facts": 7}, "panels": []}
+    alone.mkdir(parents=True)
+    corpus = load_run(runs[0]).evaluations[0].get("inputs")
+    for name, numbers in (("transe.safetensors", {"accuracy": 0.4321}), ("rotate.safetensors", {"accuracy": 0.1234})):
+        (alone / name).mkdir()
+        (alone / name / "facts.json").write_text(json.dumps({**record, "numbers": numbers, "inputs": corpus}))
+    report([runs[0], *sorted(alone.iterdir())], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    parsed(page)
+    table_of_facts = words(page[page.index("<h3>facts") : page.index("</table>", page.index("<h3>facts"))])
+    for text in ("transe.safetensors", "0.4321", "rotate.safetensors", "0.1234", runs[0].name):
+        assert text in table_of_facts, text
+
+
+def test_a_folder_of_other_json_files_is_no_folder_of_results(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "data.json").write_text("{}")
+    (tmp_path / "below" / "facts.json").write_text('{"task": "facts", "numbers": {}}')
+    with pytest.raises(WorkbenchError, match=r"is not a run: it has no recipe.yaml; nor .*evaluate.*below"):
+        load_run(tmp_path)
+
+
 def test_a_page_shows_everything(runs: list[Path]) -> None:
     page = render([load_run(folder) for folder in runs], "Demo")
     shown = words(page)

@@ -22,7 +22,10 @@ from workbench.terminal import Terminal
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="run folders; their results stand side by side")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="run folders, and evaluations/NAME of what is no run; their results stand side by side"),
+    ],
     output: Annotated[OutputFile | None, typer.Option(help="the page (default: report.html in the first run)")] = None,
     title: Annotated[Title, typer.Option(help="the page's title (default: the runs' names)")] = "",
     opening: Annotated[
@@ -33,6 +36,8 @@ def report(
     """Write one self-contained HTML page about runs: curves, results beside baselines and controls, pictures.
 
     Example: workbench report runs/bert runs/k-bert --output demo.html
+
+    Of vectors, a linker, a release: workbench report runs/kg-bert evaluations/transe.safetensors --output links.html
     """
     path = output or runs[0] / REPORT
     check_apart(path)

@@ -22,21 +22,20 @@ from workbench.models.context import Context
 from workbench.options.bounds import CountOrZero, Dropout, Epsilon, PartName, PartSpec, Positive, Size
 
 
-class BlockOptions(TypedDict, total=False):
-    """The options that every Transformer layer takes in a recipe; `Options` says what they are by default.
+class LayerOptions(TypedDict, total=False):
+    """The options that every Transformer layer takes in a recipe beside its activation; `Options` says what they are
+    by default.
 
-    `intermediate_size` is 4 x the hidden size by default; `activation`: gelu, gelu_tanh, quick_gelu, relu, tanh, or
-    gated: swiglu, geglu, geglu_tanh; `norm`: layer, rms, unbiased; `norm_place`: post (BERT) or pre; `rotary`: base of
-    rotary positions; `relation`: a part that adds to the scores of attention (buckets); `window`: how many rows away a
-    row may be to be seen; `scale`: of the scores, by default 1 / sqrt(head size); `bias`: of linear maps and norms;
-    `attention_bias`: of the linear maps of attention, by default as `bias`; `inner_size`: heads x head size of the
-    attention, by default the hidden size (ViLBERT: 1024; T5's 11B: 16384).
+    `intermediate_size` is 4 x the hidden size by default; `norm`: layer, rms, unbiased; `norm_place`: post (BERT) or
+    pre; `rotary`: base of rotary positions; `relation`: a part that adds to the scores of attention (buckets);
+    `window`: how many rows away a row may be to be seen; `scale`: of the scores, by default 1 / sqrt(head size);
+    `bias`: of linear maps and norms; `attention_bias`: of the linear maps of attention, by default as `bias`;
+    `inner_size`: heads x head size of the attention, by default the hidden size (ViLBERT: 1024; T5's 11B: 16384).
     """
 
     intermediate_size: Size | None
     dropout: Dropout
     attention_dropout: Dropout
-    activation: Activation
     norm: NormKind
     norm_place: NormPlace
     norm_eps: Epsilon
@@ -47,6 +46,12 @@ class BlockOptions(TypedDict, total=False):
     bias: bool
     attention_bias: bool | None
     inner_size: Size | None
+
+
+class BlockOptions(LayerOptions, total=False):
+    """These with `activation`: gelu, gelu_tanh, quick_gelu, relu, tanh, or gated: swiglu, geglu, geglu_tanh."""
+
+    activation: Activation
 
 
 @dataclass(frozen=True)

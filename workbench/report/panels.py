@@ -31,7 +31,8 @@ _RATES = {
 
 def panels(run: Run) -> list[Panel]:
     """The panels for a run: the core's, then those that its recipe and its evaluations name, each once."""
-    return [about, reported, losses, throughput, *map(find_panel, panel_names(run)), pictures]
+    named = [*map(find_panel, panel_names(run))]
+    return [about, reported, losses, throughput, *named, pictures] if run.recipe else named
 
 
 def panel_names(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""A run folder as a report reads it: recipe, metrics, evaluations, pictures."""
+"""A run folder as a report reads it: recipe, metrics, evaluations, pictures; or results of what is no run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from workbench.files.drafts import atomic, write_text
 from workbench.files.paths import real_path
 from workbench.files.yaml_values import read_yaml
 from workbench.runs.metrics import Record, read_metrics
-from workbench.runs.names import METRICS, PICTURES, RECIPE, inside, is_run
-from workbench.runs.results import read_json, read_results
+from workbench.runs.names import EVALUATIONS, METRICS, PICTURES, RECIPE, inside, is_run
+from workbench.runs.results import read_json, read_results, results_in
 
 HELD_OUT = "held_out/"
 
@@ -30,7 +30,10 @@ class Picture:
 
 @dataclass
 class Run:
-    """What a report shows of a run. `metrics` are the lines of metrics.jsonl, oldest first."""
+    """What a report shows of a run. `metrics` are the lines of metrics.jsonl, oldest first.
+
+    What is no run (vectors, a linker, a release) has evaluations alone.
+    """
 
     name: str
     folder: Path
@@ -59,14 +62,14 @@ class Run:
 
 
 def load_run(folder: Path) -> Run:
-    """Read a run folder.
+    """Read a run folder, or a folder of results (`evaluate` writes those of what is no run to `evaluations/NAME`).
 
     Raises:
-        WorkbenchError: it is not a run, or a file in it cannot be read; says which.
+        WorkbenchError: it is neither, or a file in it cannot be read; says which.
     """
     recipe = folder / RECIPE
     if not is_run(folder):
-        raise WorkbenchError(f"{folder} is not a run: it has no {RECIPE}; give the folder that 'pretrain' wrote")
+        return _results_alone(folder)
     tree: Any = read_yaml(inside(folder, recipe))
     if not isinstance(tree, dict):
         raise WorkbenchError(f"{recipe}: a recipe is a mapping; found {type(tree).__name__}")
@@ -79,6 +82,17 @@ def load_run(folder: Path) -> Run:
         evaluations=read_results(folder),
         pictures=[_picture(folder, path) for path in sorted((folder / PICTURES).glob("*.png"))],
     )
+
+
+def _results_alone(folder: Path) -> Run:
+    records = [read_json(inside(folder, path)) for path in folder.glob("*.json")]
+    if not any(isinstance(record, dict) and "numbers" in record for record in records):
+        below = ", ".join(sorted({str(path.parent) for path in folder.glob("*/*.json")}))
+        raise WorkbenchError(
+            f"{folder} is not a run: it has no {RECIPE}; nor does it hold results of what is no run (*.json); give the "
+            f"folder that 'pretrain' wrote, or the {EVALUATIONS}/NAME of 'evaluate'{f': {below}' if below else ''}"
+        )
+    return Run(name=real_path(folder).name, folder=folder, recipe={}, evaluations=results_in(folder))
 
 
 def listed(record: Record, key: str) -> list[Any]:

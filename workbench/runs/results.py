@@ -18,7 +18,19 @@ def read_results(run: Path) -> list[Record]:
     Raises:
         WorkbenchError: a file that cannot be read, or is no result; names it.
     """
-    return [read_result(inside(run, path)) for path in sorted((run / EVALUATIONS).glob("*.json"))]
+    return results_in(run / EVALUATIONS, run)
+
+
+def results_in(folder: Path, owner: Path | None = None) -> list[Record]:
+    """The results that lie in a folder, by file name.
+
+    Args:
+        owner: the folder that they may not lead out of, if another one.
+
+    Raises:
+        WorkbenchError: a file that cannot be read, or is no result; names it.
+    """
+    return [read_result(inside(owner or folder, path)) for path in sorted(folder.glob("*.json"))]
 
 
 def read_json(path: Path) -> Any:

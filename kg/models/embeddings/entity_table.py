@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
-from workbench.keyed import digest
+from workbench.keyed import normals
 from workbench.options.bounds import Location, Name, Seed, Size
 from workbench.sequences.entities import Entities
+
+BLOCK = 2**16
+"""Rows that are drawn at once where the whole table is."""
 
 
 class EntityTable(nn.Module):
@@ -21,14 +24,15 @@ class EntityTable(nn.Module):
     A frozen table is neither a parameter nor a buffer: it stays in its memory-mapped file, whatever device the network
     is on, and the rows of a batch are fetched from there: no accelerator and no process holds a copy of millions of
     vectors. Checkpoints leave it out, and a run names its file. A trainable one is a parameter like any other.
+    Under the control `random-entities` the rows of a batch are fetched likewise, for their lengths, and drawn for it.
 
     Args:
         path: file of entity vectors (`kg.vectors.vectors`), or the vectors [entities, hidden_size] themselves.
         trainable: learn the vectors too.
         hidden_size: what the recipe expects the vectors' size to be; a table of another size is refused.
         shuffled: file of vectors of the shuffled graph (`prepare vectors --shuffled`), for the control shuffled-kg.
-        control: the recipe's; `random-entities` replaces each vector by a random one of the same length, `shuffled-kg`
-            takes the vectors of the shuffled graph.
+        control: the recipe's; `random-entities` replaces each vector by a random one of the same length, which depends
+            on its row and the seed alone; `shuffled-kg` takes the vectors of the shuffled graph.
         seed: of those random vectors.
     """
 
@@ -56,9 +60,11 @@ class EntityTable(nn.Module):
                 f"the entity vectors{f' of {path}' if isinstance(path, str) else ''} have size {vectors.shape[1]}, the "
                 f"recipe says hidden_size = {hidden_size}; correct it, or leave it out to take the table's"
             )
-        if control == "random-entities":
-            vectors = randomised(vectors, seed)
         self.hidden_size = int(vectors.shape[1])
+        self.drawn_with = seed if control == "random-entities" and not trainable else None
+        if trainable and control == "random-entities":
+            blocks = torch.arange(len(vectors)).split(BLOCK)
+            vectors = torch.cat([randomised(vectors[block], block, seed) for block in blocks])
         # as a plain attribute `Module.to` leaves it where it is
         self.vectors = nn.Parameter(vectors.clone().float()) if trainable else vectors
 
@@ -69,7 +75,11 @@ class EntityTable(nn.Module):
     @torch.compiler.disable  # a file's pages are no part of a graph
     def _fetched(self, rows: Tensor) -> Tensor:
         """[rows, hidden_size] float32 on the device of `rows`."""
-        return self.vectors[rows.to(self.vectors.device)].to(rows.device).float()
+        place = rows.to(self.vectors.device)
+        found = self.vectors[place]
+        if self.drawn_with is not None:
+            found = randomised(found, place, self.drawn_with)
+        return found.to(rows.device).float()
 
     def no_weight_decay(self) -> set[str]:
         """Entities that no batch names would fade away."""
@@ -82,10 +92,13 @@ class EntityTable(nn.Module):
         return rows * (ids > 0).unsqueeze(-1)
 
 
-def randomised(vectors: Tensor, seed: int) -> Tensor:
-    """Random directions with the length of each vector [entities, size]: what is left when knowledge is taken out."""
-    generator = torch.Generator().manual_seed(digest("random-entities", seed) % 2**63)
-    noise = torch.randn(vectors.shape, generator=generator)
+def randomised(vectors: Tensor, rows: Tensor, seed: int) -> Tensor:
+    """Random directions with the length of each vector [rows, size]: what is left when knowledge is taken out.
+
+    Args:
+        rows: where in their table the vectors lie [rows]; decides, with the seed, what is drawn.
+    """
+    noise = torch.from_numpy(normals(rows.numpy(), vectors.shape[1], "random-entities", seed))
     return nn.functional.normalize(noise, dim=1) * vectors.float().norm(dim=1, keepdim=True)
 
 

@@ -9,8 +9,9 @@ section 3.3, as released. With x the rows of the text stream and e those of the 
     x = norm(W_o h + b_o + x)
     e = norm(W_oe h[t(k)] + b_oe + e)
 
-As in the release, and unlike the paper, a token without an entity receives b_e too. Entity rows exist only where an
-entity is: removing an entity removes its row, which is the release's `ent_mask`.
+As in the release, and unlike the paper, the activation stands at the fusion alone, and both outputs have a residual
+and a norm (the paper: x = act(W_o h + b_o) and e = act(W_oe h + b_oe)), and a token without an entity receives b_e
+too. Entity rows exist only where an entity is: removing an entity removes its row, which is the release's `ent_mask`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ import torch.nn.functional as F
 from annotated_types import Len
 from torch import Tensor, nn
 
-from workbench.errors import WorkbenchError
-from workbench.models.blocks import GATED
+from workbench.models.blocks import Ungated
 from workbench.models.context import Context
-from workbench.models.sublayers import AttentionBlock, BlockOptions, FeedForwardBlock, Options
+from workbench.models.sublayers import AttentionBlock, FeedForwardBlock, LayerOptions, Options
 from workbench.options.bounds import Heads, Word
 
 
 class Aggregator(nn.Module):
-    """Self-attention of a text and of an entity stream, then their fusion; see the equations above.
+    """Self-attention of a text and of an entity stream, then their fusion: h = act(W_x x + W_e e + b) at each entity's
+    token, and from h new states of both, each with a residual and a norm.
 
     The text's half has the names of the core's `self` layer (`attention`, `feed_forward`), so that the weights of a
     plain text model load into it.
@@ -41,6 +42,7 @@ class Aggregator(nn.Module):
         entity_attention: the release's "norm" layer; False is its "mix" layer, which comes once, before them.
         entity_output: False leaves out what makes the new entity states and ends the entity stream: for the last
             layer, where no loss reads them (the release keeps these parameters out of its optimiser).
+        activation: of the fused state; gated ones have no fused form.
         options: those of every layer; `intermediate_size` is the width of the fused state.
     """
 
@@ -51,20 +53,16 @@ class Aggregator(nn.Module):
         num_heads: Annotated[list[Heads], Len(2, 2)],
         entity_attention: bool = True,
         entity_output: bool = True,
-        **options: Unpack[BlockOptions],
+        activation: Ungated = "gelu",
+        **options: Unpack[LayerOptions],
     ) -> None:
         super().__init__()
-        if options.get("activation") in GATED:
-            raise WorkbenchError(
-                f"Aggregator: activation = {options['activation']!r} has no fused form; allowed: gelu, gelu_tanh, "
-                "relu, tanh"
-            )
         self.text, self.entity = streams
         self.reads = self.changes = (self.text, self.entity)
         text_size, entity_size = sizes[self.text], sizes[self.entity]
         inner = options.get("intermediate_size") or 4 * text_size
         options["intermediate_size"] = inner
-        text, entity = (Options(heads, **options) for heads in num_heads)
+        text, entity = (Options(heads, activation=activation, **options) for heads in num_heads)
         self.attention = AttentionBlock(text_size, text)
         self.feed_forward = FeedForwardBlock(text_size, text)
         self.entity_attention = AttentionBlock(entity_size, entity) if entity_attention else None

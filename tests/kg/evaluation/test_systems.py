@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
+import workbench
 from kg.graph.store import GraphStore
 from kg.vectors.vectors import Vectors, save_vectors
 from tests.kg.evaluation.conftest import COUNTRIES, TOWNS, WORDINGS, country_of, fact, write
@@ -20,6 +22,11 @@ from workbench.text.tokenizer import Tokenizer, train_tokenizer
 TRIPLES = [(f"t{t}", "country", f"c{country_of(t)}") for t in range(len(TOWNS))]
 QUICK = ("train.max_steps=2", "train.global_batch_size=8", "train.micro_batch_size=8", "train.verify=false")
 SMALL = ("model.streams.text.hidden_size=16", "train.lr_schedule.warmup_steps=0")
+SIGNS = {"entity-typing": ("--marker", "/"), "relations": ("--head", "#", "--tail", "$")}
+WORDNET = (
+    "00000001 15 n 03 town 0 home 0 country 0 000 | where people live\n"
+    "00000002 15 n 01 norway 0 001 @ 00000001 n 0000 | a country\n"
+)
 
 
 def record(town: int, wording: str) -> dict[str, Any]:
@@ -57,15 +64,93 @@ def run(*arguments: str | Path) -> None:
     assert ended.value.code == 0
 
 
-@pytest.mark.parametrize("system", ["ernie-thu", "k-bert", "kepler", "wklm"])
+def map_vectors(data: Path) -> list[str]:
+    """e-bert's: vectors of words and towns in one space, mapped for the weights that it starts from."""
+    entities = [f"t{i}" for i in range(len(TOWNS))] + [f"c{i}" for i in range(len(COUNTRIES))]
+    names = [*entities, *COUNTRIES, "is", "it", "old", "large", "the", "town", "of", "in"]
+    numbers = torch.randn(len(names), 3, generator=torch.Generator().manual_seed(0)).tolist()
+    rows = [f"{name} {' '.join(map(str, of))}\n" for name, of in zip(names, numbers, strict=True)]
+    (data / "joint.txt").write_text(f"{len(rows)} 3\n{''.join(rows)}")
+    base = data / "base"
+    run("pretrain", "wklm-tiny", f"vars.data={data}", *SMALL, *QUICK, "-o", base)
+    mapped = data / "mapped.safetensors"
+    run("prepare", "vectors", data / "graph", "--from", data / "joint.txt", "--map-to", base, "-o", mapped)
+    return [f"model.init_from={base}"]
+
+
+def write_wordnet(data: Path) -> Path:
+    if not (data / "wordnet").exists():
+        (data / "dict").mkdir()
+        (data / "dict/data.noun").write_text(WORDNET)
+        run("prepare", "triples", data / "dict", "-o", data / "wordnet")
+    return data / "wordnet"
+
+
+def find_senses(data: Path) -> list[str]:
+    told = ("--tokenizer", data / "tokenizer.json", "-o", data / "supersenses.json")
+    run("prepare", "supersenses", write_wordnet(data), *told)
+    return []
+
+
+def find_pairs(data: Path) -> list[str]:
+    graph = write_wordnet(data)
+    run("prepare", "word-pairs", graph, "--texts", data / "text", "--dim", "4", "-o", data / "word-pairs")
+    return []
+
+
+def picture_towns(data: Path) -> list[str]:
+    """joint-entity's captions, linked to the graph."""
+    photos = data / "photos"
+    photos.mkdir()
+    rows = []
+    for town, name in enumerate(TOWNS[:8]):
+        Image.new("RGB", (32, 32), (town * 30, 90, 200)).save(photos / f"{town}.png")
+        rows.append({"image": f"{town}.png", "captions": [f"{name} is old", f"the town of {name} is large"]})
+    (data / "captions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    run("prepare", "image-text", data / "captions.jsonl", "--images", photos, "-o", data / "captions")
+    run("prepare", "link", data / "captions", "--graph", data / "graph", "-o", data / "captions-linked")
+    return ["model.streams.image.hidden_size=16"]
+
+
+OWN = {"e-bert": map_vectors, "sensebert": find_senses, "libert": find_pairs, "joint-entity": picture_towns}
+"""What a system reads beside the graph, linked texts and vectors; gives changes to its recipe."""
+TUNED = {"joint-entity": ("--without", "image")}
+SYSTEMS = ["ernie-thu", "k-bert", "kepler", "wklm", "e-bert", "sensebert", "libert", "kg-bert", "joint-entity"]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_system_is_fine_tuned_and_evaluated(system: str, data: Path, tmp_path: Path) -> None:
     corpus = data / "wiki-linked"
-    run("pretrain", f"{system}-tiny", f"vars.data={data}", *SMALL, *QUICK, "-o", tmp_path / "run")
-    for task, markers in (("entity-typing", ("--marker", "/")), ("relations", ("--head", "#", "--tail", "$"))):
+    own = OWN[system](data) if system in OWN else []
+    run("pretrain", f"{system}-tiny", f"vars.data={data}", *SMALL, *QUICK, *own, "-o", tmp_path / "run")
+    for task, markers in SIGNS.items():
         tuned = tmp_path / task
-        run("finetune", task, tmp_path / "run", corpus, "--epochs", "1", *markers, "-o", tuned)
+        options = ("--epochs", "1", *markers, *TUNED.get(system, ()), "-o", tuned)
+        run("finetune", task, tmp_path / "run", corpus, *options)
         run("evaluate", task, tuned, corpus)
         (result,) = (json.loads(file.read_text()) for file in (tuned / "evaluations").glob("*.json"))
         assert result["numbers"]
         assert all(math.isfinite(number) for number in result["numbers"].values())
         assert result["baselines"]
+
+
+@pytest.mark.parametrize("task", ["entity-typing", "relations"])
+def test_the_papers_marks_are_new_tokens(task: str, data: Path, tmp_path: Path) -> None:
+    """[ENT], and [HD] and [TL]: in the vocabulary of the fine-tuned run alone, each one token on both sides."""
+    marks = {"entity-typing": {"--marker": "[ENT]"}, "relations": {"--head": "[HD]", "--tail": "[TL]"}}[task]
+    told = [word for pair in marks.items() for word in pair]
+    run("pretrain", "wklm-tiny", f"vars.data={data}", *SMALL, *QUICK, "-o", tmp_path / "run")
+    marked, tuned = tmp_path / "marked.json", tmp_path / "tuned"
+    added = [word for mark in marks.values() for word in ("--add", mark)]
+    run("prepare", "tokenizer", "--start", data / "tokenizer.json", *added, "-o", marked)
+    corpus = data / "wiki-linked"
+    run("finetune", task, tmp_path / "run", corpus, "--epochs", "1", *told, f"tokenizer={marked}", "-o", tuned)
+    run("evaluate", task, tuned, corpus)
+    before, after = workbench.load(tmp_path / "run"), workbench.load(tuned)
+    assert after.tokenizer.vocab_size == before.tokenizer.vocab_size + len(marks)
+    sample = {**record(0, WORDINGS[0]), "key": "a", "corpus": "c", "draw": (0,)}
+    (transform,) = after.transforms.values()
+    batch = transform.evaluating().micro_batch([sample], (0,)).views["main"]
+    ids = batch.streams["text"].fields["input_ids"].tolist()
+    for mark in marks.values():
+        assert ids.count(after.tokenizer.vocabulary[mark]) == 2

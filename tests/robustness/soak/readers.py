@@ -169,7 +169,9 @@ SHARDS = ("*.tar", "*.index", "corpus.json")
 TARGETS: dict[str, Target] = {
     **{f"text {files}": Target("corpora/text", files, corpus("corpora/text", "text", 60)) for files in SHARDS},
     **{f"pairs {files}": Target("corpora/pairs", files, corpus("corpora/pairs", "captions")) for files in SHARDS},
-    **{f"linked {files}": Target("corpora/linked", files, corpus("corpora/linked", None)) for files in SHARDS},
+    **{
+        f"linked {files}": Target("corpora/wiki-linked", files, corpus("corpora/wiki-linked", None)) for files in SHARDS
+    },
     **{f"triples {files}": Target("corpora/graph", files, corpus("corpora/graph", "triples")) for files in SHARDS},
     **{f"regions {files}": Target("corpora/regions", files, corpus("corpora/regions", None)) for files in SHARDS},
     "verify text": Target("corpora/text", "*", verified("corpora/text")),

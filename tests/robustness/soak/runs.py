@@ -14,10 +14,10 @@ from tests.robustness.soak.world import Reference
 STEPS = 16
 NEEDS = {
     "tiny-text": ["corpora/text", "corpora/tokenizer.json"],
-    "tiny-knowledge": ["corpora/linked", "corpora/graph", "corpora/tokenizer.json"],
+    "tiny-knowledge": ["corpora/wiki-linked", "corpora/graph", "corpora/tokenizer.json"],
     "tiny-joint": ["corpora/pairs", "corpora/tokenizer.json"],
 }
-HELD_OUT = {"tiny-text": "text", "tiny-knowledge": "linked", "tiny-joint": "pairs"}
+HELD_OUT = {"tiny-text": "text", "tiny-knowledge": "wiki-linked", "tiny-joint": "pairs"}
 TASK = {"tiny-text": "text", "tiny-knowledge": "text", "tiny-joint": "pairs"}
 ALLOWED = ["train.global_batch_size=4", "train.micro_batch_size=2", "train.log_every=1", f"train.max_steps={STEPS}"]
 

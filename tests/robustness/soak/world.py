@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.raw_files import write_graph, write_pictures, write_texts
+from pipelines.demo.small_files import write_small_files
 from tests.robustness.soak.faults import Fault, make_counter
 from tests.robustness.soak.processes import run
 
@@ -16,7 +16,7 @@ PREPARED = {
     "corpora/tokenizer.json": "prepare tokenizer corpora/text --output corpora/tokenizer.json --vocab-size 200",
     "corpora/graph": "prepare triples graph.tsv --entities entities.jsonl --relations relations.jsonl"
     " --output corpora/graph",
-    "corpora/linked": "prepare link corpora/text --graph corpora/graph --output corpora/linked --workers 1",
+    "corpora/wiki-linked": "prepare link corpora/text --graph corpora/graph --output corpora/wiki-linked --workers 1",
     "corpora/pairs": "prepare image-text captions.jsonl --images photos --output corpora/pairs --shard-size 15"
     " --workers 1",
     "corpora/regions": "prepare regions corpora/pairs --backbone tf_efficientnet_lite0 --size 32 --grid 1 --limit 6"
@@ -29,7 +29,7 @@ PREPARED = {
 """What may be asked for, and the command that makes it (in the folder of the raw files)."""
 NEEDS = {
     "corpora/tokenizer.json": ["corpora/text"],
-    "corpora/linked": ["corpora/text", "corpora/graph"],
+    "corpora/wiki-linked": ["corpora/text", "corpora/graph"],
     "corpora/regions": ["corpora/pairs"],
     "corpora/vectors.safetensors": ["corpora/graph"],
     "corpora/linker": ["corpora/graph"],
@@ -53,8 +53,7 @@ class World:
         folder.mkdir(parents=True)
         self.folder = folder
         self._references: dict[tuple[str, ...], Reference] = {}
-        for write in (write_texts, write_graph, write_pictures):
-            write(folder)
+        write_small_files(folder)
 
     def prepare(self, *names: str) -> Path:
         """Make these of `PREPARED`, and what they need, unless they are there; returns the folder."""

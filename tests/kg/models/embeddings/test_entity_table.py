@@ -71,6 +71,34 @@ def test_a_frozen_table_stays_in_its_file(tmp_path: Path) -> None:
     assert trained.vectors.device.type == "meta"
 
 
+def rows(table: EntityTable, *ids: int) -> torch.Tensor:
+    return table({"entity_ids": torch.tensor(ids)}).detach()
+
+
+def test_random_vectors_are_drawn_for_the_batch_alone_and_always_the_same(tmp_path: Path) -> None:
+    """Whatever stands beside an entity in a batch, and whether the table is learnt; no copy of the table is made."""
+    table = torch.randn(300, 16)
+    drawn, again, other = (EntityTable(table, control="random-entities", seed=seed) for seed in (3, 3, 4))
+    learnt = EntityTable(table, trainable=True, control="random-entities", seed=3)
+    assert drawn.vectors.data_ptr() == table.data_ptr()
+    whole = rows(drawn, *range(1, 301))
+    assert torch.equal(rows(again, 200, 7, 200), whole[[199, 6, 199]])
+    assert torch.equal(rows(learnt, 0, 5, 300)[1:], whole[[4, 299]])
+    assert rows(drawn, 0).abs().sum() == 0
+    torch.testing.assert_close(whole.norm(dim=1), table.norm(dim=1))
+    assert torch.isclose(whole, rows(other, *range(1, 301))).float().mean() < 0.01
+
+
+def test_random_vectors_point_anywhere() -> None:
+    """Their directions are those of normal numbers: no mean, and no two entities or columns go together."""
+    drawn = rows(EntityTable(torch.ones(2000, 20), control="random-entities"), *range(1, 2001))
+    scaled = drawn / drawn.pow(2).mean().sqrt()
+    assert scaled.mean(0).abs().max() < 5 / 2000**0.5
+    assert (scaled.T @ scaled / 2000 - torch.eye(20)).abs().max() < 6 / 2000**0.5
+    neighbours = (scaled[1:] * scaled[:-1]).mean()
+    assert abs(float(neighbours)) < 5 / 40000**0.5
+
+
 def test_an_entity_that_no_batch_names_stays_as_it_is() -> None:
     table = EntityTable(torch.randn(5, 4), trainable=True)
     before = table.vectors.detach().clone()

@@ -136,5 +136,9 @@ def test_refuses_wrong_streams_and_activation() -> None:
             {"layer": "kg.aggregator", "streams": ["text"], "num_heads": [3]},
             sizes=SIZES,
         )
-    with pytest.raises(WorkbenchError, match="swiglu"):
-        Aggregator(["text", "entity"], SIZES, [3, 2], activation="swiglu")
+    with pytest.raises(WorkbenchError, match=r"activation.*swiglu"):
+        build(
+            "layer",
+            {"layer": "kg.aggregator", "streams": ["text", "entity"], "num_heads": [3, 2], "activation": "swiglu"},
+            sizes=SIZES,
+        )

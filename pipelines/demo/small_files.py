@@ -1,4 +1,4 @@
-"""Raw inputs for every kind of corpus, tiny: texts about cities, a graph of them, pictures of coloured shapes."""
+"""Raw inputs for the pages of the documentation, tiny: texts about cities, a graph of them, pictures of shapes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import random
 from pathlib import Path
 
 from PIL import Image, ImageDraw
+
+from pipelines.demo.files import write_jsonl
 
 CITIES = {
     "oslo": ("Oslo", "norway"),
@@ -23,8 +25,11 @@ COLOURS = {"red": (200, 30, 30), "green": (30, 160, 30), "blue": (30, 30, 200), 
 SHAPES = ("circle", "square")
 
 
-def write_json_lines(path: Path, rows: list[dict[str, object]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+def write_small_files(folder: Path) -> None:
+    """Everything below, in a folder that may be there; files of these names are written anew."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for write in (write_texts, write_graph, write_pictures):
+        write(folder)
 
 
 def write_texts(folder: Path) -> None:
@@ -40,12 +45,12 @@ def write_texts(folder: Path) -> None:
         )
     (folder / "notes.txt").write_text("\n\n".join(texts) + "\n")
     news = [{"id": f"n{n}", "body": text, "year": 2000 + n} for n, text in enumerate(texts)]
-    write_json_lines(folder / "news.jsonl", news)
+    write_jsonl(folder / "news.jsonl", news)
     pairs = [f"{text}\tIs there a river?\t{n % 2}\n" for n, text in enumerate(texts[:20])]
     (folder / "pairs.tsv").write_text("premise\tquestion\tlabel\n" + "".join(pairs))
     labelled = [{"text": text, "labels": {"hour": 5 + n % 5}} for n, text in enumerate(texts)]
-    write_json_lines(folder / "labelled.jsonl", labelled)
-    (folder / "pages").mkdir()
+    write_jsonl(folder / "labelled.jsonl", labelled)
+    (folder / "pages").mkdir(exist_ok=True)
     for n, text in enumerate(texts[:5]):
         (folder / "pages" / f"page {n}.txt").write_text(text)
 
@@ -61,10 +66,8 @@ def write_graph(folder: Path) -> None:
         for kind, named in labels.items()
         for i, label in named.items()
     ]
-    write_json_lines(folder / "entities.jsonl", entities)
-    write_json_lines(
-        folder / "relations.jsonl", [{"id": "country", "label": "lies in"}, {"id": "near", "label": "near"}]
-    )
+    write_jsonl(folder / "entities.jsonl", entities)
+    write_jsonl(folder / "relations.jsonl", [{"id": "country", "label": "lies in"}, {"id": "near", "label": "near"}])
     facts, typed = [], []
     for i, (city, country) in CITIES.items():
         text = f"{city} is a city of {COUNTRIES[country]}."
@@ -89,17 +92,18 @@ def write_graph(folder: Path) -> None:
                     "types": types,
                 }
             )
-    write_json_lines(folder / "facts.jsonl", facts)
-    write_json_lines(folder / "typed.jsonl", typed)
+    write_jsonl(folder / "facts.jsonl", facts)
+    write_jsonl(folder / "typed.jsonl", typed)
     candidates = {"country": [{"id": i, "label": label} for i, label in COUNTRIES.items()]}
     (folder / "candidates.json").write_text(json.dumps(candidates))
 
 
 def write_pictures(folder: Path) -> None:
     """photos/ of coloured shapes; captions.jsonl and questions.jsonl about one, two-photos.jsonl about two of them."""
-    (folder / "photos").mkdir()
+    (folder / "photos").mkdir(exist_ok=True)
     rng = random.Random(1)
-    captions, questions, twos, drawn = [], [], [], []
+    captions, questions, twos = [], [], []
+    drawn: list[str] = []
     for n in range(40):
         colour, shape = rng.choice(list(COLOURS)), rng.choice(SHAPES)
         image = Image.new("RGB", (64, 64), (240, 240, 240))
@@ -117,6 +121,6 @@ def write_pictures(folder: Path) -> None:
             questions.append(
                 {"question_id": 2 * n + part, "image": f"{n:03d}.png", "question": question, "answer": answer}
             )
-    write_json_lines(folder / "captions.jsonl", captions)
-    write_json_lines(folder / "two-photos.jsonl", twos)
-    write_json_lines(folder / "questions.jsonl", questions)
+    write_jsonl(folder / "captions.jsonl", captions)
+    write_jsonl(folder / "two-photos.jsonl", twos)
+    write_jsonl(folder / "questions.jsonl", questions)
