@@ -100,8 +100,8 @@ def rank_triples(
     triples = np.asarray(triples, np.int64)
     truth = np.concatenate([np.asarray(known, np.int64), triples])
     answers = {
-        2: _Answers(truth[:, 0] * num_relations + truth[:, 1], truth[:, 2]),
-        0: _Answers(truth[:, 2] * num_relations + truth[:, 1], truth[:, 0]),
+        2: Answers(truth[:, 0] * num_relations + truth[:, 1], truth[:, 2]),
+        0: Answers(truth[:, 2] * num_relations + truth[:, 1], truth[:, 0]),
     }
     generators = {asked: np.random.default_rng([sampled.seed if sampled else 0, asked]) for asked in answers}
     found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {0: [], 2: []}
@@ -161,18 +161,18 @@ def rows_of(store: GraphStore, triples: Iterable[tuple[str, str, str]]) -> tuple
     return np.asarray(rows, np.int64).reshape(-1, 3), left_out
 
 
-class _Answers:
-    """The right entities of a question; questions are numbers."""
+class Answers:
+    """The right answers of a question, rows of entities or relations; questions are numbers."""
 
-    def __init__(self, questions: np.ndarray, entities: np.ndarray) -> None:
+    def __init__(self, questions: np.ndarray, answers: np.ndarray) -> None:
         order = np.argsort(questions, kind="stable")
         self.questions = questions[order]
-        self.entities = entities[order]
+        self.answers = answers[order]
 
     def of(self, questions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(row, entity) pairs, for rows of questions."""
+        """(row, answer) pairs, for rows of questions."""
         lo = np.searchsorted(self.questions, questions, side="left")
         count = np.searchsorted(self.questions, questions, side="right") - lo
         rows = np.repeat(np.arange(len(questions)), count)
         within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-        return rows, self.entities[lo[rows] + within]
+        return rows, self.answers[lo[rows] + within]

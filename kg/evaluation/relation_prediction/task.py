@@ -1,0 +1,122 @@
+"""Relation prediction: the rank of the right relation, for (h, ?, t) (KG-BERT, arXiv 1909.03193, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.progress import Progress
+
+from kg.evaluation.relation_prediction.ranking import (
+    FrequentRelations,
+    RankedRelations,
+    RelationScores,
+    RelationsOfEnds,
+    rank_relations,
+)
+from kg.evaluation.triple_scoring import Triples, in_words, relation_name
+from kg.graph.store import GraphStore
+from kg.objectives.relation_prediction import RelationPrediction
+from kg.vectors.link_prediction import rows_of
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.result import Result
+from workbench.evaluation.task import DownstreamTask
+from workbench.metrics.classes import by_class, class_counts
+from workbench.metrics.ranks import chance, numbers_of, rank_scores
+from workbench.options.bounds import Location
+from workbench.terminal import Terminal
+
+EXAMPLES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationPredictionScoring(Scoring):
+    """Rank the relation of each triple among all relations of the graph that RUN was trained on, given head and tail.
+
+    CORPUS is a triples corpus: the held-out triples. Other relations that are known to hold between the two don't
+    compete (the filtered setting): those of the run's graph, of CORPUS, and of every --known. Name all the parts that
+    your graph was split into. Ranks are realistic, so that equal scores get the middle of their places.
+
+    Beside the ranks stand those of the graph's most frequent relations, whatever the two are, and of the relations
+    that the head, and the tail, have in the graph.
+
+    Example:
+
+      workbench evaluate relation-prediction runs/kg-bert-relations corpora/codex-test --known corpora/codex-valid
+    """
+
+    known: Annotated[
+        list[Location] | None, typer.Option(help="A graph whose triples are true too (several times: several).")
+    ] = None
+
+
+class PredictedRelations(DownstreamTask[Tuning, RelationPredictionScoring]):
+    """Ranks of relations, beside chance and what the graph alone says."""
+
+    scoring = RelationPredictionScoring
+    objective = RelationPrediction
+    recipe = "kg-bert with `relation: false` in its builder"
+    panels = ("kg.evaluation.relation_prediction.panel:ranked",)
+
+    def score(self, run: Evaluated, corpus: Corpus, scoring: RelationPredictionScoring) -> Result:
+        objective = run.objective.objective
+        assert isinstance(objective, RelationPrediction)
+        graph = objective.graph
+        held_out = Triples.of(corpus, graph)
+        triples = held_out.rows[: scoring.limit]
+        others = [rows_of(graph, GraphStore.open(place).triples())[0] for place in scoring.known or ()]
+        known = np.concatenate([graph.triple_rows, held_out.rows, *others])
+
+        def ranked(scores: RelationScores) -> RankedRelations:
+            with Progress(console=Terminal(stderr=True), transient=True) as progress:
+                bar = progress.add_task("ranking", total=len(triples))
+                return rank_relations(
+                    *(scores, triples, known, graph.num_entities, scoring.batch_size),
+                    advance=lambda count: progress.advance(bar, count),
+                )
+
+        found = ranked(objective.relation_scores(run.task, run.network, run.head))
+        sizes = graph.num_relations, graph.num_entities
+        frequent = ranked(FrequentRelations(graph.triple_rows, graph.num_relations))
+        of_ends = ranked(RelationsOfEnds(graph.triple_rows, *sizes))
+        names = [relation_name(graph, row) for row in range(graph.num_relations)]
+        known_parts = "the graph, the corpus" + (", --known" if scoring.known else " alone (no --known)")
+        return Result(
+            task=self.name,
+            numbers=_numbers(found, triples, names),
+            counts={
+                "triples": len(triples),
+                "pairs": len(np.unique(triples[:, [0, 2]], axis=0)),
+                "relations": graph.num_relations,
+                "triples left out": held_out.left_out,
+            },
+            variant=f"filtered by {known_parts}; realistic ranks",
+            baselines={
+                "most frequent relations": _numbers(frequent, triples, names),
+                "relations of head and tail": _numbers(of_ends, triples, names),
+                "chance": chance(found.competing.tolist()),
+            },
+            classes=by_class(class_counts(found.predicted, triples[:, 1], names)),
+            examples=list(_examples(found, triples, graph)),
+            **run.take_account(),
+        )
+
+
+def _numbers(found: RankedRelations, triples: np.ndarray, names: list[str]) -> dict[str, float]:
+    """Of all triples, and the Hits@1 of every relation."""
+    whole = numbers_of(rank_scores(found.ranks.tolist(), found.competing.tolist()))
+    numbers = {name: whole[name] for name in ("hits@1", "mean_rank", "mrr", "hits@3", "hits@10", "median_rank")}
+    for row in np.unique(triples[:, 1]).tolist():
+        numbers[f"hits@1 of {names[row]}"] = float((found.ranks[triples[:, 1] == row] == 1).mean())
+    return numbers
+
+
+def _examples(found: RankedRelations, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:
+    for number, triple in enumerate(triples[:EXAMPLES]):
+        predicted = graph.relation_label(graph.relation_ids[int(found.predicted[number])])
+        yield {**in_words(graph, triple), "prediction": predicted, "rank": float(found.ranks[number])}
