@@ -81,6 +81,7 @@ class PredictedRelations(DownstreamTask[Tuning, RelationPredictionScoring]):
                 )
 
         found = ranked(objective.relation_scores(run.task, run.network, run.head))
+        account = run.take_account()
         sizes = graph.num_relations, graph.num_entities
         frequent = ranked(FrequentRelations(graph.triple_rows, graph.num_relations))
         of_ends = ranked(RelationsOfEnds(graph.triple_rows, *sizes))
@@ -103,7 +104,8 @@ class PredictedRelations(DownstreamTask[Tuning, RelationPredictionScoring]):
             },
             classes=by_class(class_counts(found.predicted, triples[:, 1], names)),
             examples=list(_examples(found, triples, graph)),
-            **run.take_account(),
+            used=account["used"],
+            dropped=account["dropped"],
         )
 
 
