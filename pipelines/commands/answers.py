@@ -13,7 +13,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Location
 from workbench.options.command import command
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,7 @@ def answers(
     opened = [Corpus.open(place) for place in corpora]
     from vision.answers.vocabulary import AnswerVocabulary  # torch takes seconds, a missing corpus needs none
     from vision.evaluation.vqa.predictions import questions_of
-    from workbench.runs.outputs import check_apart
 
-    check_apart(output)
     vocabulary = AnswerVocabulary.build(chain.from_iterable(map(questions_of, opened)), min_count)
     vocabulary.save(output)
     log.info("%s: %s answers", output, f"{len(vocabulary):,}")

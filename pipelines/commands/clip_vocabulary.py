@@ -17,7 +17,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Seed
 from workbench.options.command import command
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 from workbench.sequences.missing import missing
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pipelines.preparing.kg_extra import needs_kg
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count
 from workbench.options.command import Trust, command
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +43,7 @@ def entity_vectors(
         from kg.vectors.vectors import Vectors, save_vectors
     from workbench.evaluation.opening import find_fitting
     from workbench.interop.opening import load
-    from workbench.runs.outputs import check_apart
 
-    check_apart(output)
     store = GraphStore.open(graph)
     found = find_fitting(
         load(run, trust=trust),

@@ -19,7 +19,7 @@ from workbench.corpora.values import is_place
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Location
 from workbench.options.command import command
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +46,7 @@ def entity_vocabulary(
     from kg.sequences.entity_vocabulary import (
         save_entity_vocabulary,  # torch takes seconds, a missing corpus needs none
     )
-    from workbench.runs.outputs import check_apart
 
-    check_apart(output)
     counts: Counter[str] = Counter()
     fields = {field.name for corpus in opened for field in links_among(fields_of(corpus.kind))}
     for sample in islice(chain.from_iterable(map(all_samples, opened)), limit):

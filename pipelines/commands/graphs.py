@@ -18,7 +18,7 @@ from kg.graph.graphml import write_graphml
 from kg.graph.store import GraphStore
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Name
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 from workbench.terminal import Terminal
 
 log = logging.getLogger(__name__)

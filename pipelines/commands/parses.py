@@ -19,7 +19,7 @@ from workbench.errors import WorkbenchError
 from workbench.files.drafts import atomic
 from workbench.options.bounds import Name
 from workbench.options.command import command
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -52,9 +52,6 @@ def parses(
             f"no record of {corpus} has a 'text' (they have {', '.join(opened.manifest.fields)}), and trees are of "
             "texts alone; name a corpus of texts"
         )
-    from workbench.runs.outputs import check_apart  # torch takes seconds, and a missing corpus is told without
-
-    check_apart(output)
     pipeline, sentences = _parser(model), 0
     with atomic(output) as file:
         for parsed in pipeline.pipe(_paragraphs(opened, limit)):

@@ -16,7 +16,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location, Size
 from workbench.options.command import command
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 from workbench.text.similar_words import save_similar_words
 from workbench.text.tokenizer import Tokenizer
 from workbench.text.word_vectors import WordVectorOptions, neighbours, train_word_vectors
@@ -46,9 +46,6 @@ def similar_words(
     if output.suffix != ".safetensors":
         raise WorkbenchError(f"similar words are written to a .safetensors file; {output} has another ending")
     opened = [Corpus.open(place) for place in corpora]
-    from workbench.runs.outputs import check_apart  # torch takes seconds, and a missing corpus is told without
-
-    check_apart(output)
     cut = Tokenizer.load(tokenizer)
     words, vectors = train_word_vectors(Texts(opened, limit), cut, training)
     similar = neighbours(words, vectors, nearest)

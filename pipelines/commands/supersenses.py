@@ -13,7 +13,7 @@ from pipelines.preparing.kg_extra import needs_kg
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.options.command import command
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 from workbench.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
@@ -41,9 +41,6 @@ def supersenses(
     with needs_kg():
         from kg.graph.store import GraphStore
         from kg.lexicons.supersenses import find_supersenses, save_supersenses
-    from workbench.runs.outputs import check_apart
-
-    check_apart(output)
     store, cut = GraphStore.open(graph), Tokenizer.load(tokenizer)
     found = find_supersenses(store, cut)
     provenance = {"graph": {"path": str(store.path), "identity": store.identity}}

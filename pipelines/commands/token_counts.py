@@ -15,7 +15,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.options.command import command
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 from workbench.text.token_counts import save_token_counts
 from workbench.text.tokenizer import Tokenizer
 
@@ -37,9 +37,6 @@ def token_counts(
       workbench prepare token-counts corpora/en corpora/fr --tokenizer tokenizer.json --output counts.json
     """
     opened = [Corpus.open(place) for place in corpora]
-    from workbench.runs.outputs import check_apart  # torch takes seconds, and a missing corpus is told without
-
-    check_apart(output)
     cut = Tokenizer.load(tokenizer)
     counts = np.zeros(cut.vocab_size, np.int64)
     gathered: list[str] = []

@@ -59,7 +59,10 @@ def tokenizer(
     opened = [Corpus.open(place) for place in corpora]
     from workbench.runs.outputs import check_apart  # torch takes seconds, and a missing corpus is told without
 
-    check_apart(output)
+    try:
+        check_apart(output)
+    except WorkbenchError as error:
+        raise type(error)(f"--output: {error}") from error
     if start is not None:
         made = Tokenizer.load(start)
     else:

@@ -17,7 +17,7 @@ from pipelines.sources.triple_lines import read_triples
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Device, Repeats
 from workbench.options.command import command
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 from workbench.terminal import Terminal
 
 log = logging.getLogger(__name__)

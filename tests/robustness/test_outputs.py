@@ -62,6 +62,22 @@ def test_what_a_run_holds_is_its_own(places: Path, refused: Refused, command: st
     assert "nowhere" in refused(*command.split(), "--output", "run/report.html")
 
 
+@pytest.mark.parametrize("option", ["--predictions", "--gqa-predictions"])
+def test_results_beside_an_evaluation_are_outputs_too(world: Path, places: Path, refused: Refused, option: str) -> None:
+    corpus = world / "corpora" / "text"
+    before = {path.name: path.read_bytes() for path in (*corpus.iterdir(), *(places / "run").glob("*.*"))}
+    for place, told in (("corpora/text/corpus.json", "the corpus"), ("run/tokenizer.json", "the run")):
+        message = refused("evaluate", "vqa", "run", "corpora/text", option, place)
+        assert message.startswith(f"error: {option}: {place} belongs to {told}"), message
+    assert {path.name: path.read_bytes() for path in (*corpus.iterdir(), *(places / "run").glob("*.*"))} == before
+
+
+def test_two_outputs_are_two_files(places: Path, refused: Refused) -> None:
+    for other in ("a.json", "folder/../a.json"):
+        message = refused("evaluate", "vqa", "run", "c", "--predictions", "a.json", "--gqa-predictions", other)
+        assert message.startswith(f"error: --gqa-predictions: {other} is what --predictions writes"), message
+
+
 def test_what_a_corpus_holds_is_its_own(world: Path, refused: Refused) -> None:
     corpus = world / "corpora" / "text"
     before = {path.name: path.read_bytes() for path in corpus.iterdir()}

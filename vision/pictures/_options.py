@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from workbench.options.bounds import CountOrZero, Location, Title
-from workbench.options.outputs import OutputFile
+from workbench.runs.outputs import OutputFile
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run that reads images.")]
 Records = Annotated[Location, typer.Argument(metavar="CORPUS", help="Images, with their texts.")]

@@ -14,11 +14,11 @@ from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
 from workbench.options.bounds import Name
 from workbench.options.command import Trust
-from workbench.options.outputs import OutputFile
 from workbench.recipe.drawing import drawing
 from workbench.recipe.listing import families, markdown, stack
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of
+from workbench.runs.outputs import OutputFile
 from workbench.terminal import Terminal
 
 

@@ -10,14 +10,13 @@ from rich.markup import escape
 
 from workbench.options.bounds import Title
 from workbench.options.command import Trust
-from workbench.options.outputs import OutputFile
 from workbench.parts.trust import allow
 from workbench.report.opening import read_opening
 from workbench.report.page import write_report
 from workbench.report.panels import panel_names
 from workbench.report.run import load_run
 from workbench.runs.names import REPORT
-from workbench.runs.outputs import check_apart
+from workbench.runs.outputs import OutputFile
 from workbench.terminal import Terminal
 
 
@@ -40,7 +39,6 @@ def report(
     Of vectors, a linker, a release: workbench report runs/kg-bert evaluations/transe.safetensors --output links.html
     """
     path = output or runs[0] / REPORT
-    check_apart(path)
     loaded = [load_run(folder) for folder in runs]
     for run in loaded:
         allow(panel_names(run), run.folder, str(run.folder), trust=trust)

@@ -25,9 +25,8 @@ from workbench.interop.opening import load
 from workbench.models.network import Network
 from workbench.options.bounds import Count, Word
 from workbench.options.command import Trust, WhichNetwork
-from workbench.options.outputs import OutputFile
 from workbench.runs.loading import Loaded
-from workbench.runs.outputs import check_apart
+from workbench.runs.outputs import OutputFile
 from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.task import Task
@@ -154,7 +153,6 @@ def encode(
 
       workbench encode runs/clip corpora/flickr-dev --stream image --pool itc --output images.safetensors
     """
-    check_apart(output)
     loaded = load(run, trust=trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     encoder = Encoder(loaded, stream, pool, network)

@@ -32,9 +32,8 @@ from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.options.bounds import Count, Word
 from workbench.options.command import Trust, WhichNetwork
-from workbench.options.outputs import OutputFile
 from workbench.runs.loading import Loaded
-from workbench.runs.outputs import check_apart
+from workbench.runs.outputs import OutputFile
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.terminal import Terminal
@@ -197,8 +196,6 @@ def generate(
 
       workbench generate runs/t5 lines.txt --beams 4 --max-new-tokens 32
     """
-    if output is not None:
-        check_apart(output)
     loaded = load(run, trust=trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     generator = Generator(loaded, decoding, network, stream)

@@ -14,7 +14,7 @@ from workbench.files.yaml_values import parse_value
 from workbench.options import bounds
 from workbench.options.bounds import Assignment, Count, Location, Positive, Word
 from workbench.options.command import Trust, WhichNetwork
-from workbench.options.outputs import is_written
+from workbench.options.outputs import written
 from workbench.options.values import check, is_text
 from workbench.parts.controls import Control
 
@@ -79,7 +79,7 @@ class Measuring:
         """The options that differ from their default, as plain values: what a result was made with. Files that are
         written beside it are none of them."""
         hints = get_type_hints(type(self), include_extras=True)
-        untold = {*UNTOLD, *(name for name, hint in hints.items() if is_written(hint))}
+        untold = {*UNTOLD, *(name for name, hint in hints.items() if written(hint))}
         optional = [f for f in fields(self) if f.default is not MISSING and f.name not in untold]
         differing = {f.name: getattr(self, f.name) for f in optional if getattr(self, f.name) != f.default}
         return {name: str(value) if isinstance(value, Path) else value for name, value in differing.items()}

@@ -103,12 +103,12 @@ def check_release_folder(folder: Path) -> None:
     Raises:
         WorkbenchError: --output is a run or within one's own files, or a file of a release cannot be written there.
     """
-    check_apart(folder)
-    for name in (CONFIG, WEIGHTS, *NAMES):
-        try:
+    try:
+        check_apart(folder)
+        for name in (CONFIG, WEIGHTS, *NAMES):
             check_writable(folder / name)
-        except WorkbenchError as error:
-            raise type(error)(f"--output: {error}") from error
+    except WorkbenchError as error:
+        raise type(error)(f"--output: {error}") from error
 
 
 def write_release(folder: Path, release: Exported) -> None:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_writable
+from workbench.files.paths import real_path
 
 
 @dataclass(frozen=True)
 class Written:
-    """Marks the option of a file that the command writes when its work is done."""
+    """Marks the option of a file that the command writes when its work is done: `workbench.runs.outputs.OutputFile`.
 
+    Attributes:
+        check: refuses a place, by a WorkbenchError, that belongs to something else.
+    """
 
-OutputFile = Annotated[Path, Written()]
-"""A file to write: nothing stands at its place, or a file that is none of the command's inputs."""
+    check: Callable[[Path], None]
 
 
 def check_outputs(hints: Mapping[str, Any], values: Mapping[str, Any], where: Mapping[str, str]) -> None:
@@ -32,15 +35,23 @@ def check_outputs(hints: Mapping[str, Any], values: Mapping[str, Any], where: Ma
 
     Raises:
         MachineError: the disk is full.
-        WorkbenchError: a file cannot be written, would replace what is no file, or is an input too; by the option's
-            name.
+        WorkbenchError: a file cannot be written, would replace what is no file or belongs to a run or a corpus, or is
+            an input or another output too; by the option's name.
     """
-    outputs = [name for name, hint in hints.items() if is_written(hint) and values.get(name) is not None]
-    for name in outputs:
+    marks = {name: written(hint) for name, hint in hints.items() if values.get(name) is not None}
+    outputs = {name: mark for name, mark in marks.items() if mark}
+    places: dict[Path, str] = {}
+    for name, mark in outputs.items():
         try:
             check_writable(values[name])
+            mark.check(values[name])
         except WorkbenchError as error:
             raise type(error)(f"{where[name]}: {error}") from error
+        before = places.setdefault(real_path(values[name]), name)
+        if before != name:
+            raise WorkbenchError(
+                f"{where[name]}: {values[name]} is what {where[before]} writes, and would be lost; choose another place"
+            )
         for other, value in values.items():
             if other not in outputs and any(_same(values[name], place) for place in _paths(value)):
                 raise WorkbenchError(
@@ -49,9 +60,11 @@ def check_outputs(hints: Mapping[str, Any], values: Mapping[str, Any], where: Ma
                 )
 
 
-def is_written(hint: Any) -> bool:
-    """Whether the mark stands on an annotation, or on a member of a union in it."""
-    return isinstance(hint, Written) or any(map(is_written, typing.get_args(hint)))
+def written(hint: Any) -> Written | None:
+    """The mark on an annotation, or on a member of a union in it."""
+    if isinstance(hint, Written):
+        return hint
+    return next(filter(None, map(written, typing.get_args(hint))), None)
 
 
 def _paths(value: Any) -> Iterator[str | Path]:

@@ -21,21 +21,9 @@ from workbench.recipe.trees import as_tree, dump_recipe
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import read_data, run_id
 from workbench.runs.metrics import read_metrics
-from workbench.runs.names import (
-    BEST,
-    CHECKPOINTS,
-    DAMAGED_METRICS,
-    DATA,
-    LOG,
-    METRICS,
-    RECIPE,
-    TENSORBOARD,
-    TOKENIZER,
-)
+from workbench.runs.names import DATA, FILES, FOLDERS, METRICS, RECIPE, TOKENIZER
 from workbench.text.tokenizer import Tokenizer
 
-FILES = (RECIPE, TOKENIZER, DATA, METRICS, DAMAGED_METRICS, LOG)
-FOLDERS = (CHECKPOINTS, BEST, TENSORBOARD, CODE)
 MAY_CHANGE = (
     "name",
     "description",

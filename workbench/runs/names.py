@@ -6,6 +6,7 @@ from pathlib import Path
 
 from workbench.errors import WorkbenchError
 from workbench.files.paths import real_path
+from workbench.parts.trust import CODE
 
 RECIPE = "recipe.yaml"
 """The recipe as it was resolved."""
@@ -23,6 +24,9 @@ FROZEN = "frozen.safetensors"
 EVALUATIONS, PICTURES = "evaluations", "pictures"
 """Results as JSON, with the images of their examples in `images/`; drawn pictures with their captions as JSON."""
 REPORT = "report.html"
+FILES = (RECIPE, TOKENIZER, DATA, METRICS, DAMAGED_METRICS, LOG)
+FOLDERS = (CHECKPOINTS, BEST, TENSORBOARD, CODE)
+"""What training writes."""
 
 
 def is_run(folder: Path) -> bool:

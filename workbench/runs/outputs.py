@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from workbench.corpora.manifest import FILE_NAME, parse_manifest
 from workbench.errors import WorkbenchError
 from workbench.files.lock import LOCK
 from workbench.files.paths import real_path
-from workbench.runs.folder import FILES, FOLDERS
-from workbench.runs.names import DATA, EVALUATIONS, PICTURES, is_run
+from workbench.options.outputs import Written
+from workbench.runs.names import DATA, EVALUATIONS, FILES, FOLDERS, PICTURES, is_run
 
 OWN = {*FILES, *FOLDERS, EVALUATIONS, PICTURES, LOCK}
 
@@ -17,16 +18,20 @@ OWN = {*FILES, *FOLDERS, EVALUATIONS, PICTURES, LOCK}
 def check_apart(output: Path) -> None:
     """
     Raises:
-        WorkbenchError: --output is a run's folder, a file or in a folder that the run itself writes, or a file of a
+        WorkbenchError: the output is a run's folder, a file or in a folder that the run itself writes, or a file of a
             corpus; or such a corpus is damaged.
     """
     place = real_path(output)
     for folder in (place, *place.parents):
         own = place.relative_to(folder).parts[:1]
         if is_run(folder) and (folder / DATA).is_file() and (not own or own[0] in OWN):
-            raise WorkbenchError(f"--output: {output} belongs to the run {folder}; choose another place")
+            raise WorkbenchError(f"{output} belongs to the run {folder}; choose another place")
     if _is_of_corpus(place):
-        raise WorkbenchError(f"--output: {output} belongs to the corpus {place.parent}; choose another place")
+        raise WorkbenchError(f"{output} belongs to the corpus {place.parent}; choose another place")
+
+
+OutputFile = Annotated[Path, Written(check_apart)]
+"""A file to write: nothing stands at its place, or a file that is no input of the command and no run's or corpus's."""
 
 
 def _is_of_corpus(place: Path) -> bool:

@@ -36,8 +36,8 @@ from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.options.bounds import Count, Location
-from workbench.options.outputs import OutputFile
 from workbench.recipe.spec import Recipe
+from workbench.runs.outputs import OutputFile
 
 logger = logging.getLogger(__name__)
 
