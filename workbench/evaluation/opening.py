@@ -89,11 +89,11 @@ class Evaluated:
 
     @property
     def parts(self) -> list[Any]:
-        """The parts at work: of the task as it was built, of the network and of the head."""
+        """The parts at work: of the task as it was built, its builder as it evaluates, of the network and the head."""
         task = self.loaded.transforms[self.task.name]
         objectives = [placed.objective for placed in self.acting]
         modules = [part for module in (self.network, self.head) for part in parts_within(module)]
-        return [task.builder, *task.steps, *objectives, *modules]
+        return [task.builder.evaluating(), *task.steps, *objectives, *modules]
 
     def trained_on(self) -> list[Sample] | None:
         """The records of the task's training set, for baselines; None, and said so, where it is not at hand."""

@@ -82,16 +82,25 @@ def read_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size:
             image = places[sequence.key]
             if part.captions is not None and sequence.meta["caption"] >= part.captions:
                 continue
-            if "image" not in sequence.streams:
-                raise WorkbenchError(f"{run.folder} reads no images (control: {run.loaded.recipe.control})")
             if image not in known:
                 known.add(image)
-                found.images.append(sequence.alone("image"))
+                found.images.append(image_of(run, sequence))
             found.texts.append(replace(sequence, streams=sequence.alone("text").streams))
             found.owner.append(first + image)
             found.captions.append(samples[image]["captions"][sequence.meta["caption"]])
         first += len(samples)
         yield found
+
+
+def image_of(run: Evaluated, sequence: Sequence) -> Sequence:
+    """Its image by itself.
+
+    Raises:
+        WorkbenchError: the run reads no images.
+    """
+    if "image" not in sequence.streams:
+        raise WorkbenchError(f"{run.folder} reads no images (control: {run.loaded.recipe.control})")
+    return sequence.alone("image")
 
 
 def all_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int) -> Pairs:

@@ -37,6 +37,7 @@ from workbench.sequences.image import SHUFFLED_CAPTIONS
 from workbench.tasks.task import objective_name
 
 OBJECTIVES = {"itc": "vision.itc", "itm": "vision.itm"}
+FOLDS = 6  # so many numbers of folds are offered, those nearest to what was asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +147,11 @@ def parts_of(corpus: Corpus, folds: int, limit: int | None, captions: int | None
     """
     images = min(corpus.records, limit or corpus.records)
     if images % folds:
-        raise WorkbenchError(
-            f"--folds {folds}: {images:,} images cannot be parted into {folds} of one size; say --limit "
-            f"{images - images % folds}"
-        )
+        allowed = [number for number in range(1, min(images, folds) + 1) if images % number == 0]
+        mend = f"allowed: --folds {', '.join(map(str, allowed[-FOLDS:]))}"
+        if images > folds:
+            mend += f", or --limit {images - images % folds}"
+        raise WorkbenchError(f"--folds {folds}: {images:,} images cannot be parted into {folds} of one size; {mend}")
     size = images // folds
     return [Part(fold * size, size, captions) for fold in range(folds)]
 

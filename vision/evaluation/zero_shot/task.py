@@ -16,7 +16,7 @@ import typer
 from torch import Tensor
 from torch.nn import functional as F
 
-from vision.evaluation.retrieval.pairs import Pairs, pair_vectors
+from vision.evaluation.retrieval.pairs import Pairs, image_of, pair_vectors
 from vision.objectives.itc import Itc
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
@@ -30,6 +30,7 @@ from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.options.bounds import Name
 from workbench.sequences.builders.image_caption import ImageCaption
+from workbench.sequences.image import QUESTION_ONLY
 from workbench.sequences.sequence import Sample, Sequence
 
 EXAMPLES = 12
@@ -66,6 +67,15 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
     scoring = ZeroShotScoring
     objective = Itc
     panels = ("vision.evaluation.zero_shot.panel:classified",)
+
+    def open(self, scoring: ZeroShotScoring) -> Evaluated:
+        if scoring.control == QUESTION_ONLY:
+            raise WorkbenchError(
+                f"--control {QUESTION_ONLY}: without its image nothing is left of a record that could be classified; "
+                "leave --control out"
+            )
+        found: Evaluated = super().open(scoring)
+        return found
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: ZeroShotScoring) -> Result:
         classes = read_classes(scoring.labels)
@@ -159,7 +169,7 @@ def _scored(
             kept = [sample for sample in samples if label in sample.get("labels", {})]
             if not kept:
                 continue
-            images = [one.alone("image") for one in run.task.sequences(without_captions(kept))]
+            images = [image_of(run, one) for one in run.task.sequences(without_captions(kept))]
             texts = [] if right else _prompts(run, kept[0], prompts)
             for sample in kept:
                 right.append(str(sample["labels"][label]))

@@ -37,7 +37,8 @@ class ImageCaption(Builder):
             itself and those after it (`anticausal`).
     """
 
-    controls = (QUESTION_ONLY, SHUFFLED_CAPTIONS)
+    controls: tuple[str, ...] = (QUESTION_ONLY, SHUFFLED_CAPTIONS)
+    unaffected_by: tuple[str, ...] = ()
     segments = 1
 
     def __init__(
@@ -64,6 +65,7 @@ class ImageCaption(Builder):
         other = copy.copy(self)
         other.image, other.dropped = self.image.evaluating(), Counter()
         other.captions, other.unit, other.shuffled = "each", "captions", False
+        other.controls, other.unaffected_by = (QUESTION_ONLY,), (SHUFFLED_CAPTIONS,)
         return other
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:

@@ -91,3 +91,9 @@ def test_what_cannot_be_captioned_is_refused(world: World, tmp_path: Path) -> No
         evaluate(Caption(), CaptionScoring(run=world.run, corpus=corpus))
     with pytest.raises(WorkbenchError, match="at most"):
         evaluate(Caption(), CaptionScoring(run=world.run, corpus=world.corpus, max_new_tokens=60))
+
+
+def test_captions_that_are_only_compared_cannot_be_shuffled(world: World) -> None:
+    """An evaluation gives every image its own captions: the control would be told of numbers it did not touch."""
+    with pytest.raises(WorkbenchError, match="control shuffled-captions would change nothing"):
+        evaluate(Caption(), CaptionScoring(run=world.run, corpus=world.corpus, control="shuffled-captions"))

@@ -289,8 +289,12 @@ def test_folds_are_the_mean_of_parts_that_are_ranked_alone(contrast: Path, test_
         assert value == pytest.approx(np.mean([part.numbers[name] for part in parts]))
     assert whole.counts == {"texts": 20, "images": 10, "folds": 2}
     assert whole.baselines["chance"]["image_retrieval/r1"] == pytest.approx(1 / 5)
-    with pytest.raises(WorkbenchError, match=r"cannot be parted into 3 of one size; say --limit 9"):
+    with pytest.raises(
+        WorkbenchError, match=r"cannot be parted into 3 of one size; allowed: --folds 1, 2, or --limit 9"
+    ):
         evaluated(contrast, test_corpus, folds=3)
+    with pytest.raises(WorkbenchError, match=r"allowed: --folds 1, 2, 5, 10$"):
+        evaluated(contrast, test_corpus, folds=20)
 
 
 def test_only_the_first_captions_of_each_image(contrast: Path, test_corpus: Corpus) -> None:

@@ -110,6 +110,24 @@ def test_wrong_inputs_are_told(world: World, text: str | None, options: Any, tol
         scored(world, labels=tmp_path / "labels.txt", **options)
 
 
+@pytest.mark.parametrize(
+    ("control", "told"),
+    [
+        ("question-only", "without its image nothing is left"),
+        ("shuffled-captions", "would change nothing"),
+        ("no-kg", "would change nothing"),
+    ],
+)
+def test_a_control_takes_nothing_away(world: World, control: str, told: str) -> None:
+    with pytest.raises(WorkbenchError, match=f"control {control}.*{told}"):
+        scored(world, control=control)
+
+
+def test_a_run_without_images_classifies_none(world: World) -> None:
+    with pytest.raises(WorkbenchError, match=r"reads no images \(control: question-only\)"):
+        scored(world, overrides=["control=question-only"])
+
+
 def test_a_network_that_mixes_has_no_vectors(world: World, tmp_path: Path) -> None:
     told = tree(Path(world.corpus).parent, [{**ITC, "apart": False}])
     run = pretrain(recipe_from_dict(told), tmp_path / "mixed")
