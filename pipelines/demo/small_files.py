@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import tarfile
 from pathlib import Path
 
 from PIL import Image, ImageDraw
@@ -28,7 +30,7 @@ SHAPES = ("circle", "square")
 def write_small_files(folder: Path) -> None:
     """Everything below, in a folder that may be there; files of these names are written anew."""
     folder.mkdir(parents=True, exist_ok=True)
-    for write in (write_texts, write_graph, write_pictures):
+    for write in (write_texts, write_graph, write_pictures, write_foreign):
         write(folder)
 
 
@@ -124,3 +126,17 @@ def write_pictures(folder: Path) -> None:
     write_jsonl(folder / "captions.jsonl", captions)
     write_jsonl(folder / "two-photos.jsonl", twos)
     write_jsonl(folder / "questions.jsonl", questions)
+
+
+def write_foreign(folder: Path) -> None:
+    """cc3m/: two shards as somebody else writes them."""
+    (folder / "cc3m").mkdir(exist_ok=True)
+    for shard in range(2):
+        with tarfile.open(folder / "cc3m" / f"{shard:05d}.tar", "w") as tar:
+            for n in range(4):
+                buffer = io.BytesIO()
+                Image.new("RGB", (20, 20), (shard * 90, n * 50, 0)).save(buffer, "JPEG")
+                for suffix, data in (("jpg", buffer.getvalue()), ("txt", f"a plain colour, number {n}".encode())):
+                    entry = tarfile.TarInfo(f"{shard}{n}.{suffix}")
+                    entry.size = len(data)
+                    tar.addfile(entry, io.BytesIO(data))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import io
 import logging
 import multiprocessing
 import os
@@ -12,14 +11,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image
 
 from pipelines.demo.files import write_jsonl
 from pipelines.demo.small_files import write_small_files
@@ -27,20 +24,6 @@ from tests.films import film, tone
 from workbench.cli.app import main
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def write_foreign(folder: Path) -> None:
-    """cc3m/: two shards as somebody else writes them."""
-    (folder / "cc3m").mkdir()
-    for shard in range(2):
-        with tarfile.open(folder / "cc3m" / f"{shard:05d}.tar", "w") as tar:
-            for n in range(4):
-                buffer = io.BytesIO()
-                Image.new("RGB", (20, 20), (shard * 90, n * 50, 0)).save(buffer, "JPEG")
-                for suffix, data in (("jpg", buffer.getvalue()), ("txt", f"a plain colour, number {n}".encode())):
-                    entry = tarfile.TarInfo(f"{shard}{n}.{suffix}")
-                    entry.size = len(data)
-                    tar.addfile(entry, io.BytesIO(data))
 
 
 def write_films(folder: Path) -> None:
@@ -87,7 +70,7 @@ def imported() -> None:
 @pytest.fixture(scope="session")
 def raw_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("raw")
-    for write in (write_small_files, write_foreign, write_films):
+    for write in (write_small_files, write_films):
         write(folder)
     return folder
 
