@@ -79,8 +79,6 @@ class Linker:
         self.profiles = about
         self.lexicon = lexicon
         self._gazetteer = Gazetteer(made.names, case)
-        self._first = Outcomes(made, several=about is None)
-        self._only = Outcomes(made, several=False)
         self.path = saved[0] if saved else None
         self.version = saved[1] if saved else f"{VERSION}.{self._digest()}"
 
@@ -154,19 +152,14 @@ class Linker:
         if inside is not None:
             return [link for link in self._inside(text, inside, candidates) if link[3] >= min_score]
         folded = fold(text, self.case)
-        outcomes, found = self._first if candidates == 1 else self._only, self._find(folded)
-        if self.case == "exact" or folded == text or text.islower():  # the last reads a text without capitals whole
-            links: list[Link | None] = [
-                (start, end, known[0], known[1]) if (known := outcomes[number]) is not None else None
-                for number, start, end in found
-            ]
-        else:
-            links = [
-                (start, end, known[0], known[2] if text[start].islower() else known[1])
-                if (known := outcomes[number]) is not None
-                else None
-                for number, start, end in found
-            ]
+        found = self._find(folded)
+        if not found:
+            return []
+        outcomes = self._first if candidates == 1 else self._only
+        plain = self.case == "exact" or folded == text or text.islower()  # a text without capitals is read whole
+        links = _by_names(text, found, outcomes, plain)
+        if None in links and outcomes.learn(found):
+            links = _by_names(text, found, outcomes, plain)
         complete = self._completed(text, found, links, candidates) if None in links else cast("list[Link]", links)
         return complete if min_score <= 0 else [link for link in complete if link[3] >= min_score]
 
@@ -287,6 +280,14 @@ class Linker:
         }
         seal(folder, META, meta)
 
+    @cached_property
+    def _first(self) -> Outcomes:
+        return Outcomes(self.tables, several=self.profiles is None)
+
+    @cached_property
+    def _only(self) -> Outcomes:
+        return Outcomes(self.tables, several=False)
+
     def _digest(self) -> str:
         state = hashlib.blake2b(self.case.encode(), digest_size=8)
         lexicon = self.lexicon
@@ -354,6 +355,23 @@ class Linker:
             zip(entities, (shares / shares.sum()).tolist(), strict=True), key=lambda item: (-item[1], item[0])
         )
         return [(self.tables.ids[entity], share) for entity, share in ranked]  # numbers are in the order of the ids
+
+
+def _by_names(text: str, found: list[Found], outcomes: Outcomes, plain: bool) -> list[Link | None]:
+    """The links that take no look at the words around, None for the others; in a `plain` text case says nothing."""
+    entities, scores = outcomes.entities, outcomes.scores
+    if plain:
+        return [
+            (start, end, entity, scores[number]) if (entity := entities[number]) is not None else None
+            for number, start, end in found
+        ]
+    small = outcomes.small
+    return [
+        (start, end, entity, (small if text[start].islower() else scores)[number])
+        if (entity := entities[number]) is not None
+        else None
+        for number, start, end in found
+    ]
 
 
 def _reopen(path: Path, version: str) -> Linker:

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable
 
 from kg.linking.building import Tables
 from kg.linking.mentions import COMMON_NOUN, Form
-
-Outcome = tuple[str, float, float]
-"""An entity, the score of a find, and that of one in small letters."""
+from kg.linking.names import Found
 
 
-class Outcomes(dict[int, Outcome | None]):
-    """What a find of a name comes to by the name alone; worked out when a text has the name for the first time.
+class Outcomes:
+    """What finds of names come to by the name alone; worked out when a text has a name for the first time.
 
-    None where it takes a look at the text: for capitals, or, unless the first of `several` entities is to be taken, for
-    the words around.
+    `entities` has the entity of each name, `scores` and `small` the score of a find and that of one in small letters.
+    The entity is None where a find takes a look at the text: for capitals, or, unless the first of `several` entities
+    is to be taken, for the words around. Lists, and no object for each name: most names are met once in a while, and
+    what is far apart in memory is slow to come by.
     """
 
     def __init__(self, made: Tables, *, several: bool) -> None:
         self.made, self.several = made, several
+        self.entities: list[str | None] = [None] * len(made.names)
+        self.scores = [-1.0] * len(made.names)
+        self.small = [-1.0] * len(made.names)
+        self._same: dict[float, float] = {}  # one object for scores that are equal
 
-    def __missing__(self, number: int) -> Outcome | None:
+    def learn(self, found: Iterable[Found]) -> bool:
+        """Work out the names that are found for the first time; is any?"""
+        new = {number for number, _, _ in found if self.scores[number] < 0}
+        for number in new:
+            self._work_out(number)
+        return bool(new)
+
+    def _work_out(self, number: int) -> None:
         made = self.made
         part = slice(made.offsets[number], made.offsets[number + 1])
-        form, likely, priors = made.form[number], float(made.likely[number]), made.priors[part].astype(np.float64)
-        outcome = None
+        form, likely, priors = made.form[number], float(made.likely[number]), made.priors[part].astype("float64")
+        share = float(priors[0] / priors.sum())
+        score, small = likely * share, (min(likely, COMMON_NOUN) if form > Form.SMALL else likely) * share
+        self.scores[number], self.small[number] = (
+            self._same.setdefault(s, s) for s in (round(score, 6), round(small, 6))
+        )
         if form != Form.CAPITALS and (self.several or len(priors) == 1):
-            share = float(priors[0] / priors.sum())
-            small = min(likely, COMMON_NOUN) if form > Form.SMALL else likely
-            outcome = made.ids[made.entities[part.start]], round(likely * share, 6), round(small * share, 6)
-        self[number] = outcome
-        return outcome
+            self.entities[number] = made.ids[made.entities[part.start]]

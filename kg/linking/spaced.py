@@ -1,35 +1,34 @@
 """Finding names in texts with spaces between the words: an automaton that proposes nothing within a word.
 
-It reads the text with a space for each character that is in no word, and looks for " new york" in it: what follows a
-space there begins a word, and an automaton whose patterns all begin with a space skips from one to the next. So it need
-not be asked for the many names that are parts of words. What the spaces hide is looked at where it matters: a pattern
-may stand for several names ("saint-denis", "saint denis", "st." and "st"), or read other signs than the text has.
+It reads the text with a space for each character that is in no word (`kg.linking.codes`), and looks for " new york" in
+it: what follows a space there begins a word, and an automaton whose patterns all begin with a space skips from one to
+the next. So it need not be asked for the many names that are parts of words. What the codes hide is looked at where it
+matters: a pattern may stand for several names ("saint-denis", "saint denis", "st." and "st"), or read other signs or
+letters than the text has.
 
-A character of a script without spaces is in no word either. The names that begin with one, or with a sign, have
-automata of their own, which are asked in the texts that have such a character.
+A character of a script without spaces is in no word either. The names that begin with one, and those that are signs
+alone, have automata of their own, which are asked in the texts that have such a character.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import cached_property
 from operator import itemgetter
 
 import ahocorasick_rs
 import numpy as np
 
-from kg.linking.boundaries import UNSPACED, begins_word, in_word, unspaced
+from kg.linking.boundaries import UNSPACED, begins_word, boundary
+from kg.linking.codes import BLANK, NO_SPACES, SHARED, SIGN, Codes
 from kg.linking.names import Found, Names
 
-_SEVERAL, _SIGNS, _SHARED = 1, 2, 4
-"""Bits of a pattern: several words; signs within its name; several names, or one with signs at the end."""
-_BLANKS = bytes(code if code > 127 or in_word(chr(code)) else 32 for code in range(256))
-_PLAIN = bytes(code for code in range(128) if in_word(chr(code)) or code == 32)
+_SEVERAL, _COMPARED, _SHARED, _ANYWHERE = 1, 2, 4, 8
+"""Bits of a pattern: several words; signs within, or letters of shared codes; several names, or one with signs at an
+end; no words."""
+_BLANKS = bytes(BLANK if code in (NO_SPACES, SIGN) else code for code in range(256))
 _ANY_UNSPACED = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]")
 _LOOK = 16
-_KNOWN = set(map(chr, range(128)))
-"""Those of ASCII, and what has been met in words beyond."""
+_LONGEST = ahocorasick_rs.MatchKind.LeftmostLongest
 
 
 def begins_unspaced(text: str) -> bool:
@@ -39,97 +38,86 @@ def begins_unspaced(text: str) -> bool:
 
 
 class Spaced:
-    """An automaton over the words of names, and those of the names that begin otherwise."""
+    """An automaton over the words of names, and those of the names without words at their beginning."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        spelt: dict[str, int] = {}  # the name of each pattern
-        signed: set[str] = set()
-        shared: set[str] = set()
-        self._others: dict[bool, list[str]] = {True: [], False: []}  # by whether an unspaced character is their first
+        codes = self._codes = Codes(names.names)
+        spelt: dict[bytes, int] = {}  # the name of each pattern
+        shared: set[bytes] = set()
+        compared: set[bytes] = set()
+        self._others: dict[int, list[int]] = {NO_SPACES: [], SIGN: []}  # names by what they begin with
         for number, name in enumerate(names.names):
-            if not begins_word(name[0]):
-                self._others[unspaced(name[0]) and not in_word(name[0])].append(name)  # a mark is met in words
+            coded = codes(f" {name}")
+            blanked = coded.translate(_BLANKS)
+            pattern = blanked[blanked[1] == BLANK :].rstrip(b" ")  # a sign reads as the space in front of a word
+            if coded[1] == NO_SPACES or not pattern:
+                self._others[coded[1] if coded[1] == NO_SPACES else SIGN].append(number)
                 continue
-            core = _padded(name.encode(), set(name))[0].strip(" ")
-            if core in spelt or len(core) < len(name):
-                shared.add(core)
-            elif core != name:
-                signed.add(core)
-            spelt.setdefault(core, number)
-        self._numbers = np.fromiter(spelt.values(), np.int32, len(spelt)).data
-        self._kinds = bytes(
-            _SEVERAL * (" " in core) + _SIGNS * (core in signed) + _SHARED * (core in shared) for core in spelt
+            if pattern in spelt or len(pattern) <= len(name) or not begins_word(name[0]):
+                shared.add(pattern)
+            elif max(pattern) >= SHARED or pattern.count(BLANK) > name.count(" ") + 1:
+                compared.add(pattern)
+            spelt.setdefault(pattern, number)
+        kinds = bytes(
+            _SEVERAL * (BLANK in pattern[1:]) + _COMPARED * (pattern in compared) + _SHARED * (pattern in shared)
+            for pattern in spelt
         )
-        self._automaton = _automaton(f" {core}" for core in spelt)
-        self._sign_automaton = _automaton(self._others[False])
-        self._first_signs = frozenset(name[0] for name in self._others[False])
+        others = [_ANYWHERE] * len(self._others[NO_SPACES]) + [_SEVERAL + _SHARED] * len(self._others[SIGN])
+        self._kinds = kinds + bytes(others)
+        self._numbers = np.array([*spelt.values(), *self._others[NO_SPACES], *self._others[SIGN]], np.int32).data
+        self._first = {NO_SPACES: len(spelt), SIGN: len(spelt) + len(self._others[NO_SPACES])}
+        codes.tell({names.names[number][0] for number in self._others[SIGN]})
+        self._automata: dict[int, ahocorasick_rs.AhoCorasick] = {}
+        self._automaton = ahocorasick_rs.BytesAhoCorasick(list(spelt), matchkind=_LONGEST)
 
     def find(self, folded: str) -> list[Found]:
         """The names in a folded text: see `kg.linking.gazetteer.Gazetteer.find`."""
-        encoded = folded.encode()
-        met = set(encoded.translate(None, _PLAIN).decode())
-        padded, has_unspaced = _padded(encoded, met)
-        proposed = self._automaton.find_matches_as_indexes(padded) if self._automaton is not None else []
-        if not self._first_signs.isdisjoint(met):
-            proposed = _merged(proposed, self._sign_automaton, folded)
-        if has_unspaced:
-            proposed = _merged(proposed, self._unspaced_automaton, folded)
-        return self._chosen(folded, padded, proposed) if proposed else []
+        codes = self._codes(f" {folded} ")
+        if NO_SPACES not in codes and SIGN not in codes:
+            proposed = self._automaton.find_matches_as_indexes(codes)
+        else:
+            met = [code for code, others in self._others.items() if others and code in codes]
+            codes = codes.translate(_BLANKS)
+            proposed = self._automaton.find_matches_as_indexes(codes)
+            for code in met:
+                first, places = self._first[code], self._automaton_of(code).find_matches_as_indexes(folded)
+                proposed += [(first + pattern, start, stop + 1) for pattern, start, stop in places]
+            proposed.sort(key=itemgetter(1))
+        return self._chosen(folded, codes, proposed) if proposed else []
 
-    def _chosen(self, folded: str, padded: str, proposed: list[Found]) -> list[Found]:
-        """Of the proposed patterns, by their places in the padded text, the names."""
+    def _chosen(self, folded: str, codes: bytes, proposed: list[Found]) -> list[Found]:
+        """Of the proposed patterns, by their places in the codes, the names."""
         found: list[Found] = []
         end, names, numbers, kinds = 0, self.names.names, self._numbers, self._kinds
         for pattern, start, after in proposed:  # without the pattern's space, `start` is the place in the text
-            kind = kinds[pattern] if pattern >= 0 else _SEVERAL | _SHARED
-            if start >= end:
-                if not kind:
-                    if padded[after] == " ":
-                        end = after - 1
-                        found.append((numbers[pattern], start, end))
-                    continue
-                if kind < _SHARED and padded[after] == " ":
-                    number = numbers[pattern]
-                    if folded[start : after - 1] == (names[number] if kind & _SIGNS else padded[start + 1 : after]):
-                        end = after - 1
-                        found.append((number, start, end))
-                        continue
-            elif not kind & _SEVERAL:
+            kind, stop = kinds[pattern], after - 1
+            if not kind:
+                if codes[after] == BLANK and start >= end:
+                    found.append((numbers[pattern], start, stop))
+                    end = stop
                 continue
-            end = self.names.rescan(folded, start, after - 1, end, found)
+            if start >= end and kind < _SHARED and codes[after] == BLANK:
+                number = numbers[pattern]
+                if (
+                    folded[start:stop] == names[number]
+                    if kind & _COMPARED
+                    else folded.count(" ", start, stop) == codes.count(BLANK, start + 1, after)
+                ):
+                    found.append((number, start, stop))
+                    end = stop
+                    continue
+            elif start >= end and kind == _ANYWHERE and boundary(folded, start) and boundary(folded, stop):
+                found.append((numbers[pattern], start, stop))
+                end = stop
+                continue
+            if kind != _COMPARED:  # a single word hides nothing
+                end = self.names.rescan(folded, start - 1, stop, end, found)
         return found
 
-    @cached_property
-    def _unspaced_automaton(self) -> ahocorasick_rs.AhoCorasick | None:
-        return _automaton(self._others[True])
-
-
-def _merged(proposed: list[Found], automaton: ahocorasick_rs.AhoCorasick | None, folded: str) -> list[Found]:
-    """What is proposed, and by another automaton, of names and without padding; in the order of their starts."""
-    more = [] if automaton is None else automaton.find_matches_as_indexes(folded)
-    places = [(-1, start, stop + 1) for _, start, stop in more]
-    return sorted(proposed + places, key=itemgetter(1)) if places else proposed
-
-
-def _padded(encoded: bytes, met: set[str]) -> tuple[str, bool]:
-    """A text with a space for every character that is in no word, and a space around it; has it unspaced characters?
-
-    Args:
-        met: characters among which are all those of the text that are not `_KNOWN`.
-    """
-    padded, has_unspaced = (b" " + encoded + b" ").translate(_BLANKS).decode(), False
-    for character in met - _KNOWN:
-        if in_word(character):
-            _KNOWN.add(character)
-        else:
-            padded = padded.replace(character, " ")
-            has_unspaced = has_unspaced or unspaced(character)
-    return padded, has_unspaced
-
-
-def _automaton(patterns: Iterable[str]) -> ahocorasick_rs.AhoCorasick | None:
-    listed = list(patterns)
-    if not listed:
-        return None
-    return ahocorasick_rs.AhoCorasick(listed, matchkind=ahocorasick_rs.MatchKind.LeftmostLongest, store_patterns=False)
+    def _automaton_of(self, code: int) -> ahocorasick_rs.AhoCorasick:
+        """That of the names that begin with a character of this code; built when a text first has one."""
+        if code not in self._automata:
+            others = [self.names.names[number] for number in self._others[code]]
+            self._automata[code] = ahocorasick_rs.AhoCorasick(others, matchkind=_LONGEST, store_patterns=False)
+        return self._automata[code]

@@ -1,0 +1,70 @@
+"""Texts as one byte a character, which the automaton of words reads: letters, and spaces for all that is in no word.
+
+The letters beyond ASCII that are the commonest in the names have a byte each. The others share some, so that whoever
+finds them by their bytes compares the characters. In return the places of bytes are the places of characters, and one
+look into a table tells all there is to know of each character.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+
+import numpy as np
+
+from kg.linking.boundaries import UNSPACED
+
+NO_SPACES, SIGN, BLANK = 1, 2, 32
+"""Codes of characters of scripts without spaces, of the signs that are asked for, and of all others in no word."""
+SHARED = 192
+"""The first of the codes that several letters have."""
+_OWN = [code for code in range(SIGN + 1, SHARED) if not re.match(r"[\w\s]", chr(code), re.ASCII)]
+_ASSIGNED = ((0, 0x20000), (0xE0000, 0xE1000))
+"""Where letters and marks are, but for scripts without spaces."""
+
+
+class Codes:
+    """The codes of texts, by the letters of the names that are looked for in them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._table = _table().copy()
+        letters: Counter[str] = Counter()
+        for name in names:
+            if not name.isascii():
+                letters.update(name)
+        common = [letter for letter, _ in letters.most_common() if self._table[ord(letter)] >= SHARED]
+        for letter, code in zip(common, _OWN, strict=False):
+            self._table[ord(letter)] = code
+        self._latin = self._table[:256].tobytes()
+
+    def tell(self, signs: Iterable[str]) -> None:
+        """Have signs told from others."""
+        self._table[[ord(sign) for sign in signs]] = SIGN
+        self._latin = self._table[:256].tobytes()
+
+    def __call__(self, text: str) -> bytes:
+        try:
+            return text.encode("latin-1").translate(self._latin)
+        except UnicodeEncodeError:
+            return self._table.take(np.frombuffer(text.encode("utf-32-le"), np.uint32)).tobytes()
+
+
+@cache
+def _table() -> np.ndarray:
+    """The code of each character, where no letter beyond ASCII has one of its own."""
+    places = np.arange(sys.maxunicode + 1)
+    letters = np.where(places < 128, places, places % (256 - SHARED) + SHARED).astype(np.uint8)
+    table = np.full(len(places), BLANK, np.uint8)
+    for first, end in _ASSIGNED:
+        for word in re.finditer(r"\w+", "".join(map(chr, range(first, end)))):
+            part = slice(first + word.start(), first + word.end())
+            table[part] = letters[part]
+    for first, last in UNSPACED:
+        table[first : last + 1] = NO_SPACES
+    marks = [i for area in _ASSIGNED for i in range(*area) if unicodedata.category(chr(i)).startswith("M")]
+    table[marks] = letters[marks]
+    return table
