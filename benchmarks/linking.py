@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from spacy.matcher import PhraseMatcher
 
-from kg.linking.gazetteer import Case, fold, spellings
+from kg.linking.folding import Case, fold
+from kg.linking.gazetteer import spellings
 from kg.linking.linker import Linker
 
 COMMON = (

@@ -6,7 +6,8 @@ import numpy as np
 
 from kg.linking.boundaries import boundary
 from kg.linking.building import Tables
-from kg.linking.gazetteer import Case, Gazetteer
+from kg.linking.folding import Case
+from kg.linking.gazetteer import Gazetteer
 
 
 def ambiguities(made: Tables, case: Case) -> dict[str, int]:

@@ -17,6 +17,7 @@ from functools import cache
 import numpy as np
 
 from kg.linking.boundaries import UNSPACED
+from kg.linking.folding import Case, fold
 
 NO_SPACES, SIGN, BLANK = 1, 2, 32
 """Codes of characters of scripts without spaces, of the signs that are asked for, and of all others in no word."""
@@ -28,9 +29,10 @@ _ASSIGNED = ((0, 0x20000), (0xE0000, 0xE1000))
 
 
 class Codes:
-    """The codes of texts, by the letters of the names that are looked for in them."""
+    """The codes of texts as if they were folded, by the letters of the names that are looked for in them."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], case: Case) -> None:
+        self.case: Case = case
         self._table = _table().copy()
         letters: Counter[str] = Counter()
         for name in names:
@@ -39,11 +41,13 @@ class Codes:
         common = [letter for letter, _ in letters.most_common() if self._table[ord(letter)] >= SHARED]
         for letter, code in zip(common, _OWN, strict=False):
             self._table[ord(letter)] = code
-        self._latin = self._table[:256].tobytes()
+        self.tell(())
 
     def tell(self, signs: Iterable[str]) -> None:
         """Have signs told from others."""
         self._table[[ord(sign) for sign in signs]] = SIGN
+        characters, folded = _replaced(self.case)
+        self._table[characters] = self._table[folded]
         self._latin = self._table[:256].tobytes()
 
     def __call__(self, text: str) -> bytes:
@@ -51,6 +55,16 @@ class Codes:
             return text.encode("latin-1").translate(self._latin)
         except UnicodeEncodeError:
             return self._table.take(np.frombuffer(text.encode("utf-32-le"), np.uint32)).tobytes()
+
+
+@cache
+def _replaced(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """The characters that folding replaces, and by which."""
+    last = _ASSIGNED[0][1]
+    folded = fold("".join(map(chr, range(last))), case).encode("utf-32-le", "surrogatepass")
+    numbers = np.frombuffer(folded, np.uint32)
+    characters = np.flatnonzero(numbers != np.arange(last))
+    return characters, numbers[characters]
 
 
 @cache

@@ -12,33 +12,13 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal
 
 from kg.linking.anywhere import Anywhere
+from kg.linking.folding import Case, fold
 from kg.linking.names import Found, Names
 from kg.linking.spaced import Spaced, begins_unspaced
 
-Case = Literal["ignore", "exact"]
-
-SPACES = "\u00a0\u2007\u202f\u3000"
-APOSTROPHES = "\u2018\u2019\u02bc"
 _SIGN = re.compile(r"[^\w\s]")
-
-
-def fold(text: str, case: Case) -> str:
-    """The text as names are compared in: of the same length, character by character."""
-    for character in "\t\n\r\f\v":
-        text = text.replace(character, " ")
-    if text.isascii():
-        return text if case == "exact" else text.lower()
-    for character in SPACES:
-        text = text.replace(character, " ")
-    for character in APOSTROPHES:
-        text = text.replace(character, "'")
-    if case == "exact":
-        return text
-    # U+0130 is the only character whose lower case is longer; a final sigma is spelt like any other
-    return text.replace("\u0130", "i").lower().replace("\u03c2", "\u03c3")
 
 
 def spellings(name: str, case: Case) -> list[str]:
@@ -67,12 +47,12 @@ class Gazetteer:
     def __getstate__(self) -> dict[str, object]:
         return {"names": self.names, "case": self.case}
 
-    def find(self, folded: str) -> list[Found]:
-        """(number of the name, start, end) of the names in a folded text, from left to right, without overlap.
+    def find(self, text: str) -> list[Found]:
+        """(number of the name, start, end) of the names in a text, from left to right, without overlap.
 
         At each boundary, from the left: the longest name that ends at a boundary. The search goes on at its end.
         """
-        return (self._anywhere if begins_unspaced(folded) else self._spaced).find(folded)
+        return self._anywhere.find(fold(text, self.case)) if begins_unspaced(text) else self._spaced.find(text)
 
     def number(self, folded: str) -> int:
         """The number of a folded name, -1 where there is none."""
@@ -84,7 +64,7 @@ class Gazetteer:
 
     @cached_property
     def _spaced(self) -> Spaced:
-        return Spaced(self._index)
+        return Spaced(self._index, self.case)
 
     @cached_property
     def _anywhere(self) -> Anywhere:

@@ -30,7 +30,8 @@ from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.ambiguities import ambiguities
 from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
 from kg.linking.context import Profiles, Words
-from kg.linking.gazetteer import Case, Gazetteer, fold, spellings
+from kg.linking.folding import Case, fold
+from kg.linking.gazetteer import Gazetteer, spellings
 from kg.linking.lexicon import Lexicon
 from kg.linking.mentions import COMMON_NOUN, Form
 from kg.linking.names import Found
@@ -151,12 +152,11 @@ class Linker:
         """
         if inside is not None:
             return [link for link in self._inside(text, inside, candidates) if link[3] >= min_score]
-        folded = fold(text, self.case)
-        found = self._find(folded)
+        found = self._find(text)
         if not found:
             return []
         outcomes = self._first if candidates == 1 else self._only
-        plain = self.case == "exact" or folded == text or text.islower()  # a text without capitals is read whole
+        plain = self.case == "exact" or text.islower()  # a text without capitals is read whole
         links = _by_names(text, found, outcomes, plain)
         if None in links and outcomes.learn(found):
             links = _by_names(text, found, outcomes, plain)
@@ -300,22 +300,22 @@ class Linker:
             state.update(array.tobytes())
         return state.hexdigest()
 
-    def _find(self, folded: str) -> list[Found]:
+    def _find(self, text: str) -> list[Found]:
         """The names in a text, without those that begin or end inside a word of the lexicon."""
-        found = self._gazetteer.find(folded)
+        found = self._gazetteer.find(text)
         if self.lexicon is None or not found:
             return found
-        inner = self.lexicon.within(folded, [place for _, start, end in found for place in (start, end)])
+        inner = self.lexicon.within(fold(text, self.case), [place for _, start, end in found for place in (start, end)])
         return [name for name in found if name[1] not in inner and name[2] not in inner] if inner else found
 
     def _inside(self, text: str, stretches: Iterable[Stretch], most: int) -> list[Link]:
         """The links within stretches; of two that overlap in the one that begins first, or else is longer."""
-        folded, end = fold(text, self.case), 0
+        end = 0
         found: list[Found] = []
         certain: set[Stretch] = set()
         for first, last in sorted(stretches, key=lambda stretch: (stretch[0], -stretch[1])):
             if first >= end:
-                found += [(number, first + a, first + b) for number, a, b in self._find(folded[first:last])]
+                found += [(number, first + a, first + b) for number, a, b in self._find(text[first:last])]
                 certain.add((first, last))
                 end = last
         return self._completed(text, found, [None] * len(found), most, certain)

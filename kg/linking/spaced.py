@@ -20,6 +20,7 @@ import numpy as np
 
 from kg.linking.boundaries import UNSPACED, begins_word, boundary
 from kg.linking.codes import BLANK, NO_SPACES, SHARED, SIGN, Codes
+from kg.linking.folding import Case, fold
 from kg.linking.names import Found, Names
 
 _SEVERAL, _COMPARED, _SHARED, _ANYWHERE = 1, 2, 4, 8
@@ -33,16 +34,16 @@ _LONGEST = ahocorasick_rs.MatchKind.LeftmostLongest
 
 def begins_unspaced(text: str) -> bool:
     """Whether a text looks by its first characters as if it were in a script without spaces."""
-    start = text[:_LOOK]
-    return not start.isascii() and _ANY_UNSPACED.search(start) is not None
+    return not text.isascii() and _ANY_UNSPACED.search(text, 0, _LOOK) is not None
 
 
 class Spaced:
     """An automaton over the words of names, and those of the names without words at their beginning."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, case: Case) -> None:
         self.names = names
-        codes = self._codes = Codes(names.names)
+        self.case: Case = case
+        codes = self._codes = Codes(names.names, case)
         spelt: dict[bytes, int] = {}  # the name of each pattern
         shared: set[bytes] = set()
         compared: set[bytes] = set()
@@ -71,24 +72,25 @@ class Spaced:
         self._automata: dict[int, ahocorasick_rs.AhoCorasick] = {}
         self._automaton = ahocorasick_rs.BytesAhoCorasick(list(spelt), matchkind=_LONGEST)
 
-    def find(self, folded: str) -> list[Found]:
-        """The names in a folded text: see `kg.linking.gazetteer.Gazetteer.find`."""
-        codes = self._codes(f" {folded} ")
+    def find(self, text: str) -> list[Found]:
+        """See `kg.linking.gazetteer.Gazetteer.find`."""
+        codes = self._codes(f" {text} ")
         if NO_SPACES not in codes and SIGN not in codes:
             proposed = self._automaton.find_matches_as_indexes(codes)
         else:
             met = [code for code, others in self._others.items() if others and code in codes]
-            codes = codes.translate(_BLANKS)
+            codes, folded = codes.translate(_BLANKS), fold(text, self.case)
             proposed = self._automaton.find_matches_as_indexes(codes)
             for code in met:
                 first, places = self._first[code], self._automaton_of(code).find_matches_as_indexes(folded)
                 proposed += [(first + pattern, start, stop + 1) for pattern, start, stop in places]
             proposed.sort(key=itemgetter(1))
-        return self._chosen(folded, codes, proposed) if proposed else []
+        return self._chosen(text, codes, proposed) if proposed else []
 
-    def _chosen(self, folded: str, codes: bytes, proposed: list[Found]) -> list[Found]:
+    def _chosen(self, text: str, codes: bytes, proposed: list[Found]) -> list[Found]:
         """Of the proposed patterns, by their places in the codes, the names."""
         found: list[Found] = []
+        folded = ""  # the text is folded when something is to be compared
         end, names, numbers, kinds = 0, self.names.names, self._numbers, self._kinds
         for pattern, start, after in proposed:  # without the pattern's space, `start` is the place in the text
             kind, stop = kinds[pattern], after - 1
@@ -97,6 +99,7 @@ class Spaced:
                     found.append((numbers[pattern], start, stop))
                     end = stop
                 continue
+            folded = folded or fold(text, self.case)
             if start >= end and kind < _SHARED and codes[after] == BLANK:
                 number = numbers[pattern]
                 if (

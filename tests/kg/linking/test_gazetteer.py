@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 import sys
 
-from kg.linking.gazetteer import Gazetteer, fold, spellings
+from kg.linking.folding import fold
+from kg.linking.gazetteer import Gazetteer, spellings
 
 
 def found(names, text, case="ignore"):

@@ -7,7 +7,8 @@ import pytest
 
 from kg.linking.anywhere import Anywhere
 from kg.linking.boundaries import boundary
-from kg.linking.gazetteer import Gazetteer, fold, spellings
+from kg.linking.folding import fold
+from kg.linking.gazetteer import Gazetteer, spellings
 from kg.linking.names import Names
 from kg.linking.spaced import Spaced
 
@@ -52,7 +53,7 @@ def test_against_a_search_of_every_place(seed, alphabet, case):
 
     names = list(dict.fromkeys(s for _ in range(25) for s in spellings(text(10), case) if s))
     index = Names(names)
-    anywhere, spaced = Anywhere(index), Spaced(index)
+    anywhere, spaced = Anywhere(index), Spaced(index, case)
     for _ in range(12):
         folded = text(60)
         wanted = plain_find(names, folded)
@@ -97,7 +98,7 @@ NAMES = [
 )
 def test_words_signs_and_other_scripts(text, found):
     index = Names(NAMES)
-    places = Spaced(index).find(text)
+    places = Spaced(index, "exact").find(text)
     assert [text[start:end] for _, start, end in places] == found
     assert [NAMES[number] for number, _, _ in places] == found
     assert places == Anywhere(index).find(text) == plain_find(NAMES, text)
