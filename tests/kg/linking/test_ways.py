@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,20 @@ def test_an_automaton_is_built_when_a_text_asks_for_it():
     gazetteer = Gazetteer(NAMES, "ignore")
     assert gazetteer.find("我在北京, 在 york") == [(10, 2, 4), (0, 8, 12)]
     assert "_spaced" not in vars(gazetteer)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_letters_that_share_codes(seed):
+    """More letters than there are codes: words that read the same, and are not."""
+    rng = np.random.default_rng(seed)
+    first = ord("\uac00")  # Hangul syllables; every 64th may share a code
+
+    def word():
+        return "".join(chr(first + 64 * rng.integers(10) + rng.integers(4 if seed else 64)) for _ in range(2))
+
+    words = [word() for _ in range(500)]
+    names = list(dict.fromkeys([*words[:400], *(f"{a} {b}" for a, b in pairwise(words))]))
+    index = Names(names)
+    texts = [" ".join(str(rng.choice([word(), str(rng.choice(words))])) for _ in range(20)) for _ in range(20)]
+    spaced = Spaced(index, "exact")
+    assert [spaced.find(text) for text in texts] == [plain_find(names, text) for text in texts]
