@@ -46,7 +46,7 @@ class GraphBuilder:
         self.labels = StringWriter(self.draft, "labels")
         self.texts = StringWriter(self.draft, "texts")
         self.label_spans, self.text_spans = array("q"), array("q")  # row, start, end of each
-        self.described = bytearray()  # by row, as far as one is set
+        self.described, self.known = bytearray(), bytearray()  # by row, as far as one is set
         self.tail_labels = TailLabels(self.draft)
         self.named = array("Q")  # hashes of the labels
         self.counts = Counter[str]()
@@ -85,8 +85,10 @@ class GraphBuilder:
         if not isinstance(entity, str) or not entity:
             raise WorkbenchError(f"an entity's texts have the id {entity!r}; an id is a non-empty string")
         label = None
-        if row.get("label") and _text(entity, row, "label").strip() not in ("", entity):
-            label = self._label(row["label"])
+        if row.get("label") is not None:
+            given = _text(entity, row, "label").strip()
+            self.counts["empty"] += not given
+            label = self._label(row["label"]) if given not in ("", entity) else None
         more: dict[str, Any] = {name: _texts(entity, row, name) for name in ("aliases", "types") if row.get(name)}
         if row.get("description"):
             more["description"] = _text(entity, row, "description")
@@ -97,6 +99,8 @@ class GraphBuilder:
             if _is_set(self.described, number):
                 raise WorkbenchError(f"the entity {entity!r} is described twice; keep one row for each id")
             _set(self.described, number)
+            if label is not None or more.keys() - {"types"}:
+                _set(self.known, number)
             for spans, span in ((self.label_spans, label), (self.text_spans, text)):
                 if span is not None:
                     spans.extend((number, *span))
@@ -114,6 +118,7 @@ class GraphBuilder:
         for number, label in self.tail_labels:
             if not _is_set(self.described, number):
                 self.label_spans.extend((number, *self._label(label)))
+                _set(self.known, number)
         names, relations = self.links.entities.names(), self.links.relations
         count, given = len(names), len(self.links)
         triples = self._save_triples()
@@ -136,6 +141,8 @@ class GraphBuilder:
             "labels": len(self.label_spans) // 3,
             "shared_labels": _shared(np.frombuffer(self.named, np.uint64)),
             "mixed_labels": self.counts["mixed"],
+            "empty_labels": self.counts["empty"],
+            "unknown": count - sum(self.known),
             "descriptions": self.counts["description"],
             "typed": self.counts["types"],
             "unnamed_relations": sum(not relation_labels.get(relation) for relation in relations),

@@ -9,13 +9,24 @@ FAULTS = {
     "self_loops": "triples from an entity to itself",
     "shared_labels": "entities whose label another has",
     "mixed_labels": "labels with a word of two scripts",
+    "empty_labels": "labels that are empty",
 }
 """The counts in a graph's `graph.json` that tell of something wrong, and what they are of."""
 
 
 def faults(store: GraphStore) -> dict[str, int]:
-    """How often something is wrong, by reason; without what is not."""
-    return {told: store.meta[name] for name, told in FAULTS.items() if store.meta[name]}
+    """How often something is wrong, by reason; without what is not.
+
+    Where texts are given, they should know every entity of the triples, and say more than labels. A graph without any
+    lacks them (`lacks`), as one does whose ids are words.
+    """
+    meta = store.meta
+    found = {told: meta.get(name, 0) for name, told in FAULTS.items()}
+    if not meta.get("words") and (meta["labels"] or meta["descriptions"]):
+        found["entities that the texts don't know"] = meta.get("unknown", 0)
+        if not meta["descriptions"] and not meta["typed"]:
+            found["entities of texts without any description or type"] = meta["entities"]
+    return {told: count for told, count in found.items() if count}
 
 
 def lacks(store: GraphStore) -> dict[str, int]:

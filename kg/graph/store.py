@@ -110,7 +110,7 @@ class GraphStore:
             for record in records:
                 for fact in record["triples"]:
                     builder.add_triple((record["id"], fact["relation"], fact["tail"]))
-                    if fact.get("relation_text", "") not in ("", fact["relation"]):
+                    if fact.get("relation_text"):
                         relation_labels[fact["relation"]] = fact["relation_text"]
                     if fact.get("tail_text"):
                         builder.add_tail_label(fact["tail"], fact["tail_text"])

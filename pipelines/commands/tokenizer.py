@@ -118,7 +118,7 @@ def texts_of(sample: Sample) -> Iterator[str]:
         yield from question["answers"]
     if "triples" in sample:
         yield from filter(None, (sample.get("label"), sample.get("description"), *sample.get("aliases", [])))
-        yield from (triple["relation_text"] for triple in sample["triples"])
+        yield from (triple.get("relation_text") or triple["relation"] for triple in sample["triples"])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +17,12 @@ from pipelines.commands.console import run
 from pipelines.commands.options import Reading, ShardSize
 from pipelines.preparing.chunks import Job
 from pipelines.preparing.corpus_reader import all_samples
+from pipelines.preparing.inductive import HELD_OUT_TAIL
 from pipelines.preparing.kg_extra import needs_kg
 from pipelines.preparing.progress import console
+from pipelines.preparing.splits import parse_splits, part_folder
 from pipelines.readers.reader import RawReader
+from pipelines.readers.triples.graph import OTHER_RELATION, UNNAMED
 from pipelines.stages import Stage
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from kg.graph.store import GraphStore
 
 log = logging.getLogger(__name__)
+NO_FAULTS = (HELD_OUT_TAIL, OTHER_RELATION, UNNAMED)
+"""How the reasons end for which something is left out that is not wrong."""
 WORDS = "ids_are_words"
 """The fact on a corpus (`Manifest.about`) that its entities are called by their ids where they have no label."""
 
@@ -40,9 +46,20 @@ class TripleReading(Reading):
     """Entities are short records. Whether their ids are words is noted with the corpus."""
 
     shard_size: ShardSize = 20_000
+    inductive: Annotated[
+        bool, typer.Option("--inductive", help="With --split: held-out entities are in no triple of the corpus.")
+    ] = False
 
     def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
-        job = super().job(reader, stages)
+        """
+        Raises:
+            WorkbenchError: an inductive split without shares of the entities.
+        """
+        job = replace(super().job(reader, stages), inductive=self.inductive)
+        if self.inductive and (self.own_split or not self.split):
+            raise WorkbenchError(
+                "--inductive holds out a share of the entities: say --split NAME=SHARE, and leave --own-split out"
+            )
         return replace(job, about={**job.about, WORDS: True}) if getattr(reader, "words", False) else job
 
 
@@ -57,12 +74,14 @@ def triples(
     type_names: Annotated[list[Location], typer.Option(help="File with labels by type id.")] = [],  # noqa: B006
     graph: Annotated[bool, typer.Option(help="Also build the graph store OUTPUT/graph.")] = True,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail where triples repeat or are loops, labels are ambiguous or mixed.")
+        bool, typer.Option("--strict", help="Fail where the triples or the texts have faults (see docs/knowledge.md).")
     ] = False,
 ) -> None:
     """A knowledge graph (its source is told by its look) -> a triples corpus: one record per entity.
 
-    With --split, held-out entities take the triples that they are the head of with them, out of the graph store too.
+    With --split, held-out entities take the triples that they are the head of with them, out of the graph store too,
+    where their texts stay. With --inductive no other triple of the corpus names them either: what leads to one of them
+    is left out, and counted, so that they are unseen (evaluate link-prediction --unseen).
     Of a folder with parts (CoDEx, OpenKE) the training triples are read; others with --option part=valid.
 
     Examples:
@@ -72,12 +91,16 @@ def triples(
       workbench prepare triples wn18rr/train.txt --entities wn18rr/entities.jsonl -o corpora/wn18rr
 
       workbench prepare triples wikidata.nt.gz -o corpora/wikidata --split held-out=0.01
+
+      workbench prepare triples codex/codex-s -o corpora/codex-unseen --split valid=0.05 --split test=0.1 --inductive
     """
     if strict and not graph:
         raise WorkbenchError("--strict looks at the graph store; leave --no-graph out")
     options.read("triples", entities=entities, relations=relations, types=types, type_names=type_names)
     if graph:
-        tell(build_graph(options.output), Corpus.open(options.output), strict)
+        parts = [*parse_splits(options.split), *options.own_split]
+        held_out = [part_folder(options.output, part) for part in parts]
+        tell(build_graph(options.output, held_out), Corpus.open(options.output), strict)
 
 
 def tell(store: GraphStore, corpus: Corpus, strict: bool) -> None:
@@ -94,7 +117,8 @@ def tell(store: GraphStore, corpus: Corpus, strict: bool) -> None:
         for told, count in (*wrong.items(), *missing.items()):
             table.add_row(told, f"{count:,}")
         console.print(table)
-    wrong = {**corpus.manifest.dropped, **wrong}
+    left_out = {reason: n for reason, n in corpus.manifest.dropped.items() if not reason.endswith(NO_FAULTS)}
+    wrong = {**left_out, **wrong}
     if strict and wrong:
         reasons = ", ".join(f"{told}: {count:,}" for told, count in wrong.items())
         raise WorkbenchError(
@@ -103,8 +127,10 @@ def tell(store: GraphStore, corpus: Corpus, strict: bool) -> None:
         )
 
 
-def build_graph(corpus: Path) -> GraphStore:
+def build_graph(corpus: Path, held_out: Sequence[Path] = ()) -> GraphStore:
     """Build the graph store CORPUS/graph from the records of the corpus, unless it is there already and intact.
+
+    Of the entities in `held_out`, corpora of triples, it has the texts alone.
 
     Raises:
         WorkbenchError: what is there is no graph store; or another process works here.
@@ -128,7 +154,9 @@ def build_graph(corpus: Path) -> GraphStore:
                 log.warning("%s; it is built again", str(error).partition("; ")[0])
                 shutil.rmtree(folder)
         opened = Corpus.open(corpus)
-        store = GraphStore.from_records(all_samples(opened), folder, words=opened.manifest.about.get(WORDS, False))
+        described = ({**sample, "triples": []} for part in held_out for sample in all_samples(Corpus.open(part)))
+        records = chain(all_samples(opened), described)
+        store = GraphStore.from_records(records, folder, words=opened.manifest.about.get(WORDS, False))
     log.info("%s: %d entities, %d triples", folder, store.num_entities, store.num_triples)
     return store
 

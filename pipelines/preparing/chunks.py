@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pipelines.preparing.inductive import HELD_OUT_TAIL, part_of_entity, without_held_out
 from pipelines.preparing.splits import MAIN, part_folder, part_of
 from pipelines.readers.reader import Drop, MalformedError, RawReader, Record
 from pipelines.stages import Stage, apply
@@ -30,6 +31,8 @@ class Job:
     """What happens to every record; all of it goes to the worker processes.
 
     `splits` are shares of the documents by the part's name, `own_splits` parts that the records say themselves.
+    With `inductive`, records are entities of a graph, and held-out ones are in no triple of the others
+    (`pipelines.preparing.inductive`).
     `meta` is added to every sample's provenance; `about` are facts on the whole corpus (see `Manifest`).
     `dedupe` drops samples with the same text or image as an earlier one, `near_images` those whose image differs from
     an earlier one in so many of its hash's bits at most, `near_captions` captions that have that share of an earlier
@@ -44,6 +47,7 @@ class Job:
     stages: tuple[Stage, ...] = ()
     splits: Mapping[str, float] = field(default_factory=dict)
     own_splits: tuple[str, ...] = ()
+    inductive: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     dedupe: bool = False
@@ -143,7 +147,10 @@ def work(job: Job, chunk: Chunk) -> Outcome:
                     continue
                 key = f"{chunk.number:06d}-{place:06d}" if job.numbered_keys else sample["key"]
                 _check_key(key, chunk.records[place].where, places)
-                writers[part_of(sample, job.splits, job.own_splits)].add(key, sample)
+                part, kept, lost = _placed(job, sample)
+                if lost:
+                    writers[MAIN].drop(HELD_OUT_TAIL, lost)
+                writers[part].add(key, kept)
         if job.log_drops:
             _log(job.output / DROPPED / f"part-{chunk.number:06d}.jsonl", drops)
     shards = {part: writer.info for part, writer in writers.items() if writer.info is not None}
@@ -180,6 +187,13 @@ def read(job: Job, record: Record) -> Sample | Drop:
     if job.meta:
         sample["meta"] = {**job.meta, **sample.get("meta", {})}
     return sample
+
+
+def _placed(job: Job, sample: Sample) -> tuple[str, Sample, int]:
+    """A sample's part, what of it goes there, and how many of its triples don't."""
+    if not job.inductive:
+        return part_of(sample, job.splits, job.own_splits), sample, 0
+    return part_of_entity(str(sample["id"]), job.splits), *without_held_out(sample, job.splits)
 
 
 def _log(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -215,9 +215,11 @@ def _options(job: Job, limits: Limits) -> dict[str, Any]:
         "shard_bytes": limits.shard_bytes,
         "limit": limits.limit,
     }
-    for name in ("own_splits", "near_images", "near_captions"):  # corpora of earlier versions have no such options
-        if getattr(job, name) not in ((), None):
-            options[name] = getattr(job, name)
+    # corpora of earlier versions have no such options
+    for name in ("own_splits", "near_images", "near_captions", "inductive"):
+        value = getattr(job, name)
+        if value not in ((), None) and value is not False:
+            options[name] = value
     if limits.part is not None:
         options["part"] = limits.part
     code = code_checksums(f"{type(job.reader).__module__}:{type(job.reader).__name__}")

@@ -118,8 +118,8 @@ def _of_unseen(triples: np.ndarray, graph: GraphStore) -> np.ndarray:
     chosen = triples[unseen[triples[:, 0]] | unseen[triples[:, 2]]]
     if not len(chosen):
         raise WorkbenchError(
-            f"--unseen: every entity of the triples is in a triple of the graph {graph.path}; for an inductive split, "
-            "prepare the graph of the training triples with the texts of all entities (prepare triples --entities)"
+            f"--unseen: every entity of the triples is in a triple of the graph {graph.path}; hold some out: "
+            "`workbench prepare triples GRAPH --split test=0.1 --inductive --output CORPUS`, and train on CORPUS"
         )
     return chosen
 

@@ -27,6 +27,7 @@ class Conceptnet(GraphReader):
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
+    words: ClassVar[bool] = True
 
     languages: Annotated[list[Word], MinLen(1)] = field(default_factory=lambda: ["en"])
     min_weight: NotNegative = 0.0

@@ -30,6 +30,9 @@ Triple = tuple[str, str, str]
 Found = Triple | Said | Drop | MalformedError
 """What a row gives: a triple (head id, relation id, tail id), a text, or why it gives none."""
 Row = TypeVar("Row")
+OTHER_RELATION = "the text of a relation that is in no triple"
+UNNAMED = "described, but in no triple"
+"""An entity that `described: false` leaves out."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ class GraphReader(RawReader):
         return Texts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
 
     def called(self, name: str) -> str:
-        """What an entity or a relation is called that has no label: its id, unless the ids of a source say more."""
-        return name
+        """What the ids of a source call an entity or a relation that has no label; empty where ids are no words."""
+        return name if self.words else ""
 
     def text_files(self, paths: Sequence[Path]) -> list[Path]:
         """The files that `texts` reads."""
@@ -92,6 +95,8 @@ class GraphReader(RawReader):
         dropped["a repeated triple"] += len(links)
         texts, ids, relation_ids = self.texts(paths, said), links.entities.names(), list(links.relations)
         dropped["a label, as a later row has another for the id"] = sum(rows.relabelled for rows in texts)
+        dropped["a label, as it is empty"] = sum(rows.empty for rows in texts)
+        dropped[OTHER_RELATION] = len(set(texts.relations) - set(relation_ids))
         for part in links.parts():
             dropped["a repeated triple"] -= len(part.rows)
             starts = np.searchsorted(part.rows[:, 0], np.arange(part.begin, part.end + 1)).tolist()
@@ -119,7 +124,7 @@ class GraphReader(RawReader):
                 seen = number + 1  # the ids are new in the order of their numbers
                 if any(texts.entities[entity].get(name) for name in ("label", *DESCRIPTIONS)):
                     record = self._record(entity, (), texts, paths)
-                    yield record if self.described else record._replace(data=Drop("described, but in no triple"))
+                    yield record if self.described else record._replace(data=Drop(UNNAMED))
 
     def _record(self, entity: str, facts: Sequence[tuple[str, str]], texts: Texts, paths: Sequence[Path]) -> Record:
         row = texts.entities[entity]
@@ -130,16 +135,16 @@ class GraphReader(RawReader):
         triples = [
             {
                 "relation": relation,
-                "relation_text": self._label(texts.relations, relation),
+                **self._relation_text(texts.relations, relation),
                 "tail": tail,
-                "tail_text": self._label(texts.entities, tail),
+                "tail_text": texts.entities.named(tail) or self.called(tail) or tail,
             }
             for relation, tail in facts
         ]
         sample: Sample = {
             "key": record_key(entity),
             "id": entity,
-            "label": str(row.get("label") or "").strip() or self.called(entity),
+            "label": str(row.get("label") or "").strip() or self.called(entity) or entity,
             "aliases": [str(alias) for alias in row.get("aliases", []) if str(alias).strip()],
             "description": str(next(filter(None, map(row.get, DESCRIPTIONS)), "")),
             "types": types,
@@ -148,9 +153,10 @@ class GraphReader(RawReader):
         }
         return Record(sample, 100 * (1 + len(triples)) + len(sample["description"]), f"{paths[0].name}:{entity}")
 
-    def _label(self, rows: TextRows, name: str) -> str:
-        label = rows.label(name)
-        return self.called(name) if label == name else label
+    def _relation_text(self, rows: TextRows, relation: str) -> dict[str, str]:
+        """What a relation is called; nothing where it has no label and its id is no word."""
+        found = rows.named(relation) or self.called(relation)
+        return {"relation_text": found} if found else {}
 
 
 def parsed(

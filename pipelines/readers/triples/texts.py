@@ -39,7 +39,7 @@ class TextRows:
 
     Of a repeated id a later row's texts replace those of the earlier ones, and its lists go behind theirs.
     `relabelled` counts the labels that another label replaced, but for those of the rows `first`, which are
-    those of the source itself.
+    those of the source itself; `empty` the labels that are there and empty.
     """
 
     def __init__(
@@ -47,10 +47,12 @@ class TextRows:
     ) -> None:
         self._under = under
         hashes, ends, labels = array("Q"), array("q", [0]), array("Q")
+        self.empty = 0
         with tempfile.TemporaryFile() as file:
             for given, (identifier, row) in chain(zip(repeat(False), first), zip(repeat(True), rows)):
-                label = str(row.get("label") or "").strip() if given else ""
-                labels.append(digest64(label) if label else 0)
+                label = str(row.get("label") or "").strip()
+                self.empty += "label" in row and not label
+                labels.append(digest64(label) if label and given else 0)
                 hashes.append(digest64(identifier))
                 ends.append(ends[-1] + file.write(_packed(identifier, row)))
             file.flush()
@@ -60,7 +62,7 @@ class TextRows:
         order = np.argsort(unsorted, kind="stable")
         self._hashes, self._order = unsorted[order].data, order.astype(np.int64 if len(order) >= 2**31 else np.int32)
         self.relabelled = _relabelled(unsorted, np.frombuffer(labels, np.uint64))
-        self.label = lru_cache(KEPT)(self._label)
+        self.named = lru_cache(KEPT)(self._named)
 
     def __getitem__(self, identifier: str) -> dict[str, Any]:
         """The row of an id; empty where there is none."""
@@ -86,9 +88,13 @@ class TextRows:
         identifier, row = orjson.loads(self._blob[self._ends[number] : self._ends[number + 1]])
         return identifier, row
 
-    def _label(self, identifier: str) -> str:
+    def label(self, identifier: str) -> str:
         """The label of an id; the id itself where there is none."""
-        return str(self[identifier].get("label") or "").strip() or identifier
+        return self.named(identifier) or identifier
+
+    def _named(self, identifier: str) -> str:
+        """The label of an id; empty where there is none."""
+        return str(self[identifier].get("label") or "").strip()
 
 
 class Said(NamedTuple):

@@ -141,9 +141,10 @@ def _fact(snak: Mapping[str, Any], labels: TextRows) -> dict[str, Any] | None:
     if value.get("entity-type") != "item":
         return None
     relation, tail = snak["property"], value.get("id") or f"Q{value['numeric-id']}"  # old dumps have the number alone
+    label = labels.named(relation)
     return {
         "relation": relation,
-        "relation_text": labels.label(relation),
+        **({"relation_text": label} if label else {}),
         "tail": tail,
         "tail_text": labels.label(tail),
     }

@@ -39,8 +39,8 @@ class Triple(TripleText):
         description = str(sample.get("description") or "") if self.head == "description" else ""
         return [
             Part(label, description, _id(sample.get("id"))),
-            Part(triple["relation_text"]),
-            Part(triple["tail_text"], "", _id(triple.get("tail"))),
+            Part(triple.get("relation_text") or str(triple["relation"])),
+            Part(triple.get("tail_text") or str(triple["tail"]), "", _id(triple.get("tail"))),
         ]
 
 

@@ -75,7 +75,7 @@ def test_items_with_texts_types_and_facts(dump, read):
         "relation_text": "educated at",
         "tail": "Q691",
         "tail_text": "St John's",
-        "qualifiers": [{"relation": "P512", "relation_text": "P512", "tail": "Q1765", "tail_text": "Q1765"}],
+        "qualifiers": [{"relation": "P512", "tail": "Q1765", "tail_text": "Q1765"}],
     }
     german = read("triples", dump, language="de")[0]
     assert (german["label"], german["description"]) == ("Q42", "Autor")
