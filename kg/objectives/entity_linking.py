@@ -53,6 +53,10 @@ class EntityLinking(Objective):
     """
 
     measured = ("scores", "priors", "labels", "candidates")
+    unlabelled = (
+        "nobody says which candidates of the mentions are right: `workbench prepare link CORPUS --graph GRAPH "
+        "--candidates 30 --supervise` marks them in a corpus whose links are known"
+    )
 
     def __init__(
         self,

@@ -34,6 +34,7 @@ class LexicalRelation(Classify):
     """
 
     reads = ("second",)
+    prepared_by = "workbench prepare word-pairs GRAPH --texts CORPUS --output PAIRS"
 
     def __init__(self, vectors: Location | WordVectors, stream: Word = "text", dropout: Dropout = 0.1) -> None:
         super().__init__([FALSE, TRUE], LABEL, stream, dropout)

@@ -144,6 +144,7 @@ def test_what_a_policy_masks_must_be_there_whatever_objective_has_it(world: Any,
         ("ernie-baidu", {"text": "prepare text", "spans": "prepare link", "mask_spans": "prepare phrases"}),
         ("ernie-baidu-dialogue", {"turns": "prepare text"}),
         ("xlm", {"text": "prepare text", "language": "--language en"}),
+        ("joint-entity", {"captions": "prepare image-text", "spans": "prepare link"}),
     ],
 )
 def test_a_corpus_that_is_missing_is_told_with_what_it_holds(tmp_path: Path, name: str, fields: dict[str, str]) -> None:
@@ -159,6 +160,25 @@ def test_a_corpus_that_is_missing_is_told_with_what_it_holds(tmp_path: Path, nam
 def test_a_corpus_of_pairs_that_is_missing_is_told_as_one(tmp_path: Path) -> None:
     assert fields_read(load_recipe("xlm-tiny"), "corpora/pairs") == ["translations"]
     assert fields_read(load_recipe("macbert"), "corpora/text") == ["text"]
+
+
+def test_a_corpus_that_a_command_makes_for_an_objective_is_told_with_it(tmp_path: Path) -> None:
+    recipe = load_recipe(
+        "libert", [f"vars.data={tmp_path}", f"tasks.text.corpora=[{corpus_without_links(tmp_path / 'text')}]"]
+    )
+    with pytest.raises(WorkbenchError, match=r"no corpus at .*word-pairs") as raised:
+        check_corpora(recipe)
+    assert str(raised.value).endswith("Prepare it: `workbench prepare word-pairs GRAPH --texts CORPUS --output PAIRS`")
+
+
+def test_a_control_is_advised_where_the_parts_heed_it(world: Any, tmp_path: Path) -> None:
+    """WKLM's replacements are made of linked entities and a graph under any control."""
+    for name, heeds in (("tiny-knowledge", True), ("wklm", False)):
+        (task, *_) = tasks_of(small_recipe(name, world), world).values()
+        task.spec.corpora = {corpus_without_links(tmp_path / name): 1.0}
+        with pytest.raises(WorkbenchError, match=r"link it first \(workbench prepare link\)") as raised:
+            check_links([task], None)
+        assert ("or go without knowledge (control no-kg)" in str(raised.value)) == heeds
 
 
 def test_dialogues_need_no_text_of_two_sentences(world: Any, tmp_path: Path) -> None:

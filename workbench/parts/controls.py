@@ -84,6 +84,12 @@ def check_control(control: str | None, parts: Iterable[Any], where: str, *, inhe
         )
 
 
+def heeds(control: str, parts: Iterable[Any]) -> bool:
+    """Whether a run of these parts, and those inside of them, may be under the control."""
+    asked = list(_with_inside(parts))
+    return not _left(control, asked) and any(control in getattr(part, "controls", ()) for part in asked)
+
+
 def _left(control: str, parts: Iterable[Any]) -> list[str]:
     """In words: the parts that read what the control takes away and don't heed it."""
     found = []

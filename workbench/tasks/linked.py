@@ -12,6 +12,7 @@ from workbench.corpora.record import BadRecordError
 from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.parts.blame import named
+from workbench.parts.controls import heeds
 from workbench.sequences.protocols import Step
 from workbench.tasks.fitting import readers_of
 from workbench.tasks.task import Task
@@ -69,9 +70,10 @@ def _with_links(task: Task, places: Sequence[str], control: str | None, readers:
     linked = [corpus for corpus in corpora if _is_linked(corpus)]
     without = [place for place, corpus in zip(places, corpora, strict=True) if corpus not in linked]
     if not linked:
+        or_without = ", or go without knowledge (control no-kg)" if heeds("no-kg", task.parts) else ""
         raise WorkbenchError(
             f"tasks.{task.name}: {readers[0]} reads linked entities, and {', '.join(without)} has none; link it "
-            "first (workbench prepare link), or go without knowledge (control no-kg)"
+            f"first (workbench prepare link){or_without}"
         )
     for place in without:
         logger.warning("tasks.%s: %s has no linked entities; its texts get no knowledge", task.name, place)

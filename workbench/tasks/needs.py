@@ -37,8 +37,16 @@ def _open(recipe: Recipe, place: str) -> None:
         if Path(place).exists():
             raise
         fields = fields_read(recipe, place)
-        told = "; ".join(f"{field!r} by {how_to_prepare(field)}" for field in fields)
+        commands = [f"`{command}`" for command in _commands(recipe, place)]
+        told = "; ".join(commands or [f"{field!r} by {how_to_prepare(field)}" for field in fields])
         raise WorkbenchError(f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {told}") from error
+
+
+def _commands(recipe: Recipe, place: str) -> list[str]:
+    """Those that make a corpus for the objectives that are trained on it (`Objective.prepared_by`)."""
+    specs = [spec for task in recipe.tasks.values() if place in _places(task) for spec in task.objectives]
+    parts = [named_by("objective", spec, "")[0] for spec in specs]
+    return list(dict.fromkeys(part.prepared_by for part in parts if getattr(part, "prepared_by", "")))
 
 
 def fields_read(recipe: Recipe, place: str) -> list[str]:

@@ -103,6 +103,8 @@ class Objective:
     one whose objective `splits` texts in two, where no text of the corpora has two sentences;
     `reads_spans` says that it reads linked entities: where no corpus has any, a run does not begin either;
     `policy` chooses what it hides: what that `reads`, some corpus must have too;
+    `prepared_by` is the command that makes its corpora, where what these hold doesn't say it, and `unlabelled` says why
+    it may have found nothing to learn; both are for messages;
     `makes` names the options that name streams which `corrupt` makes: no builder brings these, and fine-tuning with
     another objective leaves them empty;
     `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`; `predicts` what its
@@ -117,6 +119,8 @@ class Objective:
     splits: bool = False
     reads_spans: bool = False
     policy: Policy | None = None
+    prepared_by: str = ""
+    unlabelled: str = "does its data fit it?"
     makes: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     predicts: Literal["tokens", "numbers"] = "numbers"

@@ -29,7 +29,7 @@ from workbench.tasks.feed import MicroBatches, SampleReader, feed, training_plac
 from workbench.tasks.memory import Memory
 from workbench.tasks.root import Root
 from workbench.tasks.schedule import TaskSchedule
-from workbench.tasks.task import Task, labels
+from workbench.tasks.task import Task
 from workbench.terminal import Terminal
 from workbench.training.display import Display
 from workbench.training.finite import checked_terms
@@ -101,7 +101,7 @@ class Trainer:
         self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
         # a run that goes on has learnt already
-        self.first = None if self.step else FirstSteps(labels(tasks), self._moving(), tells=world.is_main)
+        self.first = None if self.step else FirstSteps(tasks, self._moving(), tells=world.is_main)
         self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
 
     def _moving(self) -> dict[str, nn.Parameter]:

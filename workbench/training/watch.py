@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from torch import nn
 
 from workbench.errors import WorkbenchError
+from workbench.tasks.task import Task, labels
 from workbench.training.step import StepResult
 
 logger = logging.getLogger(__name__)
@@ -50,15 +51,15 @@ class FirstSteps:
     gradient.
 
     Args:
-        labels: by task and objective, the objective's name in metrics.
+        tasks: by name.
         trained: the parameters that move from the first step on.
         tells: whether this rank is the one that warns.
     """
 
-    def __init__(
-        self, labels: Mapping[tuple[str, str], str], trained: Mapping[str, nn.Parameter], *, tells: bool
-    ) -> None:
-        self.labels, self.tells = labels, tells
+    def __init__(self, tasks: Mapping[str, Task], trained: Mapping[str, nn.Parameter], *, tells: bool) -> None:
+        self.labels, self.tells = labels(tasks), tells
+        placed = {(task.name, each.name): each.objective for task in tasks.values() for each in task.objectives}
+        self.advice = {name: placed[key].unlabelled for key, name in self.labels.items()}
         self.still = dict(trained)
         self.steps = 0
         self.asked: set[str] = set()
@@ -86,7 +87,8 @@ class FirstSteps:
                 "`sequence.targets[self.name]` in `corrupt`, or counts in `count`"
             )
         for name in sorted(self.asked - self.heard) if self.tells else ():
-            logger.warning("objective %s found no label in the first %d steps; does its data fit it?", name, self.steps)
+            told = name, self.steps, self.advice[name]
+            logger.warning("objective %s found no label in the first %d steps; %s", *told)
         if self.still and self.tells:
             lost = sorted(self.still)
             more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
