@@ -47,7 +47,6 @@ class Job:
     stages: tuple[Stage, ...] = ()
     splits: Mapping[str, float] = field(default_factory=dict)
     own_splits: tuple[str, ...] = ()
-    inductive: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     dedupe: bool = False
@@ -56,6 +55,7 @@ class Job:
     numbered_keys: bool = False
     on_error: Literal["stop", "skip"] = "stop"
     log_drops: bool = False
+    inductive: bool = False
 
     @property
     def parts(self) -> list[str]:

@@ -81,7 +81,6 @@ class PredictedRelations(DownstreamTask[Tuning, RelationPredictionScoring]):
                 )
 
         found = ranked(objective.relation_scores(run.task, run.network, run.head))
-        account = run.take_account()
         sizes = graph.num_relations, graph.num_entities
         frequent = ranked(FrequentRelations(graph.triple_rows, graph.num_relations))
         of_ends = ranked(RelationsOfEnds(graph.triple_rows, *sizes))
@@ -104,8 +103,6 @@ class PredictedRelations(DownstreamTask[Tuning, RelationPredictionScoring]):
             },
             classes=by_class(class_counts(found.predicted, triples[:, 1], names)),
             examples=list(_examples(found, triples, graph)),
-            used=account["used"],
-            dropped=account["dropped"],
         )
 
 

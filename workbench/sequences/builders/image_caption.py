@@ -40,7 +40,7 @@ class ImageCaption(Builder):
     controls: tuple[str, ...] = (QUESTION_ONLY, SHUFFLED_CAPTIONS)
     unaffected_by: tuple[str, ...] = ()
     segments = 1
-    unit = "captions"
+    unit: str | None = "captions"
 
     def __init__(
         self,
