@@ -10,7 +10,7 @@ joint model reads captions with their pictures beside the articles, and the arti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.comparison import training
@@ -158,6 +158,20 @@ SYSTEMS = {
     "k-adapter-linguistic": System("k-adapter-linguistic", ADAPTED, without="minilm", tuning=BESIDE),
     "kg-bert": System("kg-bert", (*PLAIN, *FACTS), without="minilm"),
 }
+TAKEN_AWAY = {
+    "kepler": "shuffled-kg",
+    "ernie-baidu": "no-kg",
+    "knowbert": "random-entities",
+    "luke": "no-kg",
+    "e-bert": "random-entities",
+    "sentilr": "no-kg",
+    "joint-entity": "random-entities",
+}
+"""Systems whose own control stands beside them as well: the same, trained without what they know."""
+for _name, _control in TAKEN_AWAY.items():
+    _system = SYSTEMS[_name]
+    SYSTEMS[f"{_name}-{_control}"] = replace(_system, overrides=(*_system.overrides, f"control={_control}"), without="")
+    SYSTEMS[_name] = replace(_system, without=f"{_name}-{_control}")
 
 
 def common(name: str, seed: int, steps: int, corpora: Path) -> tuple[str, ...]:
