@@ -1,9 +1,10 @@
 """Masked clip modelling by contrast: which of all clips is the one that was hidden?
 
-    L = - sum over hidden clips t of log [ exp(p_t . f_t) / sum over clips j of exp(p_t . f_j) ],   p_t = U g(h_t) + b
+    L = - sum over hidden clips t of log [ exp(p_t . f_t / T) / sum over clips j of exp(p_t . f_j / T) ]
+    p_t = U g(h_t) + b
 
 f_j are the features of the clips of the batch as the embedding normalises them, p_t what the network predicts of the
-hidden one, g(h) = LayerNorm(gelu(W h + c)). CBT's L_visual (arXiv:1906.05743, equations 3 and 4: the negatives are all
+hidden one, g(h) = LayerNorm(gelu(W h + c)); T is 1 in the papers. CBT's L_visual (arXiv:1906.05743, equations 3 and 4: the negatives are all
 other clips of the batch), and UniVL's conditioned masked frame model (arXiv:2002.06353, section 3.3), which reads
 states that have seen the words.
 """
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 from vision.objectives._masked_regions import MaskedRegions, feature_field
 from vision.objectives.mrfr import MrfrHead, input_projection
 from workbench.errors import unknown
-from workbench.options.bounds import Share, SomeShare, Word
+from workbench.options.bounds import Positive, Share, SomeShare, Word
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import LossOutput, StepHead
@@ -35,6 +36,8 @@ class MaskedClips(MaskedRegions):
     Args:
         negatives: over the `step`, or the `micro-batch` alone.
         tied: U is the transpose of the embedding's projection (UniVL's code), else a matrix of its own.
+        temperature: T. Products with features of a thousand numbers differ by tens at first; with a T of about the
+            root of that size a short run begins near chance.
         tap: the layer `tap` whose states are read: those before video and words see each other (CBT); by default the
             last layer's.
         rate, zero, random, matched_only, stream: which rows are hidden, and how (`MaskedRegions`).
@@ -47,13 +50,14 @@ class MaskedClips(MaskedRegions):
         random: Share = 0.0,
         negatives: Literal["step", "micro-batch"] = "step",
         tied: bool = True,
+        temperature: Positive = 1.0,
         tap: Word | None = None,
         matched_only: bool = True,
         stream: Word = "video",
     ) -> None:
         super().__init__(rate, zero, random, matched_only, stream)
         self.step_wide = negatives == "step"
-        self.tied, self.tap = tied, tap
+        self.tied, self.tap, self.temperature = tied, tap, temperature
 
     def wanted(self, sequence: Sequence, rows: np.ndarray) -> dict[str, np.ndarray]:
         fields = sequence.streams[self.stream]
@@ -70,7 +74,7 @@ class MaskedClipsHead(StepHead):
 
     def __init__(self, options: MaskedClips, feature_size: int, hidden_size: int) -> None:
         super().__init__()
-        self.stream, self.tap = options.stream, options.tap
+        self.stream, self.tap, self.temperature = options.stream, options.tap, options.temperature
         self.predicting = MrfrHead(feature_size, hidden_size, "mse", options.tied, options.stream)
 
     def embed(self, seen: Seen) -> dict[str, Tensor]:
@@ -101,7 +105,7 @@ class MaskedClipsHead(StepHead):
         if not len(answers):
             return LossOutput(predicted.sum() * 0 + real.sum() * 0, {})
         with torch.autocast(real.device.type, enabled=False):
-            scores = predicted[answers] @ real.T
+            scores = predicted[answers] @ real.T / self.temperature
         right = (scores.detach().argmax(1) == answers).sum()
         loss = F.cross_entropy(scores, answers, reduction="sum")
         return LossOutput(loss, {"accuracy": (right, float(len(answers)))})

@@ -44,8 +44,9 @@ def made(**options: object) -> tuple[MaskedClips, Seen]:
     return objective, Seen.of(tiny_network(), batch, batch.targets["it"])
 
 
-def test_the_loss_is_that_of_a_loop() -> None:
-    objective, seen = made()
+@pytest.mark.parametrize("temperature", [1.0, 7.5])
+def test_the_loss_is_that_of_a_loop(temperature: float) -> None:
+    objective, seen = made(temperature=temperature)
     network = seen.network
     head = objective.head(network).eval()
     got = head(seen)
@@ -56,7 +57,7 @@ def test_the_loss_is_that_of_a_loop() -> None:
     guess, total, right = head.predicting, 0.0, 0
     for row in rows:
         predicted = guess.predict(network, guess.transform(states[row : row + 1]))[0]
-        scores = [float(predicted @ other) for other in features]
+        scores = [float(predicted @ other) / temperature for other in features]
         most = max(scores)
         total -= scores[row] - most - math.log(sum(math.exp(s - most) for s in scores))
         right += scores.index(most) == row
