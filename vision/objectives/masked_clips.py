@@ -4,9 +4,9 @@
     p_t = U g(h_t) + b
 
 f_j are the features of the clips of the batch as the embedding normalises them, p_t what the network predicts of the
-hidden one, g(h) = LayerNorm(gelu(W h + c)); T is 1 in the papers. CBT's L_visual (arXiv:1906.05743, equations 3 and 4: the negatives are all
-other clips of the batch), and UniVL's conditioned masked frame model (arXiv:2002.06353, section 3.3), which reads
-states that have seen the words.
+hidden one, g(h) = LayerNorm(gelu(W h + c)); T is 1 in the papers. CBT's L_visual (arXiv:1906.05743, equations 3 and 4:
+the negatives are all other clips of the batch), and UniVL's conditioned masked frame model (arXiv:2002.06353, section
+3.3), which reads states that have seen the words.
 """
 
 from __future__ import annotations
