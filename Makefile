@@ -57,7 +57,7 @@ pages: $(INSTALLED)
 	"$(BIN)/python" -m workbench.corpora.schema_page > docs/samples.md
 	"$(BIN)/python" -m workbench.cli.batch_page > docs/batches.md
 	"$(BIN)/python" -m workbench.recipe.readme README.md
-	"$(BIN)/python" -m workbench.recipe.stacks docs/vision-language.md
+	"$(BIN)/python" -m workbench.recipe.stacks docs
 
 clean:
 	rm -rf "$(VENV)" build dist *.egg-info

@@ -11,6 +11,7 @@ import pytest
 
 from workbench.cli.app import app, main
 from workbench.errors import WorkbenchError
+from workbench.recipe.drawing import _WIDTH as WIDTH
 from workbench.recipe.drawing import BOX, drawing
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.stacks import BEGIN, END, FOLDER, drawn, shown
@@ -61,6 +62,24 @@ def test_repeated_layers_and_groups_say_how_often() -> None:
     assert "momentum follows main (decay 0.995)" in texts(drawing(load_recipe("albef")), "small")
 
 
+@pytest.mark.parametrize("name", ["coca", "knowbert", "lxmert", "univl"])
+def test_streams_have_a_colour_each_and_names_fit_their_boxes(name: str) -> None:
+    recipe = load_recipe(name)
+    drawn = ET.fromstring(drawing(recipe))
+    colours = [rect.get("fill") for rect in drawn.iter(f"{SVG}rect") if rect.get("rx") == f"{BOX / 2:g}"]
+    assert len(colours) == len(set(colours)) == len(recipe.networks["main"].streams)
+    for found in drawn.iter(f"{SVG}text"):
+        size = float((re.findall(r"font-size:([\d.]+)px", found.get("style") or "") or ["13"])[0])
+        if found.get("class") == "name":
+            assert 0.55 * size * len(str(found.text)) < WIDTH - 20, found.text
+
+
+def test_objectives_of_a_kind_are_told_apart_and_whose_visibility_it_is() -> None:
+    assert "pairs: itm, mlm, mrfr, objects (mrc), attributes (mrc)" in texts(drawing(load_recipe("lxmert")), "small")
+    assert "causal visibility of the text" in texts(drawing(load_recipe("clip")), "small")
+    assert "causal visibility" in texts(drawing(load_recipe("gpt")), "small")
+
+
 def test_who_attends_to_whom() -> None:
     """In ALBEF text reads the image, one way; in LXMERT both read each other; in CLIP none does."""
 
@@ -71,12 +90,16 @@ def test_who_attends_to_whom() -> None:
 
 
 def test_the_documentations_drawings_are_up_to_date() -> None:
-    recipes = drawn()
+    recipes = [recipe for of_page in drawn().values() for recipe in of_page]
     assert {path.stem for path in (DOCS / FOLDER).glob("*.svg")} == {recipe.name for recipe in recipes}, "make pages"
     for recipe in recipes:
         assert (DOCS / FOLDER / f"{recipe.name}.svg").read_text("utf-8") == drawing(recipe), "make pages"
-    page = (DOCS / "vision-language.md").read_text("utf-8")
-    assert page.partition(BEGIN)[2].partition(END)[0] == "".join(f"{line}\n" for line in shown())
+    for name, of_page in drawn().items():
+        page = (DOCS / name).read_text("utf-8")
+        assert page.partition(BEGIN)[2].partition(END)[0] == "".join(f"{line}\n" for line in shown(of_page)), (
+            "make pages"
+        )
+        assert all(f"| `{recipe.name}`" in page or f"`{recipe.name}` " in page for recipe in of_page)
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from workbench.parts.building import find
+from workbench.recipe.listing import visibility_notes
 from workbench.recipe.spec import NetworkSpec, Recipe
 
 COLUMN, BOX, GAP, PAD, MARGIN = 192, 46, 30, 16, 28
 _WIDTH = 162  # of a box in one column
+_LETTERS, _LETTER = 13.0, 0.58  # pixels of a name's letters; how wide a usual one is for its height, half bold
 _COLOURS = ("#3d6fb4", "#2c8a6b", "#c0722d", "#7d5bb0", "#b0475f", "#4b8698")
 _KNOWN = {"text": 0, "image": 1, "entity": 2, "target": 3, "query": 3, "video": 4, "speech": 5}
 _STYLE = (
@@ -60,8 +62,7 @@ def drawing(recipe: Recipe) -> str:
     """The SVG of a recipe's networks, side by side, with what stands in the recipe and nothing else."""
     stacks = {name: _placed(spec) for name, spec in recipe.networks.items()}
     notes = [f"{name} follows {spec.follows} (decay {spec.decay:g})" for name, spec in recipe.followers.items()]
-    seen = {name for task in recipe.tasks.values() for name in task.sequence.visibilities} - {"bidirectional"}
-    notes += [f"{visibility} visibility" for visibility in sorted(seen)]
+    notes += visibility_notes(recipe)
     notes += [f"{name}: {_told(task.objectives)}" for name, task in recipe.tasks.items()]
     head = 44 + 15 * len(notes) + (22 if len(stacks) > 1 else 0)
     width = max(sum(stack.width for stack in stacks.values()) + 2 * MARGIN, 11 + 6.2 * max(map(len, [*notes, ""])))
@@ -171,7 +172,10 @@ def _detail(layer: Mapping[str, Any]) -> str:
 
 
 def _told(objectives: list[Any]) -> str:
-    return ", ".join(str(spec["objective"]).rpartition(".")[2] for spec in objectives)
+    """By their kind, and by their own name where they have one: two of a kind are told apart by that alone."""
+    kinds = [str(spec["objective"]).rpartition(".")[2] for spec in objectives]
+    names = [spec.get("name", kind) for spec, kind in zip(objectives, kinds, strict=True)]
+    return ", ".join(kind if name == kind else f"{name} ({kind})" for name, kind in zip(names, kinds, strict=True))
 
 
 class _Pen:
@@ -223,7 +227,8 @@ class _Pen:
                     yield self._rectangle(columns, box.low, colour, shift=shift)
             yield self._rectangle(columns, box.low, colour)
             x = (self._x(columns[0]) + self._x(columns[-1])) / 2
-            yield _text(x, middle + (-2 if box.detail else 4.5), box.name, "name")
+            room = self._x(columns[-1]) - self._x(columns[0]) + _WIDTH - 2 * PAD
+            yield _text(x, middle + (-2 if box.detail else 4.5), box.name, "name", room=room)
             if box.detail:
                 yield _text(x, middle + 13, box.detail, "small")
             if box.times > 1:
@@ -266,8 +271,11 @@ class _Pen:
 
 
 def _colour(stream: str, stack: _Stack) -> str:
-    known = _KNOWN.get(stream, list(stack.spec.streams).index(stream) + 3)
-    return _COLOURS[known % len(_COLOURS)]
+    """That of a stream of this name in every drawing; others get those that no stream of the stack has."""
+    streams = list(stack.spec.streams)
+    free = [number for number in range(len(_COLOURS)) if number not in {_KNOWN.get(name) for name in streams}]
+    unknown = [name for name in streams if name not in _KNOWN]
+    return _COLOURS[_KNOWN[stream] if stream in _KNOWN else free[unknown.index(stream) % len(free)]]
 
 
 def _light(colour: str) -> str:
@@ -276,6 +284,10 @@ def _light(colour: str) -> str:
     return "#" + "".join(f"{round(255 - (255 - part) * 0.13):02x}" for part in parts)
 
 
-def _text(x: float, y: float, text: str, kind: str, colour: str = "") -> str:
-    fill = f' style="fill:{colour}"' if colour else ""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle"{fill}>{escape(text)}</text>'
+def _text(x: float, y: float, text: str, kind: str, colour: str = "", room: float = 0.0) -> str:
+    """`room` is how wide a name may be: a longer one is written smaller, as far as its letters' usual width tells."""
+    size = min(_LETTERS, room / (_LETTER * len(text))) if room and text else _LETTERS
+    told = [f"fill:{colour}"] if colour else []
+    told += [f"font-size:{size:.1f}px"] if size < _LETTERS else []
+    style = f' style="{";".join(told)}"' if told else ""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle"{style}>{escape(text)}</text>'

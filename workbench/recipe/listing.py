@@ -38,9 +38,15 @@ def stack(recipe: Recipe) -> str:
         networks = list(described.values())
     else:
         networks = [f"{name}: {layers}" for name, layers in described.items()]
-    seen = {name for task in recipe.tasks.values() for name in task.sequence.visibilities} - {"bidirectional"}
     follow = [f"{name} follows {spec.follows}" for name, spec in recipe.followers.items()]
-    return "; ".join([*steps, *networks, *follow, *(f"{visibility} visibility" for visibility in sorted(seen))])
+    return "; ".join([*steps, *networks, *follow, *visibility_notes(recipe)])
+
+
+def visibility_notes(recipe: Recipe) -> list[str]:
+    """Which rows see which, where not all do; it is the text's, which is said where there are other streams."""
+    seen = {name for task in recipe.tasks.values() for name in task.sequence.visibilities} - {"bidirectional"}
+    alone = all(len(network.streams) == 1 for network in recipe.networks.values())
+    return [f"{visibility} visibility{'' if alone else ' of the text'}" for visibility in sorted(seen)]
 
 
 def _layers(specs: Iterable[Mapping[str, Any]], network: NetworkSpec) -> str:

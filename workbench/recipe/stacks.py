@@ -1,10 +1,10 @@
-"""The drawings of the documentation: `python -m workbench.recipe.stacks docs/vision-language.md` writes those of a
-family of recipes into `stacks/` beside the page, and shows them in it between two marks."""
+"""The drawings of the documentation: `python -m workbench.recipe.stacks docs` writes those of a family of recipes into
+`docs/stacks`, and shows each, with its recipe's line, on the page of what it reads, between two marks."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from workbench.recipe.drawing import drawing
@@ -14,30 +14,39 @@ from workbench.recipe.spec import Recipe
 
 FOLDER, FAMILY = "stacks", "vision_language"
 BEGIN, END = "<!-- stacks: make pages -->\n", "<!-- end of stacks -->"
+IMAGES, FILMS = "vision-language.md", "video-and-speech.md"
+"""The pages."""
 
 
-def drawn() -> list[Recipe]:
-    """The recipes whose stacks are drawn."""
-    return families()[FAMILY]
+def drawn() -> dict[str, list[Recipe]]:
+    """The recipes whose stacks are drawn, by page: those of films and speech, and the others."""
+    pages: dict[str, list[Recipe]] = {IMAGES: [], FILMS: []}
+    for recipe in families()[FAMILY]:
+        streams = {stream for network in recipe.networks.values() for stream in network.streams}
+        pages[FILMS if streams & {"video", "speech"} else IMAGES].append(recipe)
+    return pages
 
 
-def shown() -> Iterator[str]:
-    """The lines of the page."""
-    yield ""
-    yield from (f"![{recipe.name}]({FOLDER}/{recipe.name}.svg)" for recipe in drawn())
-    yield ""
-
-
-def write_stacks(page: Path) -> None:
-    """Write the page's part and the drawings anew; those of recipes that there are no more go."""
-    folder, recipes = page.parent / FOLDER, drawn()
-    folder.mkdir(exist_ok=True)
+def shown(recipes: Iterable[Recipe]) -> Iterator[str]:
+    """The lines of a page."""
     for recipe in recipes:
-        (folder / f"{recipe.name}.svg").write_text(drawing(recipe), "utf-8")
+        yield from ("", f"`{recipe.name}`: {recipe.description}", "", f"![{recipe.name}]({FOLDER}/{recipe.name}.svg)")
+    yield ""
+
+
+def write_stacks(docs: Path) -> None:
+    """Write the pages' parts and the drawings anew; those of recipes that there are no more go."""
+    folder, pages = docs / FOLDER, drawn()
+    folder.mkdir(exist_ok=True)
+    of_all = {recipe.name: recipe for recipes in pages.values() for recipe in recipes}
+    for name, recipe in of_all.items():
+        (folder / f"{name}.svg").write_text(drawing(recipe), "utf-8")
     for path in folder.glob("*.svg"):
-        if path.stem not in {recipe.name for recipe in recipes}:
+        if path.stem not in of_all:
             path.unlink()
-    page.write_text(between(page.read_text("utf-8"), BEGIN, END, shown()), "utf-8")
+    for name, recipes in pages.items():
+        page = docs / name
+        page.write_text(between(page.read_text("utf-8"), BEGIN, END, shown(recipes)), "utf-8")
 
 
 if __name__ == "__main__":

@@ -40,9 +40,20 @@ def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: 
         if "text" in queries and "image" in keys
     ]
     if not found:
-        raise WorkbenchError("no layer of this network lets text attend to the image (a joint, co or cross layer does)")
+        raise _none(context)
     chosen = torch.stack(found[-layers:] if layers else found).float().mean(0)
     return (chosen / chosen.sum(1, keepdim=True).clamp_min(1e-12)).cpu().numpy()
+
+
+def _none(context: Context) -> WorkbenchError:
+    """What the text attends to instead of the image's rows, if to anything beside itself."""
+    read = {name for queries, keys, _ in context.attention if "text" in queries for name in keys}
+    others = ", ".join(sorted(read - {"text"}))
+    instead = f"beside itself to {others}, whose rows have no place in the image" if others else "to itself alone"
+    return WorkbenchError(
+        f"no layer of this network lets text attend to the image: it attends {instead}. Take a run in which a joint, "
+        "co or cross layer has `text` read the stream `image`"
+    )
 
 
 def draw_attention(

@@ -30,6 +30,10 @@ def sequence(words: int, regions: int, seed: int) -> Sequence:
 
 def network(*layers: dict[str, object]) -> Network:
     torch.manual_seed(0)
+    return Network(spec(*layers))
+
+
+def spec(*layers: dict[str, object]) -> NetworkSpec:
     text = {"embedding": "token", "vocab_size": 20, "hidden_size": SIZE, "max_positions": 16}
     image = {
         "embedding": "vision.patches",
@@ -37,7 +41,7 @@ def network(*layers: dict[str, object]) -> Network:
         "grid": 4,
         "patch": 2,
     }
-    return Network(NetworkSpec({"text": text, "image": image}, [dict(layer) for layer in layers]))
+    return NetworkSpec({"text": text, "image": image}, [dict(layer) for layer in layers])
 
 
 JOINT = {"layer": "joint", "streams": ["text", "image"], "num_heads": 2}
@@ -64,8 +68,19 @@ def test_the_last_layers_alone() -> None:
 
 def test_a_network_that_never_mixes_is_refused() -> None:
     model = network({"layer": "self", "stream": "text", "num_heads": 2})
-    with pytest.raises(WorkbenchError, match="no layer of this network lets text attend"):
+    with pytest.raises(WorkbenchError, match="lets text attend to the image: it attends to itself alone"):
         attention_to_regions(model, collate([sequence(3, 5, 0)]), 0)
+
+
+def test_text_that_reads_what_was_pooled_of_the_image_is_told_so() -> None:
+    """As in CoCa, which has a cross layer, over another stream than the image's."""
+    queries = {"captioning": {"embedding": "vision.queries", "hidden_size": SIZE, "count": 4}}
+    cross = {"layer": "cross", "stream": "text", "to": "captioning", "num_heads": 2}
+    model = Network(NetworkSpec({**spec().streams, **queries}, [cross]))
+    one = sequence(3, 5, 0)
+    one.streams["captioning"] = {"input_ids": np.arange(4)}
+    with pytest.raises(WorkbenchError, match="to captioning, whose rows have no place in the image"):
+        attention_to_regions(model, collate([one]), 0)
 
 
 def test_the_picture_shows_the_image_under_every_word(tmp_path: Path) -> None:
