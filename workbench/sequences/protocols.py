@@ -5,6 +5,8 @@ As a part of any kind they may heed controls (`controls`, `unaffected_by`: `work
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from workbench.keyed import Draws
@@ -39,7 +41,13 @@ class Step:
 
 
 class Image:
-    """Makes the `image` stream of a sample."""
+    """Makes the `image` stream of a sample.
+
+    `of_corpora` names options that a recipe may leave to its corpora (`null`), with the key of what a corpus says of
+    itself (`about` in its corpus.json).
+    """
+
+    of_corpora: Mapping[str, str] = {}
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
         """The stream's fields, arrays [rows, ...]; `rng` None means no augmentation."""

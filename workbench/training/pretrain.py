@@ -31,6 +31,7 @@ from workbench.runs.kept import Kept, base_of, keep, recorded_base
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
 from workbench.tasks.building import make_root, tasks_of
+from workbench.tasks.corpora_facts import as_corpora_say
 from workbench.tasks.fitting import check_fields, tell_unused_memory
 from workbench.tasks.linked import check_links
 from workbench.tasks.root import Root
@@ -69,7 +70,7 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None, a
         MachineError: a full disk, no memory, a loader worker or a rank that was lost.
         Stopped: Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; a checkpoint of the last finished step is saved.
     """
-    run = Path(run_dir)
+    run, recipe = Path(run_dir), as_corpora_say(recipe)
     console = Terminal(stderr=True)
     keep_freed_memory()
     with (

@@ -12,6 +12,7 @@ from workbench.keyed import digest
 from workbench.recipe.spec import Recipe
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.building import tasks_of
+from workbench.tasks.corpora_facts import as_corpora_say
 from workbench.tasks.task import Task
 from workbench.tasks.windows import window_of
 from workbench.text.tokenizer import Tokenizer
@@ -78,6 +79,7 @@ class First(NamedTuple):
 
 def first_batches(recipe: Recipe) -> First:
     """The first micro-batch of each task as the model would see it; nothing is written."""
+    recipe = as_corpora_say(recipe)
     tokenizer = None if recipe.tokenizer is None else Tokenizer.load(recipe.tokenizer)
     tasks, batches = tasks_of(recipe, tokenizer), {}
     for name, task in tasks.items():

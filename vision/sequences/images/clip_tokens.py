@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from vision.images.boxes import WHOLE
@@ -20,12 +22,15 @@ class ClipTokens(Clips):
     of codes + 2 rows.
 
     Args:
-        clustering: what the corpus says its tokens are of (`meta.codes`); others are refused.
+        clustering: what the corpus says its tokens are of (`meta.codes`); others are refused. `null` in a recipe: what
+            those of the task say.
         codes: how many there are.
-        backbone: what the corpus says its features are of.
+        backbone: what the corpus says its features are of; `null` in a recipe: what those of the task say.
         max_clips: as many at most.
         every: only every n-th clip is read, n drawn from 1 to so many (the paper: 5); evaluation reads all.
     """
+
+    of_corpora: ClassVar[dict[str, str]] = {"backbone": "backbone", "clustering": "codes"}
 
     def __init__(self, clustering: Name, codes: Count, backbone: Name, max_clips: Count = 48, every: Steps = 1) -> None:
         super().__init__(backbone, max_clips, every)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -24,10 +24,12 @@ class Clips(Image):
     As with regions, the `backbone` is compared with what the corpus recorded.
 
     Args:
-        backbone: what the corpus says its features are of.
+        backbone: what the corpus says its features are of; `null` in a recipe: what those of the task say.
         max_clips: as many at most.
         every: only every n-th clip is read, n drawn from 1 to so many (VideoBERT: 5); evaluation reads all.
     """
+
+    of_corpora: ClassVar[dict[str, str]] = {"backbone": "backbone"}
 
     def __init__(self, backbone: Name, max_clips: Count = 48, every: Steps = 1) -> None:
         self.backbone, self.max_clips, self.every = backbone, max_clips, every

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -25,11 +25,13 @@ class Regions(Image):
     all of the record.
 
     Args:
-        backbone: what the corpus says its features are of.
+        backbone: what the corpus says its features are of; `null` in a recipe: what those of the task say.
         max_regions: the most confident ones, as many at most.
         whole: a row for the image as a whole stands before the regions (`first`; ViLBERT) or behind them (`last`;
             VL-BERT): the mean of their features. No objective hides it or predicts it.
     """
+
+    of_corpora: ClassVar[dict[str, str]] = {"backbone": "backbone"}
 
     def __init__(self, backbone: Name, max_regions: Count = 100, whole: Literal["first", "last"] | None = None) -> None:
         self.backbone = backbone
