@@ -6,6 +6,7 @@ As a part of any kind they may heed controls (`controls`, `unaffected_by`: `work
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class Image:
     itself (`about` in its corpus.json).
     """
 
-    of_corpora: Mapping[str, str] = {}
+    of_corpora: ClassVar[Mapping[str, str]] = {}
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:
         """The stream's fields, arrays [rows, ...]; `rng` None means no augmentation."""

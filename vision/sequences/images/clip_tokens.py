@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -30,7 +31,7 @@ class ClipTokens(Clips):
         every: only every n-th clip is read, n drawn from 1 to so many (the paper: 5); evaluation reads all.
     """
 
-    of_corpora: ClassVar[dict[str, str]] = {"backbone": "backbone", "clustering": "codes"}
+    of_corpora: ClassVar[Mapping[str, str]] = {"backbone": "backbone", "clustering": "codes"}
 
     def __init__(self, clustering: Name, codes: Count, backbone: Name, max_clips: Count = 48, every: Steps = 1) -> None:
         super().__init__(backbone, max_clips, every)

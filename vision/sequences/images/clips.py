@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -29,7 +30,7 @@ class Clips(Image):
         every: only every n-th clip is read, n drawn from 1 to so many (VideoBERT: 5); evaluation reads all.
     """
 
-    of_corpora: ClassVar[dict[str, str]] = {"backbone": "backbone"}
+    of_corpora: ClassVar[Mapping[str, str]] = {"backbone": "backbone"}
 
     def __init__(self, backbone: Name, max_clips: Count = 48, every: Steps = 1) -> None:
         self.backbone, self.max_clips, self.every = backbone, max_clips, every

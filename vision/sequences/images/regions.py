@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ class Regions(Image):
             VL-BERT): the mean of their features. No objective hides it or predicts it.
     """
 
-    of_corpora: ClassVar[dict[str, str]] = {"backbone": "backbone"}
+    of_corpora: ClassVar[Mapping[str, str]] = {"backbone": "backbone"}
 
     def __init__(self, backbone: Name, max_regions: Count = 100, whole: Literal["first", "last"] | None = None) -> None:
         self.backbone = backbone
