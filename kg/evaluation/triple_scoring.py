@@ -87,6 +87,7 @@ def open_scored(scoring: TripleScoring) -> Evaluated | ScoredVectors:
             control=scoring.control,
         )
     told = {"--control": scoring.control, "--network": scoring.network, "KEY=VALUE": scoring.overrides}
+    told |= {"--precision": scoring.precision if scoring.precision != "float32" else None}
     for name, value in told.items():
         if value:
             raise WorkbenchError(f"{name} is of runs, and {scoring.run} is a file of vectors; leave {value} out")

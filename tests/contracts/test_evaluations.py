@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finding import find_task
+from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result
 from workbench.files.drafts import sha256_of
 from workbench.report.page import render
@@ -98,6 +100,21 @@ def test_a_limit_is_told(name: str, world: World, result: Result) -> None:
     some = scored(name, world, limit=2)
     assert some.options == {**result.options, "limit": 2}
     assert sum(some.counts.values()) < sum(result.counts.values())
+
+
+@over("evaluation")
+def test_half_precision_is_told(name: str, world: World, result: Result) -> None:
+    """Numbers that networks made in another precision are not taken for those of float32."""
+    scoring = find_task(cases_of("evaluation")[name].part).scoring
+    if "precision" not in {field.name for field in fields(scoring)}:
+        assert not issubclass(scoring, Scoring)  # what no network computes
+        return
+    half = scored(name, world, precision="bfloat16")
+    assert half.options == {**result.options, "precision": "bfloat16"}
+    assert half.numbers.keys() == result.numbers.keys()
+    wanted = (plain(result), plain(half))
+    lying = [json.loads(path.read_text()) for path in (world.run / EVALUATIONS).glob("*.json")]
+    assert all(each in lying for each in wanted)
 
 
 @over("evaluation")

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, Opened
@@ -40,9 +42,10 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
         check_writable(results_of(scoring.run) / "result.json")  # a name like any: theirs follow from what is read
     corpus = Corpus.open(scoring.corpus)
     with noted() as opened:
-        run: Opened = replace(task.open(scoring), world=world)
+        run = _opened(task, scoring, world)
         run.check_linked(corpus)
-        result = task.score(run, corpus, scoring)
+        with torch.autocast(world.device.type, enabled=False):  # one scope, so that weights are cast once
+            result = task.score(run, corpus, scoring)
     _check_measured(result, corpus)
     if isinstance(run, Evaluated) and result.used is None:
         result.used, result.dropped = run.take_account().values()
@@ -58,6 +61,13 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
             task.draw(run, corpus, scoring)
         result.show(folder=results_of(scoring.run))
     return result
+
+
+def _opened(task: DownstreamTask[Any, Any], scoring: Measuring, world: World) -> Opened:
+    opened: Any = task.open(scoring)
+    if isinstance(opened, Evaluated) and isinstance(scoring, Scoring):
+        return opened.on(world, scoring.precision)
+    return replace(opened, world=world)
 
 
 def _check_measured(result: Result, corpus: Corpus) -> None:

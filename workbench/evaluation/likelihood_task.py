@@ -19,6 +19,7 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result, corpus_input
+from workbench.evaluation.sharing import shared
 from workbench.evaluation.task import DownstreamTask
 from workbench.options.bounds import Location
 from workbench.sequences.builder import sample_text
@@ -135,12 +136,8 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
 
     def _parts(self, run: Evaluated, corpus: Corpus, scoring: Options) -> list[_Part]:
         """Of all groups in their order; each rank makes its share."""
-        mine: dict[int, _Part] = {}
-        for number, samples in enumerate(self.groups(run, corpus, scoring)):
-            if number % run.world.size == run.world.rank:
-                mine[number] = self._part(run, samples, scoring)
-        found = {number: part for each in run.world.gather(mine) for number, part in each.items()}
-        return [found[number] for number in sorted(found)]
+        groups = self.groups(run, corpus, scoring)
+        return shared(run.world, groups, lambda _, samples: self._part(run, samples, scoring))
 
     def _part(self, run: Evaluated, samples: list[Sample], scoring: Options) -> _Part:
         costs = {sample["key"]: Cost() for sample in samples}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +18,7 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import forward_pass, sample_pass
 from workbench.evaluation.result import Result
+from workbench.evaluation.sharing import shared
 from workbench.evaluation.task import DownstreamTask
 from workbench.keyed import Draws
 from workbench.metrics.classes import never_predicted
@@ -41,27 +41,25 @@ def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor
     the `corrupt` of this objective acts on the sequences, which writes its targets, behind those of the objectives that
     it comes `after`.
     """
-    placed, world, acting = run.objective, run.world, run.acting
-    parts: dict[int, dict[str, Tensor]] = {}
+    placed, acting = run.objective, run.acting
 
-    def labelled(number: int, samples: list[Sample], _: tuple[int, ...]) -> list[Sequence]:
-        sequences = run.task.sequences(samples, (number,))
+    def labelled(samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
+        sequences = run.task.sequences(samples, number)
         for each in acting:
-            each.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, each.name, number=(number,)))
+            each.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, each.name, number=number))
         return sequences
 
-    for number, group in enumerate(groups):
-        if number % world.size != world.rank:
-            continue
-        for forward in forward_pass(run.network, partial(labelled, number), iter([group])):
+    def measure(number: int, group: list[Sample]) -> dict[str, Tensor]:
+        for forward in forward_pass(run.network, labelled, [group], first=number):
             targets = forward.batch.targets.get(placed.name, {})
             if targets:
                 with torch.inference_mode():
                     made = run.head(Seen.of_read(forward.read, targets)).made
-                parts[number] = {name: made[name].cpu() for name in placed.objective.measured}
-    found = {number: part for each in world.gather(parts) for number, part in each.items()}
-    ordered = [found[number] for number in sorted(found)]
-    whole = {name: torch.cat([part[name] for part in ordered]) for name in (ordered[0] if ordered else ())}
+                return {name: made[name].cpu() for name in placed.objective.measured}
+        return {}
+
+    parts = [part for part in shared(run.world, groups, measure) if part]
+    whole = {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
     return whole if any(map(len, whole.values())) else {}
 
 

@@ -29,6 +29,7 @@ from workbench.tasks.linked import check_linked
 from workbench.tasks.objective import Head
 from workbench.tasks.task import Task, TaskObjective
 from workbench.text.tokenizer import Tokenizer
+from workbench.training.micro_pass import autocast_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,24 @@ class Evaluated:
     objective: TaskObjective
     folder: Path
     world: World = field(default_factory=World)
+
+    def on(self, world: World, precision: str = "float32") -> Evaluated:
+        """The same for these ranks, on their devices; every network of the run computes in a precision (`Scoring`).
+
+        Raises:
+            WorkbenchError: the device lacks it.
+        """
+        return self._on(world, autocast_dtype(precision, world.device, "--precision"))
+
+    def beside(self, other: Evaluated) -> Evaluated:
+        """The same for the ranks of another one, in its precision: both are read in one evaluation."""
+        return self._on(other.world, other.network.computes_in)
+
+    def _on(self, world: World, dtype: torch.dtype | None) -> Evaluated:
+        for network in self.loaded.model.to(world.device).networks.values():
+            assert isinstance(network, Network)
+            network.computes_in = dtype
+        return replace(self, world=world)
 
     @property
     def network(self) -> Network:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -20,6 +20,7 @@ from workbench.parts.controls import Control
 
 Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
 BatchSize = Annotated[Count, typer.Option(help="Examples per step.")]
+Precision = Literal["float32", "bfloat16", "float16"]
 LearningRate = Annotated[bounds.LearningRate, typer.Option(help="Peak learning rate.")]
 
 
@@ -96,6 +97,9 @@ class Scoring(Measuring):
     network: WhichNetwork = None
     control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
+    precision: Annotated[Precision, typer.Option(help="What the networks compute in; heads stay in float32.")] = (
+        "float32"
+    )
     trust: Trust = False
 
 

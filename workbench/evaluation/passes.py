@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -74,10 +74,12 @@ def record_at(corpus: Corpus, number: int) -> Sample:
 
 
 @torch.inference_mode()
-def forward_pass(network: Network, transform: Transform, samples: Iterator[list[Sample]]) -> Iterator[Forward]:
-    """Sequences and states of each micro-batch; one without sequences is left out."""
+def forward_pass(
+    network: Network, transform: Transform, samples: Iterable[list[Sample]], first: int = 0
+) -> Iterator[Forward]:
+    """Sequences and states of each micro-batch, numbered from `first` on; one without sequences is left out."""
     device = next(network.parameters()).device
-    for number, group in enumerate(samples):
+    for number, group in enumerate(samples, first):
         sequences = transform(group, (number,))
         if sequences:
             batch = collate(sequences).to(device)

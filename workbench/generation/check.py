@@ -28,7 +28,8 @@ def check_past(network: Network, head: Head, continuation: Continuation, prompt:
     last = last_rows(prompt.streams[name])
     row = continuation.next_rows(last, torch.tensor([token], device=prompt.streams[name].offsets.device))
     expected = Decoder(network, head, continuation, grown(prompt, name, row)).begin()
-    allowed = max(RELATIVE, 16 * torch.finfo(next(network.parameters()).dtype).eps)
+    dtype = network.computes_in or next(network.parameters()).dtype
+    allowed = max(RELATIVE, 16 * torch.finfo(dtype).eps)
     difference, size = float((found - expected).norm()), float(expected.norm())
     if difference > allowed * size:
         raise WorkbenchError(

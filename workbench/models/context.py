@@ -82,6 +82,12 @@ class Context:
             self._spread[streams] = Spread(self._growing.apart(streams[0]), room)
         return self._growing.extend(place, streams, rows, apart=True), self._spread[streams]
 
+    def cast_kept(self, dtype: torch.dtype) -> None:
+        """Have all that is kept for heads and pictures in this dtype; a past stays as its network reads it."""
+        self.attention = [(queries, keys, weights.to(dtype)) for queries, keys, weights in self.attention]
+        self.hidden = [_cast(streams, dtype) for streams in self.hidden]
+        self.taps = {place: _cast(streams, dtype) for place, streams in self.taps.items()}
+
     @property
     def past_now(self) -> Past:
         """The past with what was read of this batch."""
@@ -104,3 +110,8 @@ class Context:
         whole = self._whole(streams)
         parts = whole.restored(whole.index).split([stream.rows for stream in whole.streams])
         return torch.cat([part[growing.new_rows(name)] for part, name in zip(parts, streams, strict=True)])
+
+
+def _cast(streams: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """The streams, what are no counts in this dtype."""
+    return {name: rows.to(dtype) if rows.is_floating_point() else rows for name, rows in streams.items()}

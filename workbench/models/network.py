@@ -66,7 +66,8 @@ class Network(nn.Module):
     A `frozen` one is never trained: it stays in evaluation mode, and nothing of it has a gradient. Of one with
     `adapters` (`workbench.models.adapting`) these and the poolers alone are trained, unless it is `trained_whole`.
     `memory` is how many rows of the text before it is to remember where texts are read on; whoever reads them keeps
-    them.
+    them. `computes_in` is what matrices are multiplied in where that is said outside training (autocast); the states
+    and what is kept for heads are then of the weights' dtype again, and heads compute in it as ever.
 
     Args:
         spec: streams (an embedding each), layers, poolers.
@@ -92,6 +93,7 @@ class Network(nn.Module):
         self.trained_whole = True
         self.checkpointing = False
         self.frozen = False
+        self.computes_in: torch.dtype | None = None
         initialise(self, spec.init_range)
         if spec.scaled_residuals:
             scale_residuals(self.layers)
@@ -140,12 +142,30 @@ class Network(nn.Module):
         Raises:
             WorkbenchError: there is no such tap, or an adapter goes by the states before it.
         """
+        context = context or Context(batch)
+        given = (batch, context, after, taps, leaves, takes)
+        if self.computes_in is None:
+            return self._states(*given)
+        first = next(self.parameters())
+        with torch.autocast(first.device.type, self.computes_in):
+            states = self._states(*given)
+        context.cast_kept(first.dtype)
+        return {name: rows.to(first.dtype) for name, rows in states.items()}
+
+    def _states(
+        self,
+        batch: Batch,
+        context: Context,
+        after: str | None,
+        taps: States | None,
+        leaves: Sequence[Shared],
+        takes: Shared | None,
+    ) -> States:
         if after is not None and self.undivided:
             raise WorkbenchError(
                 f"the layers behind the tap {after!r} are to be run alone, but an adapter of this network goes by the "
                 "states of all layers; take another adapter"
             )
-        context = context or Context(batch)
         common = frozenset[str]() if takes is None else takes.streams
         hidden = self._begin(batch, context, common) if after is None else dict(taps or {})
         first = 0 if after is None else self._behind(after)

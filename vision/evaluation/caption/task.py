@@ -19,12 +19,14 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
+from workbench.evaluation.sharing import shared
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.evaluation.writers import find_writer
 from workbench.evaluation.writing import WritingScoring
 from workbench.interop.opening import load
 from workbench.options.bounds import Count
 from workbench.parts.controls import check_control
+from workbench.processes.distributed import World
 from workbench.recipe.spec import Recipe
 from workbench.runs.folder import trust_run
 from workbench.sequences.builders.image_caption import ImageCaption
@@ -86,6 +88,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
     tuning = CaptionTuning
     scoring = CaptionScoring
     objective: type[Objective] = Objective
+    gathers = True
     panels = ("vision.evaluation.caption.panel:written",)
 
     def setup(self, tuning: CaptionTuning, base: Recipe) -> Setup:
@@ -130,7 +133,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
             )
         decoding = scoring.decoding(run.task.builder.max_length - 1)  # the end is predicted, the beginning is not
         generator = Generator(run.loaded, decoding, scoring.network)
-        found, shown = _captioned(generator, corpus, scoring, run)
+        found, images = _captioned(generator, corpus, scoring, run.world)
         if not found:
             raise WorkbenchError(f"corpus {corpus.name!r} has no image with a caption; evaluate on one that has")
         references = [each.references for each in found]
@@ -140,7 +143,11 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
             counts={"images": len(found), "references": sum(map(len, references))},
             variant=VARIANT,
             baselines=baselines(references, run.trained_on()),
-            examples=shown,
+            examples=[
+                {**vars(each), "image": keep_image(run.folder, image)}
+                for each, image in zip(found, images, strict=False)
+                if run.world.is_main
+            ],
             documents=[vars(each) for each in found],
         )
 
@@ -161,23 +168,23 @@ def baselines(references: list[list[str]], training: list[Sample] | None) -> dic
 
 
 def _captioned(
-    generator: Generator, corpus: Corpus, scoring: CaptionScoring, run: Evaluated
-) -> tuple[list[Captioned], list[dict[str, Any]]]:
-    """What is said of every image that has a caption, and the first ones with their pictures kept."""
-    found: list[Captioned] = []
-    shown: list[dict[str, Any]] = []
-    for samples in _with_captions(corpus, scoring):
-        for sample, made in zip(samples, generator(without_captions(samples)), strict=True):
-            text = generator.spelling.text(made.tokens).strip()
-            each = Captioned(str(sample["key"]), text, list(sample["captions"]))
-            found.append(each)
-            if len(shown) < EXAMPLES:
-                shown.append({**vars(each), "image": keep_image(run.folder, sample.get("image", b""))})
-    return found, shown
+    generator: Generator, corpus: Corpus, scoring: CaptionScoring, world: World
+) -> tuple[list[Captioned], list[bytes]]:
+    """What is said of every image that has a caption, and the first of these images; the ranks share the images."""
+    images: list[bytes] = []
 
+    def groups() -> Iterator[list[Sample]]:
+        for samples in sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit):
+            kept = [sample for sample in samples if any(caption.strip() for caption in sample.get("captions", ()))]
+            images.extend(sample.get("image", b"") for sample in kept[: EXAMPLES - len(images)])
+            if kept:
+                yield kept
 
-def _with_captions(corpus: Corpus, scoring: CaptionScoring) -> Iterator[list[Sample]]:
-    for samples in sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit):
-        kept = [sample for sample in samples if any(caption.strip() for caption in sample.get("captions", ()))]
-        if kept:
-            yield kept
+    def captioned(_: int, samples: list[Sample]) -> list[Captioned]:
+        texts = [generator.spelling.text(made.tokens).strip() for made in generator(without_captions(samples))]
+        return [
+            Captioned(str(sample["key"]), text, list(sample["captions"]))
+            for sample, text in zip(samples, texts, strict=True)
+        ]
+
+    return [each for part in shared(world, groups(), captioned) for each in part], images

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +18,10 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
+from workbench.evaluation.sharing import Group, shared
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.builders.image_caption import ImageCaption
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import read
 from workbench.terminal import Terminal
 
@@ -64,32 +66,60 @@ def read_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size:
     Raises:
         WorkbenchError: the corpus has no captions, or the run reads no images.
     """
-    builder = run.task.builder
-    if not isinstance(builder, ImageCaption):
+    check_pairs(run, corpus)
+    for number, group in enumerate(image_groups(corpus, part, size)):
+        yield pairs_of(run, number, group, part)
+
+
+def check_pairs(run: Evaluated, corpus: Corpus) -> None:
+    """
+    Raises:
+        WorkbenchError: the corpus has no captions, or the run's task is none of images with captions.
+    """
+    if not isinstance(run.task.builder, ImageCaption):
         raise WorkbenchError(f"{run.folder}: retrieval needs a task with the builder image_caption")
     if not corpus.manifest.lengths.get("captions"):
         raise WorkbenchError(
             f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); retrieval needs an "
             "image-text corpus with captions"
         )
+
+
+class ImageGroup(NamedTuple):
+    """Records, and how many of the part stand before them."""
+
+    first: int
+    samples: list[Sample]
+
+
+def image_groups(corpus: Corpus, part: Part, size: int) -> Iterator[ImageGroup]:
+    """The records of a part, at most `size` at a time."""
     first = 0
-    groups = sample_pass([corpus], size=size, unit=None, limit=part.limit, first=part.first)
-    for number, samples in enumerate(groups):
-        found = Pairs()
-        places = {str(sample["key"]): i for i, sample in enumerate(samples)}
-        known: set[int] = set()
-        for sequence in run.task.sequences(samples, (number,)):
-            image = places[sequence.key]
-            if part.captions is not None and sequence.meta["caption"] >= part.captions:
-                continue
-            if image not in known:
-                known.add(image)
-                found.images.append(image_of(run, sequence))
-            found.texts.append(replace(sequence, streams=sequence.alone("text").streams))
-            found.owner.append(first + image)
-            found.captions.append(samples[image]["captions"][sequence.meta["caption"]])
+    for samples in sample_pass([corpus], size=size, unit=None, limit=part.limit, first=part.first):
+        yield ImageGroup(first, samples)
         first += len(samples)
-        yield found
+
+
+def pairs_of(run: Evaluated, number: int, group: ImageGroup, part: Part) -> Pairs:
+    """The captions and images of the group of this number.
+
+    Raises:
+        WorkbenchError: the run reads no images.
+    """
+    found = Pairs()
+    places = {str(sample["key"]): i for i, sample in enumerate(group.samples)}
+    known: set[int] = set()
+    for sequence in run.task.sequences(group.samples, (number,)):
+        image = places[sequence.key]
+        if part.captions is not None and sequence.meta["caption"] >= part.captions:
+            continue
+        if image not in known:
+            known.add(image)
+            found.images.append(image_of(run, sequence))
+        found.texts.append(replace(sequence, streams=sequence.alone("text").streams))
+        found.owner.append(group.first + image)
+        found.captions.append(group.samples[image]["captions"][sequence.meta["caption"]])
+    return found
 
 
 def image_of(run: Evaluated, sequence: Sequence) -> Sequence:
@@ -104,11 +134,13 @@ def image_of(run: Evaluated, sequence: Sequence) -> Sequence:
 
 
 def all_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int) -> Pairs:
-    """All of them at once; the images' rows are kept in memory."""
+    """All of them at once, on every rank; the images' rows are kept in memory. They are counted once."""
     whole = Pairs()
     for found in read_pairs(run, corpus, part, size=size):
         for name, values in vars(whole).items():
             values.extend(getattr(found, name))
+    if not run.world.is_main:
+        run.task.take_used(), run.task.take_dropped()
     return whole
 
 
@@ -118,62 +150,75 @@ def dual_scores(
     """The vectors of an itc head, texts and images each run alone: scores, owners, captions.
 
     Raises:
-        WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own.
+        WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own; or
+            as `read_pairs`.
     """
-    owner: list[int] = []
-    captions: list[str] = []
-
-    def parts() -> Iterator[Pairs]:
-        for found in read_pairs(run, corpus, part, size=size):
-            owner.extend(found.owner)
-            captions.extend(found.captions)
-            yield found
-
-    vectors = pair_vectors(run, parts())
-    return DualScores(*vectors), np.asarray(owner), captions
+    check_pairs(run, corpus)
+    groups = image_groups(corpus, part, size)
+    found = pair_vectors(run, groups, lambda number, group: pairs_of(run, number, group, part))
+    return DualScores(found.text, found.image), np.asarray(found.owner), found.captions
 
 
-@torch.inference_mode()
-def pair_vectors(run: Evaluated, parts: Iterable[Pairs]) -> tuple[Tensor, Tensor]:
-    """The vectors of an itc head of all texts and of all images [n, size], each run alone.
+class Vectors(NamedTuple):
+    """Vectors [n, size] of the texts and of the images of `Pairs`, on the CPU, with what is told of the texts."""
+
+    text: Tensor
+    image: Tensor
+    owner: list[int]
+    captions: list[str]
+
+
+def pair_vectors(run: Evaluated, groups: Iterable[Group], pairs: Callable[[int, Group], Pairs]) -> Vectors:
+    """The vectors of an itc head of all texts and of all images, each run alone; the ranks share the groups.
 
     Args:
-        parts: the first one has texts and images, later ones may lack either.
+        pairs: those of a group of this number. The first one has texts and images, others may lack either.
 
     Raises:
         WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own.
     """
     head = run.head
     assert isinstance(head, ItcHead)
-    vectors: dict[str, list[Tensor]] = {"text": [], "image": []}
-    for number, part in enumerate(parts):
+
+    @torch.inference_mode()
+    def vectors(number: int, group: Group) -> Vectors:
+        part = pairs(number, group)
         if not number and not _apart(run):
             _check_apart(run, head, part)
+        found = {"text": torch.zeros(0, 0), "image": torch.zeros(0, 0)}
         for side, sequences in (("text", part.texts), ("image", part.images)):
             if sequences:
-                found = head.vectors(read(run.network, _batch(run, sequences)), head.space.streams[side])
-                vectors[side].append(found.float().cpu())
-    empty = torch.zeros(0, 0)
-    return torch.cat(vectors["text"] or [empty]), torch.cat(vectors["image"] or [empty])
+                of_side = head.vectors(read(run.network, _batch(run, sequences)), head.space.streams[side])
+                found[side] = of_side.float().cpu()
+        return Vectors(found["text"], found["image"], part.owner, part.captions)
+
+    parts = shared(run.world, groups, vectors)
+    return Vectors(
+        torch.cat([part.text for part in parts if len(part.text)] or [torch.zeros(0, 0)]),
+        torch.cat([part.image for part in parts if len(part.image)] or [torch.zeros(0, 0)]),
+        owner=[owner for part in parts for owner in part.owner],
+        captions=[caption for part in parts for caption in part.captions],
+    )
 
 
 class Matcher:
-    """Matching scores of texts with images: the log-odds of an itm head."""
+    """Matching scores of texts with images: the log-odds of an itm head. The ranks of `run.world` share the pairs."""
 
     def __init__(self, run: Evaluated, pairs: Pairs, *, size: int) -> None:
         assert isinstance(run.head, ItmHead)
         self.run, self.head, self.pairs, self.size = run, run.head, pairs, size
 
-    @torch.inference_mode()
     def __call__(self, texts: np.ndarray, images: np.ndarray) -> Tensor:
         """Text numbers [n] and image numbers [n] -> scores [n]."""
-        found = []
-        for start in self._shown(range(0, len(texts), self.size)):
+
+        @torch.inference_mode()
+        def scores(_: int, start: int) -> Tensor:
             chosen = zip(texts[start : start + self.size], images[start : start + self.size], strict=True)
             batch = _batch(self.run, [_together(self.pairs.texts[t], self.pairs.images[i]) for t, i in chosen])
             logits = self.head.logits(self.run.network, self.run.network(batch), batch).float()
-            found.append((logits[:, 1] - logits[:, 0]).cpu())
-        return torch.cat(found)
+            return (logits[:, 1] - logits[:, 0]).cpu()
+
+        return torch.cat(shared(self.run.world, self._shown(range(0, len(texts), self.size)), scores))
 
     def matrix(self) -> MatrixScores:
         """Every text with every image: [texts, images] forward passes of one pair each, `size` of them at once."""
@@ -183,7 +228,7 @@ class Matcher:
 
     def _shown(self, starts: range) -> Iterable[int]:
         """The batches with a progress bar, where there are more than a few."""
-        if len(starts) <= _FEW:
+        if len(starts) <= _FEW or not self.run.world.is_main:
             return starts
         return track(starts, "matching", console=Terminal(stderr=True), transient=True)
 

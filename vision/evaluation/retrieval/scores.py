@@ -73,4 +73,4 @@ def _first_stage(run: Evaluated, folder: Path | None, trust: bool) -> Evaluated:
     """
     loaded = run.loaded if folder is None else load(folder, trust=trust)
     wanted = "--rerank needs an itc that finds candidates: name a run, --first-stage"
-    return find_objective(loaded, folder or run.folder, Itc, wanted)
+    return find_objective(loaded, folder or run.folder, Itc, wanted).beside(run)

@@ -106,6 +106,7 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
 
     tuning = RetrievalTuning
     scoring = RetrievalScoring
+    gathers = True
     panels = ("vision.evaluation.retrieval.panel:found", "vision.evaluation.retrieval.panel:lost")
 
     def setup(self, tuning: RetrievalTuning, base: Recipe) -> Setup:
@@ -135,7 +136,8 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         for part in parts_of(corpus, scoring.folds, scoring.limit, scoring.captions):
             stages: dict[str, Any] = {"k": scoring.rerank, "first_stage": scoring.first_stage, "trust": scoring.trust}
             found = score(run, corpus, part, size=scoring.batch_size, **stages)
-            results.append(retrieval_result(found, corpus, run.folder, part, scoring.ties, scoring.control))
+            told: dict[str, Any] = {"control": scoring.control, "shown": run.world.is_main}
+            results.append(retrieval_result(found, corpus, run.folder, part, scoring.ties, **told))
         return mean_of(results)
 
 
@@ -222,10 +224,12 @@ def retrieval_result(
     part: Part = EVERYTHING,
     ties: str = "realistic",
     control: str | None = None,
+    shown: bool = True,
 ) -> Result:
     """Recalls (0..1) and ranks of the scores of a part, beside those of a random order.
 
-    Under `shuffled-captions` every image is held to own the captions of another one.
+    Under `shuffled-captions` every image is held to own the captions of another one. Examples, whose images are kept in
+    the run, are `shown` or not.
     """
     owner = found.owner
     if control == SHUFFLED_CAPTIONS:
@@ -238,8 +242,8 @@ def retrieval_result(
         inputs=found.checkpoints,
         variant=f"{found.variant}, ties {ties}",
         baselines={"chance": chance(owner, found.scores.images)},
-        examples=examples(found, owner, corpus, run, part),
-        failures=failures(found, owner, corpus, run, part),
+        examples=examples(found, owner, corpus, run, part) if shown else [],
+        failures=failures(found, owner, corpus, run, part) if shown else [],
     )
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,11 +19,22 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.examples import keep_image
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import forward_pass, record_at, sample_pass
+from workbench.evaluation.sharing import shared
 from workbench.files.drafts import write_text
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Sample
 
 EXAMPLES = 12
 _CANDIDATES = 96  # questions that examples are chosen from
+
+
+class _Answer(NamedTuple):
+    """The answer to one question, and which of its group of records the question is of."""
+
+    key: str
+    meta: dict[str, Any]
+    answer: str
+    confidence: float
+    place: int
 
 
 @dataclass
@@ -42,32 +53,41 @@ class Answered:
         """The questions that have answers."""
         return [question for question in self.asked.values() if question["answers"]]
 
-    def add(self, sequence: Sequence, answer: str, confidence: float, record: int) -> None:
-        """
+    def add(self, found: _Answer) -> None:
+        """Of the group of records behind those that were counted.
+
         Raises:
             WorkbenchError: a question of this id is there already.
         """
-        name = sequence.meta["question_id"]
+        name = found.meta["question_id"]
         if name in self.predictions:
-            raise WorkbenchError(f"the question id {name!r} occurs twice (again in record {sequence.key!r})")
-        self.predictions[name], self.confidence[name] = answer, confidence
-        self.records[name], self.asked[name] = record, sequence.meta
+            raise WorkbenchError(f"the question id {name!r} occurs twice (again in record {found.key!r})")
+        self.predictions[name], self.confidence[name] = found.answer, found.confidence
+        self.records[name], self.asked[name] = self.images + found.place, found.meta
 
 
 def predict(run: Evaluated, corpus: Corpus, *, batch_size: int = 32, limit: int | None = None) -> Answered:
-    """The most probable answer to every question."""
+    """The most probable answer to every question; the ranks of `run.world` share the images."""
     head = run.head
     assert isinstance(head, AnswersHead)
     answers, answered = vocabulary_of(run).answers, Answered()
-    samples = sample_pass([corpus], size=batch_size, unit=None, limit=limit)
-    with torch.inference_mode():
-        for forward in forward_pass(run.network, run.task.sequences, samples):
-            logits = head.logits(run.network, forward.states, forward.batch).float()
+
+    def answer(number: int, samples: list[Sample]) -> tuple[int, list[_Answer]]:
+        found = []
+        places = {str(sample["key"]): place for place, sample in enumerate(samples)}
+        for forward in forward_pass(run.network, run.task.sequences, [samples], first=number):
+            with torch.inference_mode():
+                logits = head.logits(run.network, forward.states, forward.batch).float()
             confidence, best = (of.tolist() for of in _probabilities(logits, head).max(1))
-            places = {str(sample["key"]): answered.images + i for i, sample in enumerate(forward.samples)}
-            answered.images += len(forward.samples)
-            for i, sequence in enumerate(forward.sequences):
-                answered.add(sequence, answers[best[i]], confidence[i], places[sequence.key])
+            for one, chosen, sure in zip(forward.sequences, best, confidence, strict=True):
+                found.append(_Answer(one.key, one.meta, answers[chosen], sure, places[one.key]))
+        return len(samples), found
+
+    groups = sample_pass([corpus], size=batch_size, unit=None, limit=limit)
+    for images, found in shared(run.world, groups, answer):
+        for each in found:
+            answered.add(each)
+        answered.images += images
     return answered
 
 

@@ -113,6 +113,7 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
     tuning = VqaTuning
     scoring = VqaScoring
     objective = Answers
+    gathers = True
     panels = ("vision.evaluation.vqa.panel:answered", "vision.evaluation.vqa.panel:failed")
 
     def setup(self, tuning: VqaTuning, base: Recipe) -> Setup:
@@ -129,9 +130,9 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> Result:
         answered = predict(run, corpus, batch_size=scoring.batch_size, limit=scoring.limit)
-        if scoring.predictions is not None:
+        if run.world.is_main and scoring.predictions is not None:
             write_predictions(scoring.predictions, answered)
-        if scoring.gqa_predictions is not None:
+        if run.world.is_main and scoring.gqa_predictions is not None:
             write_gqa_predictions(scoring.gqa_predictions, answered)
         questions = answered.scorable
         vocabulary, lacking = vocabulary_of(run), len(answered.asked) - len(questions)
@@ -148,8 +149,8 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
             counts={"questions": len(questions), **counts, **({"without answers": lacking} if lacking else {})},
             variant=scores.variant,
             baselines=baselines(run, vocabulary, questions, scorer),
-            examples=examples(run.folder, corpus, answered, scores),
-            failures=failures(run.folder, corpus, answered, scores),
+            examples=examples(run.folder, corpus, answered, scores) if run.world.is_main else [],
+            failures=failures(run.folder, corpus, answered, scores) if run.world.is_main else [],
         )
 
     def draw(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> None:

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
 import torch
 import typer
 from torch import Tensor
 from torch.nn import functional as F
 
-from vision.evaluation.retrieval.pairs import Pairs, image_of, pair_vectors
+from vision.evaluation.retrieval.pairs import Pairs, Vectors, image_of, pair_vectors
 from vision.objectives.itc import Itc
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
@@ -31,7 +31,7 @@ from workbench.evaluation.task import DownstreamTask
 from workbench.options.bounds import Name
 from workbench.sequences.builders.image_caption import ImageCaption
 from workbench.sequences.image import QUESTION_ONLY
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import Sample
 
 EXAMPLES = 12
 PHOTO = "a photo of a {}"
@@ -66,6 +66,7 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
 
     scoring = ZeroShotScoring
     objective = Itc
+    gathers = True
     panels = ("vision.evaluation.zero_shot.panel:classified",)
 
     def open(self, scoring: ZeroShotScoring) -> Evaluated:
@@ -86,8 +87,8 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
         names = list(classes)
         prompts = [template.replace("{}", classes[name]) for name in names for template in templates]
         vectors, right, shown = _scored(run, corpus, scoring, label, prompts)
-        of_classes = F.normalize(vectors[0].unflatten(0, (len(names), -1)).mean(1), dim=-1)
-        ranked = (vectors[1] @ of_classes.T).argsort(dim=1, descending=True, stable=True)
+        of_classes = F.normalize(vectors.text.unflatten(0, (len(names), -1)).mean(1), dim=-1)
+        ranked = (vectors.image @ of_classes.T).argsort(dim=1, descending=True, stable=True)
         gold = torch.tensor([names.index(name) for name in right])
         hits = ranked == gold[:, None]
         numbers = {"accuracy": _mean(hits[:, 0])}
@@ -109,7 +110,16 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
                 "chance": chance,
                 "most frequent class": {"accuracy": most, "mean_class_accuracy": 1 / len(each)},
             },
-            examples=[{**one, "prediction": made} for one, made in zip(shown, predicted, strict=False)],
+            examples=[
+                {
+                    "key": str(one["key"]),
+                    "label": of,
+                    "image": keep_image(run.folder, one.get("image", b"")),
+                    "prediction": made,
+                }
+                for one, of, made in zip(shown, right, predicted, strict=False)
+                if run.world.is_main
+            ],
         )
 
 
@@ -155,46 +165,52 @@ def check_known(counts: Counter[str], classes: dict[str, str], file: Path) -> No
         raise unknown("class", lacking[0], classes, f"--labels {file} ({len(lacking)} of the corpus's are not there)")
 
 
+class _Group(NamedTuple):
+    """Images that are labelled, and prompts, which the builder makes as captions of the first one."""
+
+    samples: list[Sample]
+    first: Sample
+    prompts: list[str]
+
+
 def _scored(
     run: Evaluated, corpus: Corpus, scoring: ZeroShotScoring, label: str, prompts: list[str]
-) -> tuple[tuple[Tensor, Tensor], list[str], list[dict[str, Any]]]:
-    """The vectors of the prompts and of the images, the images' classes, and the first images, kept for the report."""
+) -> tuple[Vectors, list[str], list[Sample]]:
+    """The vectors of the prompts and of the images, the images' classes, and the first images."""
     if not isinstance(run.task.builder, ImageCaption):
         raise WorkbenchError(f"{run.folder}: zero-shot classification needs a task with the builder image_caption")
     right: list[str] = []
-    shown: list[dict[str, Any]] = []
+    shown: list[Sample] = []
 
-    def parts() -> Iterator[Pairs]:
+    def groups() -> Iterator[_Group]:
         for samples in sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit):
             kept = [sample for sample in samples if label in sample.get("labels", {})]
             if not kept:
                 continue
-            images = [image_of(run, one) for one in run.task.sequences(without_captions(kept))]
-            texts = [] if right else _prompts(run, kept[0], prompts)
-            for sample in kept:
-                right.append(str(sample["labels"][label]))
-                if len(shown) < EXAMPLES:
-                    image = keep_image(run.folder, sample.get("image", b""))
-                    shown.append({"key": str(sample["key"]), "label": right[-1], "image": image})
-            first, *more = _groups(texts, scoring.batch_size)
-            yield Pairs(first, images, owner=[0] * len(first))  # together, so that it is seen whether texts see images
-            yield from (Pairs(group) for group in more)
+            first, *more = [[]] if right else _parts(prompts, scoring.batch_size)
+            right.extend(str(sample["labels"][label]) for sample in kept)
+            shown.extend(kept[: EXAMPLES - len(shown)])
+            yield _Group(kept, kept[0], first)  # together, so that it is seen whether texts see images
+            yield from (_Group([], kept[0], part) for part in more)
 
-    text, image = pair_vectors(run, parts())
+    found = pair_vectors(run, groups(), lambda _, group: _pairs(run, group))
     if not right:
         raise WorkbenchError(f"corpus {corpus.name!r}: none of the first {scoring.limit} images has a label {label!r}")
-    return (text, image), right, shown
+    return found, right, shown
 
 
-def _prompts(run: Evaluated, sample: Sample, prompts: list[str]) -> list[Sequence]:
-    """The prompts as a text each; the builder makes them as captions of an image."""
-    made = run.task.sequences([{**without_captions([sample])[0], "captions": prompts}])
-    return [one.alone("text") for one in made]
+def _pairs(run: Evaluated, group: _Group) -> Pairs:
+    texts, images = [], []
+    if group.prompts:
+        texts = run.task.sequences([{**without_captions([group.first])[0], "captions": group.prompts}])
+    if group.samples:
+        images = run.task.sequences(without_captions(group.samples))
+    return Pairs([one.alone("text") for one in texts], [image_of(run, one) for one in images], owner=[0] * len(texts))
 
 
-def _groups(texts: list[Sequence], size: int) -> list[list[Sequence]]:
-    """So many at once; of none one that is empty."""
-    return [texts[first : first + size] for first in range(0, len(texts), size)] or [[]]
+def _parts(prompts: list[str], size: int) -> list[list[str]]:
+    """So many at once."""
+    return [prompts[first : first + size] for first in range(0, len(prompts), size)]
 
 
 def _mean(hits: Tensor) -> float:
