@@ -51,7 +51,7 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
         result.used, result.dropped = run.take_account().values()
     result.control = scoring.control if isinstance(scoring, Scoring) else None
     result.panels = list(task.panels)
-    read = {kind: {**run.read.get(kind, {}), **opened.get(kind, {})} for kind in {*run.read, *opened}}
+    read = {kind: {**run.read.get(kind, {}), **opened.get(kind, {})} for kind in {**run.read, **opened}}
     result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), "read": read, **result.inputs}
     result.options = scoring.chosen()
     if world.is_main:
