@@ -21,6 +21,9 @@ from workbench.interop.opening import name_at
 from workbench.processes.distributed import World, distributed
 from workbench.runs.folder import keep_panels
 from workbench.runs.names import EVALUATIONS, is_run
+from workbench.training.failures import named_failures
+
+AGAIN = "Once that is mended, give the same command again"
 
 
 def evaluate(task: DownstreamTask[Any, Any], scoring: Measuring) -> Result:
@@ -30,8 +33,9 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Measuring) -> Result:
 
     Raises:
         WorkbenchError: a wrong input; the run reads knowledge, and the corpus has none linked; or nothing was measured.
+        MachineError: no memory was left, or another rank ended.
     """
-    with distributed() as world:
+    with distributed() as world, named_failures(world, "Lower --batch-size", AGAIN):
         if task.gathers:
             return _evaluated(task, scoring, world)
         return world.from_main(partial(_evaluated, task, scoring, World(device=world.device)))

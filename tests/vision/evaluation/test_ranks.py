@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from tests.contracts.cases import World as Made
 from tests.evaluation.test_measured import scored_by_ranks
 from tests.training.forked import Forked
 from tests.vision.evaluation.caption import test_task as of_captions
-from tests.vision.evaluation.conftest import make_squares, tree
+from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus
 from tests.vision.evaluation.retrieval import test_task as of_retrieval
 from tests.vision.evaluation.vqa import test_task as of_vqa
 from tests.vision.evaluation.zero_shot import test_task as of_zero_shot
@@ -28,6 +29,8 @@ from vision.evaluation.retrieval.task import Retrieval
 from vision.evaluation.vqa.task import Vqa
 from vision.evaluation.zero_shot.task import ZeroShot
 from workbench.corpora.corpus import Corpus
+from workbench.errors import MachineError
+from workbench.evaluation import evaluating
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
@@ -117,6 +120,26 @@ def test_two_processes_write_the_file_of_one(tmp_path: Path) -> None:
     )
     assert (tmp_path / "two.json").read_bytes() == (tmp_path / "one.json").read_bytes()
     assert two == json.loads(json.dumps(one.record()))
+
+
+@pytest.mark.parametrize(
+    ("error", "size", "told"),
+    [
+        (torch.OutOfMemoryError("of 80 GiB"), 1, r"out of memory on cpu \(of 80 GiB\)\. Lower --batch-size\. Once"),
+        (RuntimeError("Connection closed by peer"), 2, "rank 1 of 2 lost the others.* give the same command again"),
+    ],
+)
+def test_what_happens_to_a_machine_is_told(
+    error: Exception, size: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(Caption, "open", opened)
+    monkeypatch.setattr(evaluating, "distributed", lambda: nullcontext(World(size - 1, size)))
+    corpus = write_corpus(tmp_path / "corpus", [record(0)])
+    with pytest.raises(MachineError, match=told):
+        evaluate(Caption(), Caption.scoring(run=tmp_path, corpus=corpus))
 
 
 def dtypes(module: torch.nn.Module, seen: set[torch.dtype]) -> None:
