@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipelines.readers.reader import Drop
+from pipelines.stages.cut_off import CUT_OFF, is_cut_off
+from pipelines.stages.times import LATE, are_late
 from workbench.errors import BadValueError
 from workbench.options.bounds import Side
 from workbench.sequences.sequence import Sample
@@ -12,15 +14,23 @@ from workbench.sequences.sequence import Sample
 
 @dataclass(frozen=True)
 class CheckVideo:
-    """Drops what is no film, has no picture that can be decoded, or pictures with a shorter side below `min_side`."""
+    """Drops what is no film, is cut off, has no picture that can be decoded, or pictures with a side below `min_side`;
+    and a record that has captions behind the end of its film.
+    """
 
     min_side: Side = 1
 
     def __call__(self, sample: Sample) -> Sample | Drop:
-        from vision.video.films import frames
+        from vision.video.films import frames, length
 
+        film, where = sample["video"], f"video {sample['key']!r}"
         try:
-            first = next(frames(sample["video"], 1.0, f"video {sample['key']!r}")).picture
+            first = next(frames(film, 1.0, where)).picture
+            if is_cut_off(film):
+                return CUT_OFF
+            late = are_late(sample.get("caption_times", ()), length(film, where))
         except BadValueError as error:
             return Drop(error.reason)
-        return Drop("too small") if min(first.size) < self.min_side else sample
+        if min(first.size) < self.min_side:
+            return Drop("too small")
+        return LATE if late else sample

@@ -9,6 +9,7 @@ import torch
 
 from pipelines.readers.reader import Drop
 from pipelines.stages.stored_features import FeatureType, stored
+from pipelines.stages.times import LATE, are_late
 from pipelines.stages.unusable import OnError, unusable
 from vision.features import backbones
 from vision.video.clips import Clips
@@ -50,6 +51,9 @@ class ClipFeatures:
             if "video" not in sample:
                 raise BadValueError(where, "it has no film, only clips made before", sample, "no film")
             clips = self.source(sample["video"], where)
+            if are_late(sample.get("caption_times", ()), float(clips["times"][-1, 1])):
+                detail = f"it has captions behind its end, after {clips['times'][-1, 1]:g} s; times are seconds"
+                raise BadValueError(where, detail, sample["caption_times"], LATE.reason)
         except BadValueError as error:
             return unusable(error, self.on_error, "videos")
         clips = {**clips, "features": stored(clips["features"], self.dtype, where, self.backbone)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -17,13 +18,19 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from pipelines.readers.reader import Drop
+from pipelines.stages.cut_off import CUT_OFF, is_cut_off
 from pipelines.stages.stored_features import FeatureType, stored
+from pipelines.stages.times import LATE, are_late
 from workbench.options.bounds import Positive
 from workbench.packages import library
 from workbench.sequences.sequence import Sample
 
 Mels = Annotated[int, Ge(1), Le(1024)]
-Rate = Annotated[int, Ge(1000), Le(384_000)]
+RATES = (1000, 384_000)
+Rate = Annotated[int, Ge(RATES[0]), Le(RATES[1])]
+FINEST = (
+    10_000  # of a ratio of rates, to 1e-8: the filter of an odd one (16,000 to 383,987) takes half a minute to make
+)
 FLOOR = 1e-10
 BLOCK = 4096  # frames that are transformed at once
 
@@ -33,7 +40,8 @@ class LogMel:
     """Adds `frames` (features [n, mels], step) and `meta.frames`, and leaves the sound out.
 
     A sound of another `rate` is resampled, several channels are averaged. `scaled` takes off each record's mean and
-    deviation of every band. What cannot be read, is shorter than a window or longer than `longest` seconds is dropped.
+    deviation of every band. What cannot be read, is cut off, of a rate outside of `RATES`, shorter than a window or
+    longer than `longest` seconds is dropped; so is a record that has words behind the end of its sound.
     """
 
     mels: Mels = 80
@@ -55,6 +63,8 @@ class LogMel:
         window, hop = self.rate // 40, self.rate // 100
         if len(samples) < window:
             return Drop("too short")
+        if are_late([time for _, _, *time in sample.get("words", ())], len(samples) / self.rate):
+            return LATE
         features = log_mel(samples, self.rate, self.mels, window, hop)
         if self.scaled:
             features = (features - features.mean(0)) / np.maximum(features.std(0), 1e-5)
@@ -70,9 +80,14 @@ class LogMel:
         files: Any = library("soundfile", "speech", "sounds")
         try:
             with files.SoundFile(io.BytesIO(sound)) as file:
-                if file.frames > self.longest * file.samplerate:
+                stated, rate = file.frames, file.samplerate
+                if not RATES[0] <= rate <= RATES[1]:
+                    return Drop("damaged sound")
+                if stated > self.longest * rate:
                     return Drop("too long")
-                found, rate = file.read(dtype="float64", always_2d=True).mean(1), file.samplerate
+                found = file.read(dtype="float64", always_2d=True).mean(1)
+            if len(found) < stated or is_cut_off(sound):
+                return CUT_OFF
         except (files.SoundFileError, RuntimeError, ValueError, TypeError):
             return Drop("damaged sound")
         if not np.isfinite(found).all():
@@ -80,8 +95,8 @@ class LogMel:
         if rate == self.rate or not len(found):
             return found
         signal: Any = library("scipy.signal", "speech", "sounds of another rate")
-        shared = int(np.gcd(rate, self.rate))
-        resampled: np.ndarray = signal.resample_poly(found, self.rate // shared, rate // shared)
+        ratio = Fraction(self.rate, rate).limit_denominator(FINEST)
+        resampled: np.ndarray = signal.resample_poly(found, ratio.numerator, ratio.denominator)
         return resampled
 
 

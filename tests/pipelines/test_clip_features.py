@@ -58,6 +58,19 @@ def test_films_are_looked_into() -> None:
     assert CheckVideo()(sample(b"<html>")) == Drop("not a film")
 
 
+@pytest.mark.parametrize(
+    ("times", "late"), [([[0, 1]], False), ([[2.9, 7.9]], False), ([[0, 1], [1000, 2000]], True), ([[0, 900]], True)]
+)
+def test_captions_behind_the_end_are_of_another_film_or_unit(times: list[list[float]], late: bool) -> None:
+    told = {**sample(film(frames=12, rate=4.0)), "captions": ["x"] * len(times), "caption_times": times}
+    assert (CheckVideo()(told) == Drop("times behind the end")) is late
+    skipping = ClipFeatures(**OPTIONS, on_error="skip")
+    assert (skipping(told) == Drop("times behind the end")) is late
+    if late:
+        with pytest.raises(WorkbenchError, match=r"captions behind its end, after 3 s; times are seconds.*skip"):
+            ClipFeatures(**OPTIONS)(told)
+
+
 def test_tokens_are_of_the_clips_backbone(tmp_path: Path) -> None:
     vocabulary = Vocabulary.fit(np.eye(4, dtype=np.float32), 2, 2, "net")
     vocabulary.save(tmp_path / "v.safetensors")

@@ -15,6 +15,13 @@ from workbench.errors import WorkbenchError
 soundfile = pytest.importorskip("soundfile")
 
 
+def stated(rate: int) -> bytes:
+    """A sound whose header says another rate than it has."""
+    sound = bytearray(tone())
+    sound[24:28] = rate.to_bytes(4, "little")
+    return bytes(sound)
+
+
 def test_as_transformers_has_it() -> None:
     audio = pytest.importorskip("transformers.audio_utils")
     samples = np.random.default_rng(0).normal(size=5000)
@@ -36,6 +43,9 @@ def test_the_loudest_band_is_that_of_the_tone() -> None:
     assert "sound" not in made
     other = LogMel(mels=40, scaled=False, dtype="float32")({"key": "a", "sound": tone(1000.0, rate=44_100)})
     assert set(other["frames"]["features"][2:-2].argmax(1)) == set(features.argmax(1)), "resampled"
+    odd = LogMel(mels=40, scaled=False, dtype="float32")({"key": "a", "sound": tone(1000.0, rate=383_987)})
+    assert len(odd["frames"]["features"]) == len(features)
+    assert set(odd["frames"]["features"][2:-2].argmax(1)) == set(features.argmax(1)), "of a ratio that is no round one"
 
 
 def test_scaled_bands_have_mean_zero_and_deviation_one() -> None:
@@ -55,12 +65,32 @@ def test_scaled_bands_have_mean_zero_and_deviation_one() -> None:
         (tone(seconds=0.01), "too short"),
         (tone(seconds=2), "too long"),
         (tone()[:30], "damaged sound"),
+        (tone()[: len(tone()) // 2], "cut off"),
+        (tone(seconds=0.4, rate=1_000_003), "damaged sound"),
+        (tone(seconds=0.1, rate=999), "damaged sound"),
+        (stated(2_147_483_647), "damaged sound"),
         (b"<html>", "damaged sound"),
         (b"", "damaged sound"),
     ],
 )
 def test_what_cannot_be_used_is_dropped(sound: bytes, reason: str) -> None:
     assert LogMel(longest=1.0)({"key": "a", "sound": sound}) == Drop(reason)
+
+
+@pytest.mark.parametrize(
+    ("words", "late"),
+    [
+        ([[0, 1, 0.0, 0.3], [2, 3, 0.4, 0.5]], False),
+        ([[0, 1, 0.0, 0.3], [2, 3, 0.4, 0.6]], False),
+        ([[0, 1, 0, 300], [2, 3, 400, 500]], True),
+        ([[0, 1, 0, 300]], True),
+        ([[0, 1, 0.6, 0.7]], True),
+        ([], False),
+    ],
+)
+def test_words_behind_the_end_are_of_another_sound_or_unit(words: list[list[float]], late: bool) -> None:
+    made = LogMel()({"key": "a", "sound": tone(seconds=0.5), "words": words})
+    assert (made == Drop("times behind the end")) is late
 
 
 def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,25 @@ def frames(film: bytes, rate: float, where: str) -> Iterator[Frame]:
         with av.open(io.BytesIO(film), format=_demuxer(film, where), metadata_errors="ignore") as container:
             yield from _even(_shown(container, film, where), rate)
     except (av.FFmpegError, ValueError, OverflowError) as error:
-        raise BadValueError(where, f"the film is damaged ({error}); remove the record", film, "damaged film") from error
+        raise _damaged(film, where, error) from error
+
+
+def length(film: bytes, where: str) -> float | None:
+    """Seconds of a film, as its header has them; None where that does not say.
+
+    Raises:
+        BadValueError: as `frames`.
+    """
+    av = library("av", "video", "films")
+    try:
+        with av.open(io.BytesIO(film), format=_demuxer(film, where), metadata_errors="ignore") as container:
+            return None if container.duration is None else float(container.duration / av.time_base)
+    except (av.FFmpegError, ValueError, OverflowError) as error:
+        raise _damaged(film, where, error) from error
+
+
+def _damaged(film: bytes, where: str, error: Exception) -> BadValueError:
+    return BadValueError(where, f"the film is damaged ({error}); remove the record", film, "damaged film")
 
 
 def _demuxer(film: bytes, where: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from tests.contracts.material import draws, tokenizer
 from workbench.errors import WorkbenchError
 from workbench.sequences.batch import collate
-from workbench.sequences.builders.spoken_words import CUT, SpokenWords
+from workbench.sequences.builders.spoken_words import CUT, LATE, SpokenWords
 from workbench.sequences.sequence import Sequence
 
 EXCUSED = "it reads speech, which the contracts' samples have not; tested here"
@@ -49,6 +49,13 @@ def test_more_words_are_several_sequences() -> None:
     assert [s.length("speech") for s in sequences] == [3, 1]
     assert len({s.draw for s in sequences}) == 2
     assert [s.length("speech") for s in built(words=[])[0]] == [0]
+
+
+def test_words_behind_the_end_of_the_sound_are_left_out_and_counted() -> None:
+    """Milliseconds read as seconds: each would get the last frame."""
+    [sequence], dropped = built(words=[[0, 5, 0.0, 0.05], [6, 12, 50, 70], [13, 16, 70, 170], [17, 22, 0.21, 0.23]])
+    assert sequence.streams["speech"]["frames"].tolist() == [5, 1]
+    assert dropped == {LATE: 2}, "the last one begins in the last window"
 
 
 def test_what_is_missing_is_told() -> None:

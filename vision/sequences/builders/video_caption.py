@@ -17,6 +17,8 @@ from workbench.sequences.layout import VisibilityAlone
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence
 
+LATE = "captions behind the end of the video"
+SLACK = 1.0  # seconds: a clip ends with its last frame, a film a little later
 WINDOW = "window"  # of a sample that is one segment of a video
 Run = Annotated[int, Ge(1), Le(1000)]
 
@@ -24,7 +26,8 @@ Run = Annotated[int, Ge(1), Le(1000)]
 class VideoCaption(ImageCaption):
     """Captions or recognised sentences of videos, each with the clips of its time (`caption_times`), or with all.
 
-    A sentence in whose time no clip begins or ends gets the clip in which it lies, or the nearest.
+    A sentence in whose time no clip begins or ends gets the clip in which it lies, or the nearest. One that begins
+    behind the end of the video is left out, and counted.
 
     Args:
         video: the part that makes the video stream, with its options; null for the words alone (VideoBERT's text-only
@@ -93,11 +96,20 @@ class VideoCaption(ImageCaption):
         segments = []
         for number in chosen:
             more = int(rng.integers(self.joined)) if self.joined > 1 else 0
-            segments.append(self._segment(sample, captions, number, min(len(captions), number + 1 + more)))
+            if self._is_late(sample, number):
+                self.dropped[LATE] += 1
+            else:
+                segments.append(self._segment(sample, captions, number, min(len(captions), number + 1 + more)))
         if len(segments) > 1:
             draw = tuple(sample.get("draw", ()))
             return [{**segment, "draw": (*draw, number)} for number, segment in enumerate(segments)]
         return segments
+
+    def _is_late(self, sample: Sample, number: int) -> bool:
+        """Whether a caption begins behind the last clip."""
+        times: list[list[float]] = sample.get("caption_times") or []
+        ends = sample["clips"]["times"][:, 1] if times and "clips" in sample else np.zeros(0)
+        return bool(len(ends)) and times[number][0] > ends.max() + SLACK
 
     def _segment(self, sample: Sample, captions: list[str], first: int, end: int) -> Sample:
         """A sample of the captions [first, end) as one, with the clips of their time."""

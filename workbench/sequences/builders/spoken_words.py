@@ -16,7 +16,8 @@ from workbench.sequences.sequence import Fields, Sample, Sequence, text_fields
 from workbench.text.tokenizer import Tokenizer
 
 MaxFrames = Annotated[int, Ge(1), Le(10_000)]
-CUT, UNKNOWN = "frames of long words", "words without a token"
+CUT, UNKNOWN, LATE = "frames of long words", "words without a token", "words behind the end of the sound"
+EDGE = 3  # frames: the last windows of a sound begin before its end by the length of one
 
 
 class SpokenWords(Builder):
@@ -52,6 +53,7 @@ class SpokenWords(Builder):
         heard = [(int(said.ids[0]), *time) for said, (_, _, *time) in zip(encoded, words, strict=True) if len(said)]
         if len(heard) < len(words):
             self.dropped[UNKNOWN] += len(words) - len(heard)
+        heard = self._within(heard, sample)
         sequences = []
         for part, start in enumerate(range(0, max(1, len(heard)), self.capacity)):
             chosen = heard[start : start + self.capacity]
@@ -61,12 +63,17 @@ class SpokenWords(Builder):
             sequences.append(sequence_of(sample, streams, part, []))
         return sequences
 
+    def _within(self, heard: list[tuple[int, float, float]], sample: Sample) -> list[tuple[int, float, float]]:
+        """Those that begin before the sound ends."""
+        found, step = _frames(sample)
+        kept = [word for word in heard if word[1] / step < len(found) + EDGE]
+        if len(kept) < len(heard):
+            self.dropped[LATE] += len(heard) - len(kept)
+        return kept
+
     def _words(self, heard: list[tuple[int, float, float]], sample: Sample) -> Fields:
         """The stream of words: their tokens and when they are said."""
-        found, step = sample["frames"].get("features"), float(sample["frames"].get("step", 0))
-        if found is None or np.ndim(found) != 2 or step <= 0:
-            where = f"sample {sample.get('key', '?')!r}"
-            raise BadValueError(where, "frames need features [n, d] and a step of seconds", sample, "unusable frames")
+        found, step = _frames(sample)
         ids = np.asarray([token for token, *_ in heard], np.int64)
         features = np.zeros((len(heard), self.max_frames, found.shape[1]), found.dtype)
         lengths = np.ones(len(heard), np.int64)
@@ -80,3 +87,16 @@ class SpokenWords(Builder):
         fields = text_fields(ids)
         fields["position_ids"] += len(self.frame.begin)
         return {**fields, "said_ids": ids.copy(), "features": features, "frames": lengths}
+
+
+def _frames(sample: Sample) -> tuple[np.ndarray, float]:
+    """The spectra [n, d] and the seconds between two.
+
+    Raises:
+        BadValueError: it has no such.
+    """
+    found, step = sample["frames"].get("features"), float(sample["frames"].get("step", 0))
+    if found is None or np.ndim(found) != 2 or step <= 0:
+        where = f"sample {sample.get('key', '?')!r}"
+        raise BadValueError(where, "frames need features [n, d] and a step of seconds", sample, "unusable frames")
+    return found, step

@@ -57,6 +57,19 @@ def test_each_caption_has_the_clips_of_its_time() -> None:
     assert [clips_of(s) for s in again([film()], draws())] == [clips_of(s) for s in made[:4]], "without arrange too"
 
 
+def test_a_caption_behind_the_end_of_the_video_is_left_out_and_counted() -> None:
+    """Milliseconds read as seconds: it would get the last clip, as if that were what it tells of."""
+    told = {**film(), "caption_times": [[0.0, 2.0], [2000.0, 4000.0], [4000.0, 6000.0], [6000.0, 8000.0]]}
+    builder = VideoCaption(tokenizer(), 64, {"image": "vision.clips", "backbone": "made-up"})
+    made = builder(builder.arrange([told], draws()), draws())
+    assert [clips_of(sequence) for sequence in made] == [[0, 1]]
+    assert builder.take_dropped() == {"captions behind the end of the video": 3}
+    near = {**film(captions=1), "captions": ["a"], "caption_times": [[2.5, 4.0]]}
+    assert [clips_of(s) for s in built([near])] == [[1]], "a film ends a little later than its last clip"
+    other = {**told, "captions": ["a"], "caption_times": [[2000.0, 4000.0]]}
+    assert built([other]) == []
+
+
 def test_pairs_are_neighbours_of_one_video() -> None:
     starts = set()
     for seed in range(30):
