@@ -157,6 +157,23 @@ def test_a_corpus_that_is_missing_is_told_with_what_it_holds(tmp_path: Path, nam
         assert re.search(f"'{field}' by `workbench [^`]*{command}", told), told
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "told"),
+    [
+        ("tiny-joint", ["captions"], "'captions' by `workbench prepare image-text"),
+        ("uniter-tiny", ["captions", "regions"], "'captions' by `workbench prepare image-text"),
+        ("cbt-tiny", ["captions", "clips"], "'captions' by `workbench prepare video-text"),
+    ],
+)
+def test_a_corpus_of_images_that_is_missing_is_told_as_one(name: str, fields: list[str], told: str) -> None:
+    recipe = load_recipe(name, ["vars.corpus=nowhere"])
+    with pytest.raises(WorkbenchError, match="there is no corpus at") as raised:
+        check_corpora(recipe)
+    assert fields_read(recipe, "nowhere")[:2] == fields
+    assert told in str(raised.value)
+    assert "prepare text" not in str(raised.value)
+
+
 def test_a_corpus_of_pairs_that_is_missing_is_told_as_one(tmp_path: Path) -> None:
     assert fields_read(load_recipe("xlm-tiny"), "corpora/pairs") == ["translations"]
     assert fields_read(load_recipe("macbert"), "corpora/text") == ["text"]

@@ -55,8 +55,15 @@ def read_pair(run: Evaluated, corpus: Corpus, record: int, text: str | None = No
     """The first caption or question of a record, or another text, with its image.
 
     Raises:
-        WorkbenchError: there is no such record, it has no text of the kind, or the run leaves its image out.
+        WorkbenchError: there is no such record, it has no text of the kind, or the run leaves its image out, or reads
+            several pictures.
     """
+    media = run.task.builder.image.media
+    if media is not None:
+        raise WorkbenchError(
+            f"{run.folder} reads several pictures of a record ({', '.join(media)}); this picture is drawn for runs "
+            "that read one image of each"
+        )
     sample = one_text(run, corpus, record, text)
     sequence = run.task.sequences([sample])[0]
     if not sequence.length("image") or not sequence.length("text"):

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from workbench.errors import WorkbenchError
+from workbench.errors import BadValueError, WorkbenchError
 from workbench.keyed import Draws
 from workbench.parts.building import build
 from workbench.parts.calls import call
-from workbench.sequences.builder import missing
 from workbench.sequences.protocols import Image
 from workbench.sequences.returns import FIELDS
 from workbench.sequences.sequence import Fields, Sample, row_count
@@ -83,10 +82,17 @@ def _pictures(sample: Sample, media: Sequence[str]) -> list[Sample]:
     found = sample.get("media", {})
     for name in media:
         if name not in found:
-            has = f"the media {', '.join(sorted(found))}" if found else "no media"
-            raise missing(sample, f"media.{name}", f"a record with the medium {name!r}; this one has {has}")
+            raise _lacking(sample, name, sorted(found))
     rest = {name: value for name, value in sample.items() if name not in ("media", "regions")}
     return [{**rest, "image": found[name], "medium": name, **_own_regions(sample, name)} for name in media]
+
+
+def _lacking(sample: Sample, name: str, found: list[str]) -> BadValueError:
+    """The error for a sample without a medium that is read."""
+    where = f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r}"
+    has = f"the media {', '.join(found)}; name of these those that are read" if found else "no media; leave them out"
+    detail = f"it has no medium {name!r}; this one has {has}: `media` of the sequence builder, --media of a fine-tuning"
+    return BadValueError(where, detail, sample.get("draw"), f"no medium {name}")
 
 
 def _own_regions(sample: Sample, medium: str) -> Sample:

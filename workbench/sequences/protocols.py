@@ -44,10 +44,12 @@ class Step:
 class Image:
     """Makes the `image` stream of a sample.
 
-    `of_corpora` names options that a recipe may leave to its corpora (`null`), with the key of what a corpus says of
-    itself (`about` in its corpus.json).
+    `reads` names the fields of samples that it is made of, where that is not their image: told of a corpus that is not
+    there. `of_corpora` names options that a recipe may leave to its corpora (`null`), with the key of what a corpus
+    says of itself (`about` in its corpus.json).
     """
 
+    reads: tuple[str, ...] = ()
     of_corpora: ClassVar[Mapping[str, str]] = {}
 
     def __call__(self, sample: Sample, rng: np.random.Generator | None) -> Fields:

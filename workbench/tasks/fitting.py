@@ -12,6 +12,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.parts.blame import named
+from workbench.parts.building import find, options_of, short_names
 from workbench.sequences.missing import how_to_prepare
 from workbench.sequences.protocols import Policy
 from workbench.sequences.segments import splits_at_sentence
@@ -97,8 +98,13 @@ def _check_images(task: Task, network: Network, place: str) -> None:
     if image is not None and wanted > apart:
         raise WorkbenchError(
             f"tasks.{task.name}.sequence.media names {wanted} pictures, and the embedding {place}.streams.image tells "
-            f"{apart} apart; give it pictures: {wanted} (vision.patches and vision.grid take it)"
+            f"{apart} apart; give it pictures: {wanted} ({', '.join(_of_several())} take it)"
         )
+
+
+def _of_several() -> list[str]:
+    """The embeddings that tell pictures apart."""
+    return [name for name in short_names("embedding") if "pictures" in options_of(find("embedding", name)).names]
 
 
 def _check_entities(task: Task, network: Network, place: str) -> None:

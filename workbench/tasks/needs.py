@@ -38,7 +38,7 @@ def _open(recipe: Recipe, place: str) -> None:
             raise
         fields = fields_read(recipe, place)
         commands = [f"`{command}`" for command in _commands(recipe, place)]
-        told = "; ".join(commands or [f"{field!r} by {how_to_prepare(field)}" for field in fields])
+        told = "; ".join(commands or _by_field(fields))
         raise WorkbenchError(f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {told}") from error
 
 
@@ -56,6 +56,19 @@ def fields_read(recipe: Recipe, place: str) -> list[str]:
     return sorted(found, key=lambda field: MADE.index(field) if field in MADE else -1)
 
 
+def _by_field(fields: list[str]) -> list[str]:
+    """What prepares each; those that one command prepares together."""
+    commands: dict[str, list[str]] = {}
+    for field in fields:
+        commands.setdefault(how_to_prepare(_source(field, fields)), []).append(repr(field))
+    return [f"{', '.join(names)} by {command}" for command, names in commands.items()]
+
+
+def _source(field: str, beside: list[str]) -> str:
+    """What a field is prepared as: captions beside clips are those of films."""
+    return "caption_times" if field == "captions" and "clips" in beside else field
+
+
 def _places(task: TaskSpec) -> list[str]:
     return [place for place in (*task.corpora, *task.held_out) if not is_url(place)]
 
@@ -63,8 +76,11 @@ def _places(task: TaskSpec) -> list[str]:
 def _fields(task: TaskSpec) -> Iterator[str]:
     """By what the classes of a task's parts say, none of which is made: their files may be missing as well. Those of
     objectives take torch, and the seconds to import it; their policies don't."""
-    builder, *_ = named_by("builder", task.sequence.builder, "")
+    builder, options, _ = named_by("builder", task.sequence.builder, "")
     yield from builder.reads or (builder.unit or "text",)
+    for option in ("image", "video"):
+        if options.get(option):
+            yield from named_by("image", options[option], "")[0].reads
     steps = [named_by("step", step, "")[0] for step in task.sequence.steps]
     others = [*steps, *(policy for spec in task.objectives for policy in _policies(spec))]
     if any(getattr(part, "reads_spans", False) for part in (builder, *others)):

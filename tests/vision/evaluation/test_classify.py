@@ -10,10 +10,13 @@ import pytest
 import torch
 
 from tests.vision.evaluation.conftest import picture, tree, write_corpus
+from vision.pictures._pair import read_pair
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune, recipe_of
+from workbench.evaluation.opening import open_run
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.folder import read_recipe
 from workbench.runs.loading import load
@@ -92,13 +95,21 @@ def test_what_does_not_fit_is_refused(
         (matching, two["single"], {}, "this one has no media"),
         (pretrained_text, two["train"], {}, "reads no images"),
     ]:
-        with pytest.raises(WorkbenchError, match=message):
+        with pytest.raises(WorkbenchError, match=message) as raised:
             recipe_of(Classification(), tuning(run, corpus, **options))
+        assert "prepare text" not in str(raised.value)
     few = tuning(matching, two["train"], "model.streams.image.pictures=1", output=tmp_path / "few")
     with pytest.raises(
-        WorkbenchError, match=r"names 2 pictures, and the embedding model\.streams\.image tells 1 apart"
+        WorkbenchError,
+        match=r"names 2 pictures, and the embedding model\.streams\.image tells 1 apart; .*"
+        r"vision\.grid, vision\.patches, vision\.regions take it",
     ):
         fine_tune(Classification(), few)
+
+
+def test_attention_is_drawn_of_one_image_alone(tuned: Path, two: dict[str, str]) -> None:
+    with pytest.raises(WorkbenchError, match=r"reads several pictures of a record \(left, right\)"):
+        read_pair(open_run(tuned, Classification.objective, ""), Corpus.open(two["test"]), 0)
 
 
 def test_pictures_start_from_vectors_of_their_own(tuned: Path) -> None:

@@ -31,6 +31,7 @@ class ClipTokens(Clips):
         every: only every n-th clip is read, n drawn from 1 to so many (the paper: 5); evaluation reads all.
     """
 
+    reads = ("clips", "clips.codes")
     of_corpora: ClassVar[Mapping[str, str]] = {"backbone": "backbone", "clustering": "codes"}
 
     def __init__(self, clustering: Name, codes: Count, backbone: Name, max_clips: Count = 48, every: Steps = 1) -> None:

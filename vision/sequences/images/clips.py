@@ -30,6 +30,7 @@ class Clips(Image):
         every: only every n-th clip is read, n drawn from 1 to so many (VideoBERT: 5); evaluation reads all.
     """
 
+    reads: tuple[str, ...] = ("clips",)
     of_corpora: ClassVar[Mapping[str, str]] = {"backbone": "backbone"}
 
     def __init__(self, backbone: Name, max_clips: Count = 48, every: Steps = 1) -> None:

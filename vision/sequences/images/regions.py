@@ -32,6 +32,7 @@ class Regions(Image):
             VL-BERT): the mean of their features. No objective hides it or predicts it.
     """
 
+    reads = ("regions",)
     of_corpora: ClassVar[Mapping[str, str]] = {"backbone": "backbone"}
 
     def __init__(self, backbone: Name, max_regions: Count = 100, whole: Literal["first", "last"] | None = None) -> None:
