@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -86,7 +86,8 @@ def import_regions(
 
     Formats: bottom-up attention's TSV and LXMERT's, VOLTA's HDF5, the folder of GQA's, UNITER's LMDB, folders of npz
     (UNITER's, MCAN's, OpenVQA's). Images are told by their id: a record's key, its image's name, its `id`, or the
-    number that these end in (COCO's). Records whose image has no features are dropped and counted.
+    number that these end in (COCO's). Of records of named media (NLVR2) each picture is looked for, by its file's name.
+    Records with an image that has no features are dropped and counted.
 
     Examples:
 
@@ -127,21 +128,25 @@ def _first(corpus: Corpus, found: Found, named: Sequence[Path]) -> int:
     """
     looked: list[str] = []
     for sample in islice(all_samples(corpus), LOOKED_AT):
-        place = found.place(sample)
-        looked = looked or ids_of(sample)
-        if place is None:
-            continue
-        try:
-            shape = found.files[place[0]].read(place[1]).arrays["features"].shape
-        except DamagedRegionsError:
-            continue
-        if len(shape) == 2:
-            return int(shape[1])
+        looked = looked or [name for names in ids_of(sample).values() for name in names]
+        for place in found.pictures(sample).values():
+            size = None if place is None else _size(found, place)
+            if size is not None:
+                return size
     known = ", ".join(map(repr, islice(found.places, 3)))
     raise WorkbenchError(
         f"{', '.join(map(str, named))}: no features of the first {min(corpus.records, LOOKED_AT)} images. "
         f"Its ids are like {' or '.join(map(repr, looked))}; those of the features like {known or 'none'}"
     )
+
+
+def _size(found: Found, place: tuple[int, Any]) -> int | None:
+    """Numbers of a region; none where the features are damaged."""
+    try:
+        shape = found.files[place[0]].read(place[1]).arrays["features"].shape
+    except DamagedRegionsError:
+        return None
+    return int(shape[1]) if len(shape) == 2 else None
 
 
 if __name__ == "__main__":

@@ -101,10 +101,11 @@ def write_graph(folder: Path) -> None:
 
 
 def write_pictures(folder: Path) -> None:
-    """photos/ of coloured shapes; captions.jsonl and questions.jsonl about one, two-photos.jsonl about two of them."""
+    """photos/ of coloured shapes; captions.jsonl, questions.jsonl and labelled.jsonl about one, two-photos.jsonl about
+    two of them; classes.txt with the classes of labelled.jsonl."""
     (folder / "photos").mkdir(exist_ok=True)
     rng = random.Random(1)
-    captions, questions, twos = [], [], []
+    captions, questions, labelled, twos = [], [], [], []
     drawn: list[str] = []
     for n in range(40):
         colour, shape = rng.choice(list(COLOURS)), rng.choice(SHAPES)
@@ -119,11 +120,14 @@ def write_pictures(folder: Path) -> None:
         told = f"there is {drawn[-1]} on the left"
         twos.append({"media": media, "sentence": told, "label": drawn[int(sides[0][:3])] == drawn[-1]})
         captions.append({"image": f"{n:03d}.png", "captions": [f"a {colour} {shape}", f"one {shape} in {colour}"]})
+        labelled.append({"image": f"{n:03d}.png", "labels": {"shape": drawn[-1].removeprefix("a ")}})
         for part, (question, answer) in enumerate((("what colour is it?", colour), ("what shape is it?", shape))):
             questions.append(
                 {"question_id": 2 * n + part, "image": f"{n:03d}.png", "question": question, "answer": answer}
             )
     write_jsonl(folder / "captions.jsonl", captions)
+    write_jsonl(folder / "labelled.jsonl", labelled)
+    (folder / "classes.txt").write_text("".join(f"{colour} {shape}\n" for colour in COLOURS for shape in SHAPES))
     write_jsonl(folder / "two-photos.jsonl", twos)
     write_jsonl(folder / "questions.jsonl", questions)
 

@@ -202,14 +202,18 @@ def parse_row(raw: bytes | str, where: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise MalformedError("not a line of JSON", where, f"{error.msg} at column {error.colno}") from error
     if "\\ud" in (raw.decode() if isinstance(raw, bytes) else raw).lower():
-        _check_pairs(row, where)
+        check_pairs(row, where)
     if not isinstance(row, dict):
         raise MalformedError("a line must be a JSON object", where, f"found {type(row).__name__}")
     return row
 
 
-def _check_pairs(row: Any, where: str) -> None:
-    """JSON may spell out half a character, as what was cut within one has it; no text can hold that."""
+def check_pairs(row: Any, where: str) -> None:
+    """JSON may spell out half a character, as what was cut within one has it; no text can hold that.
+
+    Raises:
+        MalformedError: there is one in a value of JSON.
+    """
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -217,14 +221,28 @@ def _check_pairs(row: Any, where: str) -> None:
         raise MalformedError("half a character, an unpaired surrogate", where, found) from error
 
 
+def as_object(row: Any, where: str) -> dict[str, Any]:
+    """A row of a list as the JSON object that it should be.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    if not isinstance(row, dict):
+        raise MalformedError("a row must be a JSON object", where, f"found {type(row).__name__}")
+    return row
+
+
 def require(row: dict[str, Any], name: str, kind: type | tuple[type, ...], where: str) -> Any:
     """A field of a row.
 
     Raises:
-        MalformedError: the field is missing or of another type; names the fields there are.
+        MalformedError: the field is missing or of another type (names the fields there are), or a text that holds half
+            a character.
     """
     if name not in row:
         raise MalformedError(f"no field {name!r}", where, f"fields: {', '.join(row) or 'none'}")
     if not isinstance(row[name], kind):
         raise MalformedError(f"field {name!r} has the wrong type", where, f"found {type(row[name]).__name__}")
+    if isinstance(row[name], str) and not row[name].isascii():
+        check_pairs(row[name], where)
     return row[name]

@@ -32,13 +32,13 @@ def read_json(path: Path) -> dict[str, Any]:
     return tree
 
 
-def rows_of(tree: dict[str, Any], name: str, path: Path) -> list[dict[str, Any]]:
-    """The list of objects under a key.
+def rows_of(tree: dict[str, Any], name: str, path: Path) -> list[Any]:
+    """The list under a key, whose elements should be objects (`pipelines.readers.reader.as_object`).
 
     Raises:
         WorkbenchError: no such key, or something else under it; names the keys there are.
     """
     rows = tree.get(name)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    if not isinstance(rows, list):
         raise WorkbenchError(f"{path}: no list of objects under {name!r}; the file has {', '.join(tree) or 'nothing'}")
     return rows

@@ -6,6 +6,8 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any
@@ -124,9 +126,8 @@ class Web:
         """Raises NotFetchedError where the header says that the body is not wanted."""
         status, headers = response.status, response.headers
         if status != 200:
-            wait = headers.get("Retry-After", "")
-            seconds = float(wait) if wait.isdigit() else 0.0
-            raise NotFetchedError(f"HTTP {status}", again=status in AGAIN, wait=seconds)
+            wait = seconds_of(headers.get("Retry-After", ""), headers.get("Date", ""))
+            raise NotFetchedError(f"HTTP {status}", again=status in AGAIN, wait=wait)
         if opted_out(headers.getlist("X-Robots-Tag")) or headers.get("tdm-reservation", "").strip() == "1":
             raise NotFetchedError("opted out")
         content = headers.get("Content-Type", "").lower().partition(";")[0].strip()
@@ -167,6 +168,30 @@ class Web:
         if isinstance(error, errors.ProtocolError | OSError):
             return NotFetchedError("connection dropped", again=True)
         return NotFetchedError("not a web address")
+
+
+def seconds_of(retry_after: str, date: str = "") -> float:
+    """How long a header Retry-After asks to wait: a number of seconds, or a date (RFC 9110, section 10.2.3); none is 0.
+
+    Args:
+        date: the header Date of the same answer: its clock is the one that the other date is of. Without it, ours.
+    """
+    asked = retry_after.strip()
+    if asked.isascii() and asked.isdigit():
+        return float(asked)
+    end = _time_of(asked)
+    if end is None:
+        return 0.0
+    return max((end - (_time_of(date) or datetime.now(UTC))).total_seconds(), 0.0)
+
+
+def _time_of(date: str) -> datetime | None:
+    """A date of a header; without a zone it is of Greenwich, as all dates of HTTP are."""
+    try:
+        time = parsedate_to_datetime(date)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def opted_out(tags: list[str]) -> bool:

@@ -9,12 +9,17 @@ from workbench.sequences.sequence import Sample
 
 
 def clean_captions(sample: Sample) -> Sample | Drop:
-    """Strips captions and takes out empty ones; drops an image left with neither a caption nor a question."""
+    """Strips captions and takes out empty ones; drops an image of which nothing is said.
+
+    Questions say something, and so do labels, of an image without captions its classes. Where all captions were empty
+    labels are no reason to keep it: they may have been those of the sentence (NLVR, SNLI-VE).
+    """
+    wordless = not sample.get("captions")
     if "captions" in sample and "caption_spans" not in sample:
         sample["captions"] = [caption.strip() for caption in sample["captions"] if caption.strip()]
-    if not sample.get("captions") and not sample.get("questions"):
-        return Drop("no caption")
-    return sample
+    if sample.get("captions") or sample.get("questions") or (wordless and sample.get("labels")):
+        return sample
+    return Drop("no caption")
 
 
 def without_captions(sample: Sample, left_out: Collection[int]) -> Sample:

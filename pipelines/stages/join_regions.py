@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -33,9 +33,12 @@ class Found:
     places: Mapping[str, tuple[int, Any]]
     numbers: Mapping[int, str | None]
 
-    def place(self, sample: Sample) -> tuple[int, Any] | None:
-        """That of a sample: by its key, its image's name, or its id; else by the number that these end in."""
-        names = ids_of(sample)
+    def pictures(self, sample: Sample) -> dict[str, tuple[int, Any] | None]:
+        """Those of a sample's pictures by the names of its media; of one image, whose medium has none, `""`."""
+        return {medium: self._place(names) for medium, names in ids_of(sample).items()}
+
+    def _place(self, names: Sequence[str]) -> tuple[int, Any] | None:
+        """By a key, a name or an id; else by the number that these end in."""
         exact = next((name for name in names if name in self.places), None)
         if exact is not None:
             return self.places[exact]
@@ -46,8 +49,9 @@ class Found:
 
 @dataclass(frozen=True)
 class JoinRegions:
-    """Adds `regions` and `meta.backbone`; a sample whose image has no features is dropped.
+    """Adds `regions` and `meta.backbone`; a sample with an image that has no features is dropped.
 
+    Of a record of named media each is a picture: its rows have its name in `medium` [n], as `RegionFeatures` has them.
     Features of another size than `size` are refused. `boxes` says what the numbers of boxes are where the files leave
     it open, `layout` whether they are corners or a corner, width and height. Regions beyond `most`, and those of less
     confidence than `threshold` behind the first `least`, are left out, as UNITER does.
@@ -65,30 +69,33 @@ class JoinRegions:
     on_error: Literal["stop", "skip"] = "stop"
 
     def __call__(self, sample: Sample) -> Sample | Drop:
-        place = self.found.place(sample)
-        if place is None:
-            return Drop("no features of this image")
-        file = self.found.files[place[0]]
-        try:
-            regions = self._regions(file.read(place[1]), sample)
-        except DamagedRegionsError as error:
-            if self.on_error == "skip":
-                return Drop(str(error).partition(" (")[0].partition(":")[0])
-            raise WorkbenchError(
-                f"{file.path}, image {sample['key']!r}: {error}. Leave such images out with --on-error skip"
-            ) from error
-        if not len(regions["features"]):
-            return Drop("no region")
-        return {**sample, "regions": regions, "meta": {**sample.get("meta", {}), "backbone": self.backbone}}
+        found: dict[str, dict[str, np.ndarray]] = {}
+        for medium, place in self.found.pictures(sample).items():
+            if place is None:
+                return Drop("no features of this image")
+            file, where = self.found.files[place[0]], place_of(sample, medium)
+            picture = sample["media"][medium] if medium else sample.get("image")
+            try:
+                found[medium] = self._regions(file.read(place[1]), picture, where)
+            except DamagedRegionsError as error:
+                if self.on_error == "skip":
+                    return Drop(str(error).partition(" (")[0].partition(":")[0])
+                raise WorkbenchError(
+                    f"{file.path}, {where}: {error}. Leave such images out with --on-error skip"
+                ) from error
+            if not len(found[medium]["features"]):
+                return Drop("no region")
+        meta = {**sample.get("meta", {}), "backbone": self.backbone}
+        return {**sample, "regions": together(found, place_of(sample, "")), "meta": meta}
 
-    def _regions(self, foreign: ForeignRegions, sample: Sample) -> dict[str, np.ndarray]:
+    def _regions(self, foreign: ForeignRegions, picture: bytes | None, where: str) -> dict[str, np.ndarray]:
         features = foreign.arrays["features"]
         if features.ndim != 2 or features.shape[1] != self.size:
             raise WorkbenchError(
-                f"image {sample['key']!r}: features of shape {list(features.shape)}, those before have "
+                f"{where}: features of shape {list(features.shape)}, those before have "
                 f"{self.size} numbers a region; name files of one backbone alone, or say --feature-size"
             )
-        boxes = self._relative(foreign, sample)
+        boxes = self._relative(foreign, picture)
         lengths = {name: len(value) for name, value in foreign.arrays.items()} | {"boxes": len(boxes)}
         if len(set(lengths.values())) != 1:
             raise DamagedRegionsError(f"unequal numbers of regions: {lengths}")
@@ -108,7 +115,7 @@ class JoinRegions:
             return self.most
         return min(self.most, max(self.least, int((arrays["confidence"] > self.threshold).sum())))
 
-    def _relative(self, foreign: ForeignRegions, sample: Sample) -> np.ndarray:
+    def _relative(self, foreign: ForeignRegions, picture: bytes | None) -> np.ndarray:
         """Boxes as corners in 0..1."""
         boxes = np.asarray(foreign.boxes, np.float64)
         if boxes.ndim != 2 or boxes.shape[1] != 4 or not np.isfinite(boxes).all():
@@ -120,7 +127,7 @@ class JoinRegions:
             relative = self.boxes == "relative"
         elif relative is None:
             relative = bool(boxes.max(initial=0) <= 1 + 1e-3)
-        width, height = (1.0, 1.0) if relative else foreign.size or _size(sample)
+        width, height = (1.0, 1.0) if relative else foreign.size or _size(picture)
         sides = np.array([width, height, width, height])
         beyond = np.maximum(-boxes, boxes - sides)
         if (beyond > (1e-3 if relative else OUTSIDE)).any():
@@ -136,12 +143,51 @@ class JoinRegions:
         return inside
 
 
-def ids_of(sample: Sample) -> list[str]:
-    """What may be an image's id, in the order that it is looked for."""
+def ids_of(sample: Sample) -> dict[str, list[str]]:
+    """What may be the id of each picture, in the order that it is looked for, by medium; of one image the medium is "".
+
+    Named media are known by the names of their files (`meta.files`), else by the key with the medium's name.
+    """
     meta = sample.get("meta", {})
-    image = PurePosixPath(str(meta.get("image", "")))
-    told = [sample["key"], image.stem, image.name, *(str(meta[name]) for name in ("id", "image_id") if name in meta)]
-    return [name for name in dict.fromkeys(told) if name]
+    if "media" in sample:
+        files = meta["files"] if isinstance(meta.get("files"), dict) else {}
+        return {
+            medium: _names(str(files.get(medium, "")), f"{sample['key']}-{medium}", f"{sample['key']}.{medium}")
+            for medium in sample["media"]
+        }
+    ids = [str(meta[name]) for name in ("id", "image_id") if name in meta]
+    return {"": list(dict.fromkeys([sample["key"], *_names(str(meta.get("image", "")), *ids)]))}
+
+
+def _names(file: str, *others: str) -> list[str]:
+    """The names of a file, without and with its suffix, and others; each once, none empty."""
+    path = PurePosixPath(file)
+    return [name for name in dict.fromkeys((path.stem, path.name, *others)) if name]
+
+
+def place_of(sample: Sample, medium: str) -> str:
+    """Which picture it is, for an error."""
+    return f"image {sample['key']!r}" + (f", medium {medium!r}" if medium else "")
+
+
+def together(found: Mapping[str, dict[str, np.ndarray]], where: str) -> dict[str, np.ndarray]:
+    """The regions of all pictures of a record, one behind the other, with the names of their media.
+
+    Raises:
+        WorkbenchError: the pictures' features have other arrays, or of another size.
+    """
+    if "" in found:
+        return found[""]
+    kinds = {medium: {name: value.shape[1:] for name, value in part.items()} for medium, part in found.items()}
+    first, *others = kinds
+    for medium in others:
+        if kinds[medium] != kinds[first]:
+            raise WorkbenchError(
+                f"{where}: of {first!r} there are {kinds[first]}, of {medium!r} {kinds[medium]}; the pictures of "
+                "a record need features of one kind"
+            )
+    regions = {name: np.concatenate([part[name] for part in found.values()]) for name in found[first]}
+    return {**regions, "medium": np.repeat(list(found), [len(part["features"]) for part in found.values()])}
 
 
 def number_of(name: str) -> int | None:
@@ -165,10 +211,12 @@ def find_regions(files: tuple[RegionFiles, ...]) -> Found:
     return Found(files, places, numbers)
 
 
-def _size(sample: Sample) -> tuple[float, float]:
-    """Width and height of the sample's image."""
+def _size(picture: bytes | None) -> tuple[float, float]:
+    """Width and height of an image."""
+    if picture is None:
+        raise DamagedRegionsError("boxes in pixels, and no image to measure")
     try:
-        width, height = open_image(sample["image"]).size
-    except (KeyError, *FAILURES) as error:
+        width, height = open_image(picture).size
+    except FAILURES as error:
         raise DamagedRegionsError("boxes in pixels, and no image to measure") from error
     return float(width), float(height)

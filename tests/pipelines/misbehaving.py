@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from workbench.sequences.sequence import Sample
@@ -67,6 +68,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _never(self, name: str) -> None:
         self._send(b"", 429, **{"Retry-After": "3600"})
+
+    def _tomorrow(self, name: str) -> None:
+        """As before, but told by the clock."""
+        self._send(b"", 429, **{"Retry-After": formatdate(time.time() + 86_400, usegmt=True)})
 
     def _broken(self, name: str) -> None:
         self._send(b"", 500)

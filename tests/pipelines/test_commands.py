@@ -187,6 +187,18 @@ def test_image_text_command_counts_bad_images(tmp_path, json_lines, tar, picture
     }
 
 
+def test_images_that_have_labels_alone_become_a_corpus_and_one_of_it(tmp_path, json_lines, tar, picture, stored):
+    tar("images.tar", {f"{name}.jpg": picture(number) for number, name in enumerate("abc")})
+    rows = [{"image": "a.jpg", "labels": {"animal": "dog"}}, {"image": "b.jpg", "labels": {"animal": "cat"}}]
+    path = json_lines("labelled.jsonl", [*rows, {"image": "c.jpg"}])
+    form = ("--format", "media-jsonl", "--option", "media_field=image")
+    prepare("image-text", path, *form, "-o", tmp_path / "raw", "--workers", 1)
+    prepare("corpus", tmp_path / "raw", "-o", tmp_path / "again", "--workers", 1)
+    for name in ("raw", "again"):
+        assert [sample["labels"]["animal"] for sample in stored(tmp_path / name)] == ["dog", "cat"]
+    assert Corpus.open(tmp_path / "raw").manifest.dropped == {"clean_captions: no caption": 1}
+
+
 def test_copies_of_an_image_stay_on_one_side_of_a_split(tmp_path, json_lines, tar, picture):
     tar("images.tar", {f"i{n}.jpg": picture(n // 2) for n in range(40)})
     path = json_lines("captions.jsonl", [{"image": f"i{n}.jpg", "caption": "x"} for n in range(40)])

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
 
 from pipelines.readers.reader import Drop
-from pipelines.sources.web import Manners, opted_out
+from pipelines.sources.web import Manners, opted_out, seconds_of
 from pipelines.stages.check_image import CheckImage
 from pipelines.stages.fetch_images import FetchImages
 from tests.pipelines.misbehaving import sample, serving
@@ -60,6 +61,7 @@ def test_what_is_there_is_had(server, files, way):
         ("/broken/a.jpg", "HTTP 500", 2),
         ("/missing/a.jpg", "HTTP 404", 1),
         ("/never/a.jpg", "HTTP 429", 1),
+        ("/tomorrow/a.jpg", "HTTP 429", 1),
         ("/page/a.jpg", "content type text/html", 1),
         ("/disguised/a.jpg", "a web page, not an image", 1),
         ("/loop/a.jpg", "too many redirects", 6),
@@ -97,6 +99,17 @@ def test_addresses_that_lead_nowhere(url, reason):
 def test_machines_of_ones_own_network_are_not_asked(server):
     assert fetched(server, "/ok/a.jpg", private=False) == Drop("private address")
     assert not server[1], "nothing was sent"
+
+
+def test_how_long_a_machine_asks_to_wait():
+    date = "Wed, 21 Oct 2015 07:28:00 GMT"
+    assert seconds_of(" 120 ") == 120
+    assert seconds_of("Wed, 21 Oct 2015 07:30:05 GMT", date) == 125
+    assert seconds_of("Wednesday, 21-Oct-15 07:28:05 GMT", date) == seconds_of("Wed Oct 21 07:28:05 2015", date) == 5
+    assert seconds_of(date, "Wed, 21 Oct 2015 08:00:00 GMT") == seconds_of(date) == 0  # over
+    assert 3590 < seconds_of(formatdate(time.time() + 3600, usegmt=True)) <= 3600
+    for none in ("", "soon", "-5", "1.5", "Wed, 99 Oct 2015 07:28:00 GMT", "\N{ARABIC-INDIC DIGIT FIVE}", "²"):
+        assert seconds_of(none, date) == 0
 
 
 def test_directives_to_robots():

@@ -281,3 +281,53 @@ def test_a_damaged_file_is_one_message(tmp_path, coco):
         imported(coco, "--from", tmp_path / "npz")
     corpus = imported(coco, "--from", tmp_path / "npz", "--on-error", "skip")
     assert corpus.manifest.dropped == {"JoinRegions: no npz file, or a damaged one": 1}
+
+
+@pytest.fixture
+def pairs(tmp_path, json_lines, picture) -> Path:
+    """A corpus of two NLVR2 records of three pictures, of 24 x 16 pixels."""
+    (tmp_path / "images").mkdir()
+    for i, name in enumerate(("dev-0-0-img0", "dev-0-0-img1", "dev-0-1-img0", "dev-0-1-img1")):
+        (tmp_path / "images" / f"{name}.png").write_bytes(picture(i, format="PNG"))
+    rows = [{"identifier": f"dev-0-{i}-3", "sentence": "two dogs", "label": "True"} for i in range(2)]
+    prepare(
+        "image-text", json_lines("dev.json", rows), "--images", tmp_path / "images", "-o", tmp_path / "raw", *WORKERS
+    )
+    return tmp_path / "raw"
+
+
+def test_each_picture_of_named_media_has_its_features(tmp_path, pairs):
+    (tmp_path / "npz").mkdir()
+    for i, name in enumerate(("dev-0-0-img0", "dev-0-0-img1", "dev-0-1-img0")):
+        count = 3 - i % 2
+        np.savez(tmp_path / "npz" / f"{name}.npz", features=features(i)[:count], boxes=BOXES[:count])
+    corpus = imported(pairs, "--from", tmp_path / "npz", "--boxes", "pixels")
+    assert corpus.manifest.dropped == {"JoinRegions: no features of this image": 1}  # dev-0-1, whose right one has none
+    regions = corpus.read(0, 0)["regions"]
+    assert regions["medium"].tolist() == ["left"] * 3 + ["right"] * 2
+    expected = np.concatenate([features(0), features(1)[:2]]).astype(np.float16)
+    np.testing.assert_array_equal(regions["features"], expected)
+    np.testing.assert_allclose(regions["boxes"], np.concatenate([RELATIVE, RELATIVE[:2]]), atol=1e-6)
+
+
+def test_named_media_have_the_same_arrays_as_those_that_are_extracted(tmp_path, pairs):
+    (tmp_path / "npz").mkdir()
+    for i, name in enumerate(("dev-0-0-img0", "dev-0-0-img1")):
+        np.savez(tmp_path / "npz" / f"{name}.npz", features=features(i), boxes=BOXES)
+    regions = imported(pairs, "--from", tmp_path / "npz", "--boxes", "pixels").read(0, 0)["regions"]
+    network = ("--backbone", "resnet10t", "--size", 32, "--grid", 1, "-o", tmp_path / "extracted")
+    prepare("regions", pairs, *network, *WORKERS)
+    extracted = Corpus.open(tmp_path / "extracted").read(0, 0)["regions"]
+    assert {name: value.dtype.kind for name, value in regions.items()} == {
+        name: value.dtype.kind for name, value in extracted.items()
+    }
+    assert list(dict.fromkeys(regions["medium"].tolist())) == list(dict.fromkeys(extracted["medium"].tolist()))
+
+
+def test_pictures_of_one_record_have_features_of_one_kind(tmp_path, pairs):
+    (tmp_path / "npz").mkdir()
+    for i, name in enumerate(("dev-0-0-img0", "dev-0-0-img1")):
+        said = {"confidence": np.float32([1, 1, 1])} if i else {}
+        np.savez(tmp_path / "npz" / f"{name}.npz", features=features(i), boxes=BOXES, **said)
+    with pytest.raises(WorkbenchError, match=r"of 'left' there are .* need features of one kind"):
+        imported(pairs, "--from", tmp_path / "npz", "--boxes", "pixels")

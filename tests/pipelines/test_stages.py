@@ -45,8 +45,11 @@ def test_text_filters():
 def test_clean_captions():
     assert clean_captions({"captions": [" a ", " "]}) == {"captions": ["a"]}
     assert clean_captions({"captions": [""]}) == Drop("no caption")
-    asked = {"questions": [{"question": "?"}]}
-    assert clean_captions(dict(asked)) == asked
+    assert clean_captions({"labels": {}}) == Drop("no caption")
+    assert clean_captions({"captions": [" "], "labels": {"label": 1}}) == Drop("no caption")  # the sentence's label
+    for said in ({"questions": [{"question": "?"}]}, {"labels": {"animal": "dog"}}):
+        assert clean_captions(dict(said)) == said
+        assert clean_captions({**said, "captions": []}) == {**said, "captions": []}
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.reader import Malformed, MalformedError, Peek, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json, rows_of
 
@@ -26,21 +26,30 @@ class CocoCaptions(ImageReader):
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         for path in files(paths, self.suffixes):
             tree = read_json(path)
-            captions: dict[Any, list[str]] = {}
-            for number, row in enumerate(rows_of(tree, "annotations", path)):
-                where = f"{path.name}:annotations[{number}]"
-                captions.setdefault(require(row, "image_id", (int, str), where), []).append(
-                    require(row, "caption", str, where).strip()
-                )
+            captions = _captions(tree, path, malformed)
             licences = {row.get("id"): row.get("url") or row.get("name") for row in tree.get("licenses", [])}
             for number, row in enumerate(rows_of(tree, "images", path)):
                 where = f"{path.name}:images[{number}]"
-                name = require(row, "file_name", str, where)
-                identifier = require(row, "id", (int, str), where)
-                yield name, {"captions": captions.pop(identifier, []), "meta": _meta(row, licences)}, where
-            if captions:
-                missing = next(iter(captions))
-                raise MalformedError("an image id has captions but no entry in images", path.name, str(missing))
+                with malformed:
+                    identifier = require(as_object(row, where), "id", (int, str), where)
+                    own = [caption for caption, _ in captions.pop(identifier, [])]
+                    name = require(row, "file_name", str, where)
+                    yield name, {"captions": own, "meta": _meta(row, licences)}, where
+            for identifier, left in captions.items():
+                for _, where in left:
+                    with malformed:
+                        raise MalformedError("the caption's image has no entry in images", where, str(identifier))
+
+
+def _captions(tree: dict[str, Any], path: Path, malformed: Malformed) -> dict[Any, list[tuple[str, str]]]:
+    """By image, its captions and where they stand."""
+    captions: dict[Any, list[tuple[str, str]]] = {}
+    for number, row in enumerate(rows_of(tree, "annotations", path)):
+        where = f"{path.name}:annotations[{number}]"
+        with malformed:
+            identifier = require(as_object(row, where), "image_id", (int, str), where)
+            captions.setdefault(identifier, []).append((require(row, "caption", str, where).strip(), where))
+    return captions
 
 
 def _meta(row: dict[str, Any], licences: dict[Any, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.reader import Malformed, MalformedError, Peek, require
+from pipelines.readers.reader import Malformed, Peek, as_object, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json
 from workbench.options.bounds import FileTemplate
@@ -36,12 +36,12 @@ class Gqa(ImageReader):
         for path in files(paths, self.suffixes):
             for number, (question, row) in enumerate(read_json(path).items()):
                 where = f"{path.name}:{number}"
-                if not isinstance(row, dict):
-                    raise MalformedError("a question must be an object", where, f"found {type(row).__name__}")
-                if self.balanced and not row.get("isBalanced"):
-                    continue
-                image = require(row, "imageId", str, where)
-                gathered.setdefault(image, ([], where))[0].append(_question(question, row, where))
+                with malformed:
+                    if self.balanced and not as_object(row, where).get("isBalanced"):
+                        continue
+                    image = require(as_object(row, where), "imageId", str, where)
+                    asked = _question(question, row, where)
+                    gathered.setdefault(image, ([], where))[0].append(asked)
         for image, (questions, where) in gathered.items():
             name = self.named(self.image_name, where, id=image, subset="")
             yield name, {"key": image, "questions": questions, "meta": {"id": image}}, where

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.reader import Malformed, Peek, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object, require
 from pipelines.sources.files import files, stem
 from pipelines.sources.json_file import read_json, rows_of
-from workbench.errors import WorkbenchError, unknown
+from workbench.errors import unknown
 from workbench.options.bounds import Name
 
 
@@ -37,16 +37,16 @@ class Karpathy(ImageReader):
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         for path in files(paths, self.suffixes):
             rows = rows_of(read_json(path), "images", path)
-            there = {str(row.get("split")) for row in rows}
+            there = {str(row.get("split")) for row in rows if isinstance(row, dict)}
             for name in self.splits:
                 if name not in there:
                     raise unknown("split", name, sorted(there), f"{path}, --option splits")
             for number, row in enumerate(rows):
                 where = f"{path.name}:images[{number}]"
-                split = require(row, "split", str, where)
-                if self.splits and split not in self.splits:
-                    continue
-                yield *_image(row, split, where), where
+                with malformed:
+                    split = require(as_object(row, where), "split", str, where)
+                    if not self.splits or split in self.splits:
+                        yield *_image(row, split, where), where
 
 
 def _image(row: dict[str, Any], split: str, where: str) -> tuple[str, dict[str, Any]]:
@@ -55,7 +55,7 @@ def _image(row: dict[str, Any], split: str, where: str) -> tuple[str, dict[str, 
     folder = row.get("filepath")
     sentences = require(row, "sentences", list, where)
     if not all(isinstance(sentence, dict) for sentence in sentences):
-        raise WorkbenchError(f"{where}: sentences must be objects with the string 'raw'")
+        raise MalformedError("sentences must be objects with the string 'raw'", where)
     captions = [require(sentence, "raw", str, where).strip() for sentence in sentences]
     meta = {"split": split, "id": row.get("cocoid", row.get("imgid"))}
     known = {name: value for name, value in meta.items() if value is not None}

@@ -55,7 +55,7 @@ class MediaReader(ImageReader):
             lacking = any(ref is None for ref in refs.values())
             found, lost = found + (not lacking), lost or one.where * lacking
             size = one.size + sum(ref.size for ref in refs.values() if ref is not None)
-            yield Record((one.key, one.row, refs), size, one.where)
+            yield Record((one.key, one.row, refs, dict(one.places)), size, one.where)
         yield from malformed.records()
         if lost and not found:
             raise WorkbenchError(
@@ -64,13 +64,15 @@ class MediaReader(ImageReader):
             )
 
     def sample(self, record: Record) -> Sample | Drop:
-        key, row, refs = record.data
+        key, row, refs, places = record.data
         if any(ref is None for ref in refs.values()):
             return Drop("medium not found")
         fields = self.content(row, record.where)
         media = {medium: ref.read() for medium, ref in refs.items()}
-        meta = {"source": record.where.rpartition(":")[0], "sha256": _hash(media), **fields.get("meta", {})}
-        seen = media if media.keys() == {IMAGE} else {"media": media}
+        alone = media.keys() == {IMAGE}
+        named = {"image": places[IMAGE]} if alone else {"files": places}
+        meta = {"source": record.where.rpartition(":")[0], "sha256": _hash(media), **named, **fields.get("meta", {})}
+        seen = media if alone else {"media": media}
         return {**fields, **seen, "key": key, "meta": meta}
 
 

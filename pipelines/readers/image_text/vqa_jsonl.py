@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, MalformedError, Peek, check_pairs, parse_row, require
 
 OPTIONAL = ("answer", "answer_type", "question_type")
 
@@ -37,10 +37,11 @@ class VqaJsonl(ImageReader):
 
 def question_of(row: dict[str, Any], where: str) -> dict[str, Any]:
     """One element of a sample's `questions`; answers may be strings or the official `{answer: ...}` objects."""
-    answers = row["answers"] if "answers" in row else [require(row, "answer", str, where)]
+    answers = require(row, "answers", list, where) if "answers" in row else [require(row, "answer", str, where)]
     answers = [a.get("answer") if isinstance(a, dict) else a for a in answers]
     if not all(isinstance(answer, str) for answer in answers):
         raise MalformedError("answers must be strings, or objects with the string 'answer'", where)
+    check_pairs(answers, where)
     question = {
         "question_id": require(row, "question_id", (int, str), where),
         "question": require(row, "question", str, where),
