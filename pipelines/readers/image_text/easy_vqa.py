@@ -1,4 +1,4 @@
-"""easy-VQA (Zhou 2019): a JSON list of `[question, answer, image id]` beside a folder `images`, for train and for test."""
+"""easy-VQA (Zhou 2019): a JSON list of `[question, answer, image id]` beside `images/`, for train and for test."""
 
 from __future__ import annotations
 
