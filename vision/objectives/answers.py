@@ -151,7 +151,9 @@ class AnswersHead(Head):
             loss = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
         with torch.no_grad():
             reached = scores.gather(1, logits.argmax(1, keepdim=True)).squeeze(1)
-        return LossOutput(loss, {"accuracy": ((reached * asked).sum(), asked.sum())})
+        known = (scores > 0).any(1) & asked
+        counts = {"accuracy": ((reached * asked).sum(), asked.sum()), "in_vocabulary": (known.sum(), asked.sum())}
+        return LossOutput(loss, counts)
 
 
 def _best(scores: Tensor, asked: Tensor) -> Tensor:

@@ -150,6 +150,16 @@ def test_the_metric_is_the_score_of_the_most_probable_answer(
     assert count == 4
 
 
+@pytest.mark.parametrize("kind", ["bce", "cross_entropy", "drawn"])
+def test_questions_with_an_answer_in_the_vocabulary_are_counted(
+    kind: str, asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
+) -> None:
+    network, objective = tiny(), answers(loss=kind)
+    _, batch = corrupted(objective, asked)
+    known, count = loss(objective, network, batch).metrics["in_vocabulary"]
+    assert (known, count) == (3, 4)  # nobody knew an answer to the third
+
+
 def test_gradients_reach_text_and_image(
     asked: list[Sequence], tiny: Callable[..., Network], corrupted: Any, loss: Any
 ) -> None:

@@ -7,6 +7,7 @@ the first candidates of a dual encoder (ALBEF, arXiv:2107.07651, section 3.4). T
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -71,11 +72,12 @@ class RetrievalTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalScoring(Scoring):
-    """Recall at 1, 5 and 10 and median rank of image and text retrieval, beside chance.
+    """Recall at 1, 5 and 10 and median rank of image and text retrieval, beside chance and shuffled captions.
 
     CORPUS holds images with one or more `captions`; RUN has itc or itm among its objectives. Without --rerank a run is
-    ranked by itc where it has one, and else by itm: a forward pass for every pair. The control shuffled-captions gives
-    every image another's captions. COCO's 1k protocol is the mean over five parts of its 5,000 test images.
+    ranked by itc where it has one, and else by itm: a forward pass for every pair. Shuffled captions, where every image
+    has another's, are ranked by the same scores; as a --control they stand in the place of the right ones. COCO's 1k
+    protocol is the mean over five parts of its 5,000 test images.
 
     Examples:
 
@@ -228,20 +230,23 @@ def retrieval_result(
 ) -> Result:
     """Recalls (0..1) and ranks of the scores of a part, beside those of a random order.
 
-    Under `shuffled-captions` every image is held to own the captions of another one. Examples, whose images are kept in
-    the run, are `shown` or not.
+    Under `shuffled-captions` every image is held to own the captions of another one; without it this is a baseline, of
+    the same scores. Examples, whose images are kept in the run, are `shown` or not.
     """
-    owner = found.owner
+    told = partial(retrieval_metrics, found.scores, ties=ties, text_scores=found.text_scores)
+    owner, baselines = found.owner, {"chance": chance(found.owner, found.scores.images)}
     if control == SHUFFLED_CAPTIONS:
         owner = exchanged(found.scores.images)[owner]
-    numbers = retrieval_metrics(found.scores, owner, ties=ties, text_scores=found.text_scores)
+    elif found.scores.images > 1:
+        baselines["shuffled captions"] = told(exchanged(found.scores.images)[owner])
+    numbers = told(owner)
     return Result(
         task=Retrieval().name,
         numbers=numbers,
         counts={"texts": found.scores.texts, "images": found.scores.images},
         inputs=found.checkpoints,
         variant=f"{found.variant}, ties {ties}",
-        baselines={"chance": chance(owner, found.scores.images)},
+        baselines=baselines,
         examples=examples(found, owner, corpus, run, part) if shown else [],
         failures=failures(found, owner, corpus, run, part) if shown else [],
     )

@@ -158,20 +158,20 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
 
 
 def _covering(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVocabulary:
-    """The vocabulary; of a file it is told how many of the questions have an answer in it.
+    """The vocabulary; it is told how many of the questions have an answer in it: from the others nothing is learnt.
 
     Raises:
         WorkbenchError: none has.
     """
     vocabulary = _vocabulary(tuning, answered)
-    if tuning.answers:
-        covered = sum(len(vocabulary.labels(question["answers"])[0]) > 0 for question in answered)
-        if answered and not covered:
-            raise WorkbenchError(
-                f"--answers {tuning.answers}: none of its {len(vocabulary):,} answers is one to the {len(answered):,} "
-                f"questions of {tuning.corpus}; is it the vocabulary of another set?"
-            )
-        logger.info("%d of %d questions have an answer in %s", covered, len(answered), tuning.answers)
+    covered = sum(len(vocabulary.labels(question["answers"])[0]) > 0 for question in answered)
+    if tuning.answers and answered and not covered:
+        raise WorkbenchError(
+            f"--answers {tuning.answers}: none of its {len(vocabulary):,} answers is one to the {len(answered):,} "
+            f"questions of {tuning.corpus}; is it the vocabulary of another set?"
+        )
+    whose = f"in {tuning.answers}" if tuning.answers else f"among the {len(vocabulary):,} of the vocabulary"
+    logger.info("%d of %d questions have an answer %s", covered, len(answered), whose)
     return vocabulary
 
 

@@ -195,6 +195,21 @@ def test_exchanged_captions_never_stay(contrast: Path, test_corpus: Corpus) -> N
     found = scored(contrast, test_corpus, size=8)
     control = retrieval_result(found, test_corpus, contrast, control="shuffled-captions")
     check(control, matrix(found), exchanged(10)[found.owner].tolist())
+    assert control.baselines.keys() == {"chance"}
+
+
+def test_shuffled_captions_are_a_baseline_of_the_same_scores(
+    contrast: Path, matching: Path, test_corpus: Corpus
+) -> None:
+    for run in (contrast, matching):
+        found = scored(run, test_corpus, size=8)
+        told = retrieval_result(found, test_corpus, run)
+        control = retrieval_result(found, test_corpus, run, control="shuffled-captions")
+        assert told.baselines["shuffled captions"] == control.numbers != told.numbers
+        assert told.baselines["chance"] == control.baselines["chance"]
+    options = RetrievalScoring(run=contrast, corpus=str(test_corpus.place))
+    alone = score(Retrieval().open(options), test_corpus, Part(0, 1), size=8)
+    assert retrieval_result(alone, test_corpus, contrast).baselines.keys() == {"chance"}  # nothing to exchange with
 
 
 def test_learning_beats_its_controls(train: Callable[..., Path], squares: Path, test_corpus: Corpus) -> None:

@@ -13,6 +13,7 @@ import torch
 from tests.contracts.cases import EvaluationCase, World
 from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus
 from tests.vision.metrics.test_wups import write_wordnet
+from vision.evaluation.vqa.predictions import questions_of
 from vision.evaluation.vqa.task import Vqa, VqaScoring, VqaTuning
 from vision.metrics.wordnet import Nouns
 from vision.metrics.wups import alike
@@ -263,6 +264,21 @@ def test_the_answers_of_several_corpora_make_the_vocabulary(matching: Path, squa
     (tmp_path / "rows.json").write_text(json.dumps({"no": 2, "yes": 0}))
     with pytest.raises(WorkbenchError, match="with their classes"):
         Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **told), base)
+
+
+def test_how_many_questions_have_an_answer_in_the_vocabulary_is_told(
+    matching: Path, squares: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = str(squares / "train")
+    asked = [question["answers"][0] for question in questions_of(Corpus.open(corpus))]
+    counts = Counter(asked).most_common()
+    least = counts[1][1]  # the two most frequent answers at least
+    known = {answer for answer, count in counts if count >= least}
+    covered = sum(answer in known for answer in asked)
+    assert 0 < covered < len(asked)
+    with caplog.at_level("INFO"):
+        Vqa().setup(VqaTuning(run=matching, corpus=corpus, min_count=least), read_recipe(matching))
+    assert f"{covered} of {len(asked)} questions have an answer among the {len(known)} of the vocabulary" in caplog.text
 
 
 def test_wrong_inputs(answering: Path, matching: Path, squares: Path, tmp_path: Path) -> None:
