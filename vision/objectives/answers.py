@@ -152,8 +152,9 @@ class AnswersHead(Head):
         with torch.no_grad():
             reached = scores.gather(1, logits.argmax(1, keepdim=True)).squeeze(1)
         known = (scores > 0).any(1) & asked
-        counts = {"accuracy": ((reached * asked).sum(), asked.sum()), "in_vocabulary": (known.sum(), asked.sum())}
-        return LossOutput(loss, counts)
+        return LossOutput(
+            loss, {"accuracy": ((reached * asked).sum(), asked.sum()), "in_vocabulary": (known.sum(), asked.sum())}
+        )
 
 
 def _best(scores: Tensor, asked: Tensor) -> Tensor:
