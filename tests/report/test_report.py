@@ -318,6 +318,15 @@ def test_eight_lines_have_a_colour_each() -> None:
     assert all(style.count(f"--{name}:") == 2 and f".line.{name} " in style for name in drawn)
 
 
+def test_the_table_beside_seeds_is_no_run(runs: list[Path]) -> None:
+    table = runs[0].with_name("k-bert-seeds.json")
+    table.write_text("{}")
+    report([table, *runs])
+    assert (runs[0] / "report.html").exists()
+    with pytest.raises(WorkbenchError, match="is not a run"):
+        report([table])
+
+
 def test_thinning_keeps_the_mean() -> None:
     points = [(float(i), float(i % 7)) for i in range(1003)]
     small = thinned(points, 100)

@@ -15,7 +15,7 @@ from workbench.report.opening import read_opening
 from workbench.report.page import write_report
 from workbench.report.panels import panel_names
 from workbench.report.run import load_run
-from workbench.runs.names import REPORT
+from workbench.runs.names import REPORT, SEEDS
 from workbench.runs.outputs import OutputFile
 from workbench.terminal import Terminal
 
@@ -38,8 +38,10 @@ def report(
 
     Of vectors, a linker, a release: workbench report runs/kg-bert evaluations/transe.safetensors --output links.html
     """
-    path = output or runs[0] / REPORT
-    loaded = [load_run(folder) for folder in runs]
+    # NAME-* names the table beside the runs of several seeds as well, and the page tells the same of the runs
+    folders = [folder for folder in runs if not (folder.name.endswith(SEEDS) and folder.is_file())] or runs
+    path = output or folders[0] / REPORT
+    loaded = [load_run(folder) for folder in folders]
     for run in loaded:
         allow(panel_names(run), run.folder, str(run.folder), trust=trust)
     write_report(loaded, path, title, read_opening(opening) if opening else ())

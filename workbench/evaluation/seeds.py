@@ -25,6 +25,7 @@ from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import write_text
 from workbench.processes.distributed import distributed
+from workbench.runs.names import SEEDS
 from workbench.terminal import Terminal
 from workbench.training.pretrain import pretrain
 
@@ -101,7 +102,7 @@ def fine_tune_seeds(task: DownstreamTask[Any, Any], tuning: Tuning) -> Spread:
             run = pretrain(dataclasses.replace(recipe, seed=seed), folder.with_name(f"{folder.name}-seed-{seed}"))
             results[str(run)] = evaluate(task, score(run=run))
         spread = Spread.of(results, tuning.held_out)
-        world.from_main(partial(spread.tell, folder.with_name(f"{folder.name}-seeds.json")))
+        world.from_main(partial(spread.tell, folder.with_name(folder.name + SEEDS)))
     return spread
 
 

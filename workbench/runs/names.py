@@ -21,6 +21,8 @@ MODEL, TRAINER, MEMORY, STATE = "model.safetensors", "trainer.pt", "memory.safet
 """The files of a checkpoint."""
 FROZEN = "frozen.safetensors"
 """Weights that are not trained (`workbench.runs.kept`)."""
+SEEDS = "-seeds.json"
+"""How the table of several seeds is called, beside their runs."""
 EVALUATIONS, PICTURES = "evaluations", "pictures"
 """Results as JSON, with the images of their examples in `images/`; drawn pictures with their captions as JSON."""
 REPORT = "report.html"
