@@ -11,6 +11,7 @@ from workbench.errors import WorkbenchError
 from workbench.files.cache import is_url
 from workbench.parts.blame import Blame
 from workbench.parts.building import named_by
+from workbench.parts.kinds import KINDS
 from workbench.recipe.spec import Recipe, Spec, TaskSpec
 from workbench.sequences.missing import how_to_prepare
 
@@ -43,9 +44,11 @@ def _open(recipe: Recipe, place: str) -> None:
 
 
 def _commands(recipe: Recipe, place: str) -> list[str]:
-    """Those that make a corpus for the objectives that are trained on it (`Objective.prepared_by`)."""
+    """Those that make a corpus for the objectives that are trained on it (`Objective.prepared_by`). The core's own read
+    what any corpus of their kind has, and are not asked: they take torch, and the seconds to import it."""
     specs = [spec for task in recipe.tasks.values() if place in _places(task) for spec in task.objectives]
-    parts = [named_by("objective", spec, "")[0] for spec in specs]
+    paths = {KINDS["objective"].path(spec["objective"]): spec for spec in specs}
+    parts = [named_by("objective", spec, "")[0] for path, spec in paths.items() if not path.startswith("workbench.")]
     return list(dict.fromkeys(part.prepared_by for part in parts if getattr(part, "prepared_by", "")))
 
 
