@@ -11,6 +11,7 @@ from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record, parse_row
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, with_own
 from pipelines.readers.text.ernie_thu import ErnieThu
+from pipelines.readers.text.fewrel import FewRel
 from pipelines.readers.text.marked_mentions import MarkedMentions
 from pipelines.readers.text.related_mentions import RelatedMentions
 from pipelines.sources.files import record_key
@@ -46,7 +47,7 @@ class JsonLines(RawReader):
     @classmethod
     def detect(cls, source: Peek) -> bool:
         special = {"image", "media", "sentences", "mention_span", "questions"}
-        others = (ErnieThu, MarkedMentions, RelatedMentions)
+        others = (ErnieThu, FewRel, MarkedMentions, RelatedMentions)
         own = bool(source.row) and not special & source.row.keys() and not any(o.detect(source) for o in others)
         return source.suffix in SUFFIXES and own
 
