@@ -101,8 +101,8 @@ def write_graph(folder: Path) -> None:
 
 
 def write_pictures(folder: Path) -> None:
-    """photos/ of coloured shapes; captions.jsonl, questions.jsonl and labelled.jsonl about one, two-photos.jsonl about
-    two of them; classes.txt with the classes of labelled.jsonl."""
+    """photos/ of coloured shapes; captions.jsonl, questions.jsonl and shapes.jsonl about one, two-photos.jsonl about
+    two of them; classes.txt with the classes of shapes.jsonl."""
     (folder / "photos").mkdir(exist_ok=True)
     rng = random.Random(1)
     captions, questions, labelled, twos = [], [], [], []
@@ -126,7 +126,7 @@ def write_pictures(folder: Path) -> None:
                 {"question_id": 2 * n + part, "image": f"{n:03d}.png", "question": question, "answer": answer}
             )
     write_jsonl(folder / "captions.jsonl", captions)
-    write_jsonl(folder / "labelled.jsonl", labelled)
+    write_jsonl(folder / "shapes.jsonl", labelled)
     (folder / "classes.txt").write_text("".join(f"{colour} {shape}\n" for colour in COLOURS for shape in SHAPES))
     write_jsonl(folder / "two-photos.jsonl", twos)
     write_jsonl(folder / "questions.jsonl", questions)
