@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,16 @@ def test_what_a_recipe_names_stays(tmp_path: Path, tokenizer: Path) -> None:
     assert backbone_of(as_corpora_say(recipe(tokenizer, one, image={"backbone": "mine"}))) == "mine"
     with pytest.raises(WorkbenchError, match="this model reads those of 'mine'"):
         pretrain(recipe(tokenizer, one, image={"backbone": "mine"}), tmp_path / "run")
+
+
+def test_tasks_of_one_stream_must_say_the_same(tmp_path: Path, tokenizer: Path) -> None:
+    one = regions(tmp_path / "one", "timm:a@1", {"backbone": "timm:a@1"})
+    other = regions(tmp_path / "other", "timm:b@2", {"backbone": "timm:b@2"})
+    first, second = recipe(tokenizer, one), recipe(tokenizer, other)
+    both = replace(first, tasks={"pairs": first.tasks["pairs"], "more": second.tasks["pairs"]})
+    with pytest.raises(
+        WorkbenchError, match=r"backbone of image 'vision\.regions' .* tasks\.pairs: timm:a@1; tasks\.more"
+    ):
+        as_corpora_say(both)
+    same = replace(first, tasks={"pairs": first.tasks["pairs"], "more": first.tasks["pairs"]})
+    assert backbone_of(as_corpora_say(same)) == "timm:a@1"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
-from workbench.parts.building import find
+from workbench.interop.sources import RUN, Source, classes_of
 from workbench.recipe.spec import Spec
 
 logger = logging.getLogger(__name__)
@@ -84,41 +84,39 @@ def by_class(
     heads: Mapping[str, nn.Module],
     tensors: Mapping[str, Tensor],
     objectives: Mapping[str, Spec],
-    source: Mapping[str, Spec],
+    source: Source,
     where: str,
 ) -> dict[str, Tensor]:
     """The tensors, those that have a row for each class of a head (`Head.by_class`) with the rows of our classes.
 
-    Where theirs are not known, as many are taken for the same; of another number, the head begins anew.
+    A run's head begins anew where its classes are not known any more. Of a release as many rows are taken for the same.
 
     Args:
         heads: ours, by the names of their objectives.
-        objectives, source: what the recipe, and that of the source, says of them.
+        objectives: what the recipe says of them.
     """
     made = dict(tensors)
     for name, head in heads.items():
-        own, rows = head.state_dict(), [f"{name}.{each}" for each in getattr(head, "by_class", ())]
-        rows = [key for key in rows if key in tensors]
-        if not rows or name not in source or objectives.get(name, source[name]) == source[name]:
+        own = head.state_dict()
+        rows = [key for key in (f"{name}.{each}" for each in getattr(head, "by_class", ())) if key in tensors]
+        same = source.family == RUN and source.heads.get(name, {}).get("objective") == objectives.get(name, {}).get(
+            "objective"
+        )
+        if not rows or not same or source.heads[name] == objectives[name]:
             continue
-        ours, theirs = _classes(objectives[name]), _classes(source[name])
-        fits = all(tensors[key].shape == own[key.partition(".")[2]].shape for key in rows)
-        if ours is None or theirs is None:
-            logger.warning("%s: head %s: which classes it has there is not known; %s", where, name, _taken(fits))
-            made = {key: tensor for key, tensor in made.items() if fits or not key.startswith(f"{name}.")}
-        elif ours != theirs:
-            place = {each: row for row, each in enumerate(theirs)}
+        ours, known = classes_of(objectives[name]), source.classes(name)
+        if known is None or any(len(tensors[key]) != len(known) for key in rows):
+            logger.warning("%s: head %s: which classes it has there is not known any more; it begins anew", where, name)
+            made = {key: tensor for key, tensor in made.items() if not key.startswith(f"{name}.")}
+        elif ours is not None and ours != known:
+            place = {each: row for row, each in enumerate(known)}
             pairs = [(row, place[each]) for row, each in enumerate(ours) if each in place]
             made |= {key: _with_rows(own[key.partition(".")[2]], tensors[key], pairs) for key in rows}
             logger.info(
                 "%s: head %s: %d of its %d classes are among the %d there; the others keep their fresh values",
-                *(where, name, len(pairs), len(ours), len(theirs)),
+                *(where, name, len(pairs), len(ours), len(known)),
             )
     return made
-
-
-def _taken(fits: bool) -> str:
-    return "as many, they are taken for the same" if fits else "it begins anew"
 
 
 def _with_rows(own: Tensor, tensor: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
@@ -128,14 +126,6 @@ def _with_rows(own: Tensor, tensor: Tensor, pairs: list[tuple[int, int]]) -> Ten
         here, there = torch.tensor(pairs).unbind(1)
         made[here] = tensor[there].to(made)
     return made
-
-
-def _classes(spec: Spec) -> list[str] | None:
-    try:
-        names: list[str] | None = find("objective", spec["objective"]).class_names(spec)
-    except WorkbenchError:  # a file that is there no more
-        return None
-    return names
 
 
 def _first_rows(name: str, own: Tensor, tensor: Tensor, where: str) -> Tensor:

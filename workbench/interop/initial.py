@@ -88,9 +88,8 @@ def initialise(
         vocabularies = Vocabularies(source.vocabulary, tokenizer.vocabulary if tokenizer is not None else None)
         tensors = {ours: source.tensors[name] for ours, name in matched.items()}
         tensors = grown(target, tensors, vocabularies, where)
-        tensors = by_class(
-            dict(root.heads_of(network).named_children()), tensors, objectives or {}, source.heads, where
-        )
+        heads = dict(root.heads_of(network).named_children())
+        tensors = by_class(heads, tensors, objectives or {}, source, where)
         check_shapes(target, tensors, where)
         copy_weights(target, tensors)
         _fill_in(target, tensors)

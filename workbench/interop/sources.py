@@ -13,10 +13,11 @@ from workbench.interop.files import Files, checksum_of, find_files, read_config,
 from workbench.interop.numbers import check_numbers
 from workbench.interop.reading import names_of, read_release, recognised
 from workbench.packages import WEIGHTS, located
+from workbench.parts.building import find
 from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec
 from workbench.runs.checkpoint import DamagedError, files_of, read_checkpoint
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.data_record import START
+from workbench.runs.data_record import START, refuse_other
 from workbench.runs.folder import read_recipe
 from workbench.runs.names import BEST, CHECKPOINTS, MODEL, RECIPE, TOKENIZER, is_run
 from workbench.tasks.task import DEFAULT_NETWORK, objectives_of, visibilities_of
@@ -52,6 +53,27 @@ class Source:
     def kind(self) -> str:
         """What it is, for messages."""
         return "a run" if self.family == RUN else f"a release of the family {self.family}"
+
+    def classes(self, head: str) -> list[str] | None:
+        """What the rows of a run's head stand for; None where the file that says it is gone.
+
+        Raises:
+            WorkbenchError: that file has changed since the run was trained.
+        """
+        with noted() as opened:
+            found = classes_of(self.heads[head])
+        refuse_other(located(self.place, WEIGHTS), opened)
+        return found
+
+
+def classes_of(spec: Spec) -> list[str] | None:
+    """What the rows of an objective's head stand for (`Objective.class_names`); None where it does not say, or the file
+    that says it is gone."""
+    try:
+        names: list[str] | None = find("objective", spec["objective"]).class_names(spec)
+    except WorkbenchError:
+        return None
+    return names
 
 
 def read_source(entry: InitFrom, network: str = DEFAULT_NETWORK) -> Source:

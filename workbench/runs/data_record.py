@@ -112,9 +112,9 @@ def read_from_here(run: Path) -> Iterator[None]:
         if not lost:
             raise
         raise WorkbenchError(
-            f"{error}\n{run} was trained in another folder than this one ({Path.cwd()}), in which it found "
-            f"{', '.join(lost)}. Run the command there, or say where these are now by overrides, KEY=VALUE of "
-            f"{run / RECIPE}"
+            f"{error}\nWhere {run} was trained there was {', '.join(lost)}, and in this folder ({Path.cwd()}) there is "
+            "not. If it was trained in another folder, run the command there; or put these back, or say where they are "
+            f"now by overrides, KEY=VALUE of {run / RECIPE}"
         ) from error
 
 

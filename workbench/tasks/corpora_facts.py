@@ -20,7 +20,30 @@ def as_corpora_say(recipe: Recipe) -> Recipe:
     Raises:
         WorkbenchError: the corpora don't say it, or not the same.
     """
-    return replace(recipe, tasks={name: _settled(name, task) for name, task in recipe.tasks.items()})
+    tasks = {name: _settled(name, task) for name, task in recipe.tasks.items()}
+    _check_alike(recipe.tasks, tasks)
+    return replace(recipe, tasks=tasks)
+
+
+def _check_alike(before: Mapping[str, TaskSpec], after: Mapping[str, TaskSpec]) -> None:
+    """What several tasks leave open of images of one kind must come out alike: they feed one stream."""
+    said: dict[tuple[str, str, str], dict[str, str]] = {}
+    for name, task in after.items():
+        stated_of, builder = before[name].sequence.builder, task.sequence.builder
+        if isinstance(builder, str) or isinstance(stated_of, str):
+            continue
+        for key, value in builder.items():
+            if isinstance(value, Mapping) and isinstance(value.get("image"), str):
+                stated = stated_of[key]
+                for option in value.keys() - {each for each in stated if stated[each] is not None}:
+                    said.setdefault((key, value["image"], option), {})[name] = str(value[option])
+    for (key, image, option), by_task in said.items():
+        if len({*by_task.values()}) > 1:
+            told = "; ".join(f"tasks.{name}: {value}" for name, value in by_task.items())
+            raise WorkbenchError(
+                f"{option} of {key} {image!r} is left to the corpora, and they don't say the same: {told}. "
+                "Take corpora whose features were made alike, or name it in the recipe"
+            )
 
 
 def _settled(name: str, task: TaskSpec) -> TaskSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,31 @@ def test_a_head_goes_on_with_the_answers_that_it_knows(
                 torch.testing.assert_close(after["outer.bias"][row], before["outer.bias"][known.index(answer)])
         torch.testing.assert_close(after["inner.weight"], before["inner.weight"])
     assert "head answers: 3 of its 4 classes are among the 6 there" in capfd.readouterr().err
+
+
+def test_answers_that_are_not_known_any_more_leave_no_rows(
+    answering: Path, squares: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As many answers need not be the same ones: of a file that is gone, or is another by now, nothing is taken."""
+    own = tmp_path / "answers.json"
+    known = list(opened(answering).objective.objective.vocabulary.answers)
+    own.write_text(json.dumps(known))
+    told: dict[str, Any] = {"overrides": ["train.max_steps=1"], "corpus": str(squares / "train"), "lr": 1e-9}
+    recipe = read_recipe(answering)
+    tree = {"objective": "vision.answers", "answers": str(own), "loss": "cross_entropy", "name": "answers"}
+    task = replace(recipe.tasks["vqa"], objectives=[tree])
+    run = pretrain(replace(recipe, tasks={"vqa": task}), tmp_path / "run", until=1)
+    turned = tmp_path / "turned.json"
+    turned.write_text(json.dumps(known[::-1]))
+    before = opened(run).head.state_dict()["outer.weight"].clone()
+    own.write_text(json.dumps(known[::-1]))
+    with pytest.raises(WorkbenchError, match=r"the answers at .* is not the one that .* was trained with"):
+        fine_tune(Vqa(), VqaTuning(run=run, answers=turned, output=tmp_path / "changed", **told))
+    own.unlink()
+    gone = fine_tune(Vqa(), VqaTuning(run=run, answers=turned, output=tmp_path / "gone", **told))
+    assert "which classes it has there is not known any more; it begins anew" in capfd.readouterr().err
+    after = opened(gone).head.state_dict()["outer.weight"]
+    assert not any(torch.allclose(row, other, atol=1e-6) for row in after for other in before)
 
 
 def test_training_without_the_image(matching: Path, squares: Path, test_corpus: Corpus) -> None:
