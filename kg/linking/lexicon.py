@@ -1,4 +1,4 @@
-"""Where words end in scripts without spaces, so that a name is not found across the ends of words or inside of one.
+"""Where words end by a list of words with counts, of any script without spaces.
 
 A text is cut into the words of a list that are the likeliest together: the path of the greatest sum of log p(word),
 p(word) = count / sum of all counts (the unigram model; Sproat et al., "A stochastic finite-state word-segmentation
@@ -9,20 +9,16 @@ entities up by the words of such a segmenter too.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kg.linking.boundaries import UNSPACED
-
-_RUN = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]*")
-
+from kg.linking.word_ends import WordEnds
 
 NEVER = -math.inf
 
 
-class Lexicon:
+class Lexicon(WordEnds):
     """Words and how often each occurs, as one list of each."""
 
     def __init__(self, words: Sequence[str], counts: np.ndarray) -> None:
@@ -35,30 +31,10 @@ class Lexicon:
         logs = {count: math.log(count) - whole for count in set(counts.tolist())}  # shared: most words are rare
         self._weights |= {word: logs[count] for word, count in zip(words, counts.tolist(), strict=True)}
 
-    def within(self, text: str, places: Iterable[int]) -> set[int]:
-        """Those of the places that are between two characters of one word; in scripts with spaces none is.
-
-        Only the stretches of such scripts are cut into words that have one of the places.
-        """
-        inner: set[int] = set()
-        if text.isascii():
-            return inner
-        backwards, length, start, end = text[::-1], len(text), 0, 0
-        wanted: list[int] = []
-        for place in sorted(places):
-            if place >= end:
-                if wanted:
-                    inner.update(self._within(text[start:end], start, wanted))
-                    wanted = []
-                start, end = length - _end(backwards, length - place), _end(text, place)
-            if start < place < end:
-                wanted.append(place)
-        if wanted:
-            inner.update(self._within(text[start:end], start, wanted))
-        return inner
+    def __str__(self) -> str:
+        return f"a list of {len(self.words):,}"
 
     def _within(self, run: str, offset: int, wanted: Sequence[int]) -> Iterator[int]:
-        """Those of the places in a run of characters of such scripts, which begins at `offset` in the text."""
         weigh, unknown, end, last = self._weights.get, self._unknown, len(run), wanted[-1] - offset
         best, begins, reached = [0.0, *[-math.inf] * end], [0] * (end + 1), 0
         for begin in range(end):
@@ -83,10 +59,3 @@ class Lexicon:
             ends.add(end + offset)
             end = begins[end]
         return (place for place in wanted if place not in ends)
-
-
-def _end(text: str, place: int) -> int:
-    """Where the characters of scripts without spaces end that begin at a place."""
-    match = _RUN.match(text, place)
-    assert match is not None, "it matches nothing, too"
-    return match.end()

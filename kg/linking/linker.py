@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from kg.linking.lexicon import Lexicon
 from kg.linking.mentions import COMMON_NOUN, Form
 from kg.linking.names import Found
 from kg.linking.outcomes import Outcomes
+from kg.linking.segmenters import AUTO, Segmenter, chosen_for, open_word_ends, save_word_ends
+from kg.linking.word_ends import WordEnds
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_writable, draft_folder, explained
 from workbench.files.identities import note
@@ -66,14 +68,14 @@ class Linker:
         case: Case,
         about: Profiles | None,
         saved: tuple[Path, str] | None = None,
-        lexicon: Lexicon | None = None,
+        lexicon: WordEnds | None = None,
     ) -> None:
         """From tables (`from_store` and `from_names` make them).
 
         Args:
             about: profiles of the entities by number, where the context is to count.
             saved: the folder and the version, where it comes from disk.
-            lexicon: words of scripts without spaces, where names must not begin or end inside of one.
+            lexicon: what tells words of scripts without spaces, where names must not begin or end inside of one.
         """
         self.case: Case = case
         self.tables = made
@@ -94,7 +96,7 @@ class Linker:
         common: bool = True,
         anchors: Iterable[Linked] = (),
         counted: Iterable[Name] = (),
-        lexicon: Lexicon | None = None,
+        lexicon: WordEnds | Literal["auto"] | None = None,
     ) -> Linker:
         """A linker of (name, entity id, prior) rows, without context.
 
@@ -107,12 +109,13 @@ class Linker:
                 and the text have them in capitals.
             anchors: texts with links, (text, spans), iterated over twice: see `kg.linking.building.tables`.
             counted: (name, entity id, count) rows: how often a name is a link to an entity.
+            lexicon: what cuts scripts without spaces into words; "auto" chooses by the names.
 
         Raises:
             WorkbenchError: a prior is not greater than 0, or no name is left.
         """
         made = tables(names, case, min_length, skip, not common, anchors, counted=counted)
-        return cls(made, case, None, lexicon=lexicon)
+        return cls(made, case, None, lexicon=_word_ends(made, lexicon))
 
     @classmethod
     def from_store(
@@ -127,7 +130,7 @@ class Linker:
         anchors: Iterable[Linked] = (),
         counted: Iterable[Name] = (),
         context: bool = True,
-        lexicon: Lexicon | None = None,
+        lexicon: WordEnds | Literal["auto"] | None = None,
     ) -> Linker:
         """A linker of the labels and aliases of a graph; of the ids, where the graph has no label at all.
 
@@ -139,7 +142,8 @@ class Linker:
             WorkbenchError: as for `from_names`.
         """
         made = tables(names_of(store, prior), case, min_length, skip, not common, anchors, store.ids, counted)
-        return cls(made, case, profiles(store, made) if context else None, lexicon=lexicon)
+        about = profiles(store, made) if context else None
+        return cls(made, case, about, lexicon=_word_ends(made, lexicon))
 
     def link(
         self, text: str, min_score: float = 0.0, candidates: int = 1, inside: Iterable[Stretch] | None = None
@@ -244,8 +248,7 @@ class Linker:
         about = None
         if meta["context"]:
             about = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
-        lexicon = Lexicon(open_strings(path, "words"), open_array(path, "word_counts")) if meta["lexicon"] else None
-        return cls(made, meta["case"], about, (path, meta["version"]), lexicon)
+        return cls(made, meta["case"], about, (path, meta["version"]), open_word_ends(path, meta))
 
     @staticmethod
     def is_saved(path: str | Path) -> bool:
@@ -265,15 +268,12 @@ class Linker:
         if self.profiles is not None:
             for part in ("offsets", "words", "weights"):
                 np.save(folder / f"profile_{part}.npy", getattr(self.profiles, part))
-        if self.lexicon is not None:
-            save_strings(folder, "words", self.lexicon.words)
-            np.save(folder / "word_counts.npy", self.lexicon.counts)
         meta = {
             "name": self.name,
             "version": self.version,
             "case": self.case,
             "context": self.profiles is not None,
-            "lexicon": self.lexicon is not None,
+            **save_word_ends(folder, self.lexicon),
             "names": self.num_names,
             "entities": len(self.tables.ids),
             "ambiguities": self.ambiguities,
@@ -290,7 +290,9 @@ class Linker:
 
     def _digest(self) -> str:
         state = hashlib.blake2b(self.case.encode(), digest_size=8)
-        lexicon = self.lexicon
+        ends = self.lexicon
+        lexicon = ends if isinstance(ends, Lexicon) else None
+        state.update(str(ends).encode() if isinstance(ends, Segmenter) else b"")
         for strings in (self.tables.names, self.tables.ids, lexicon.words if lexicon is not None else ()):
             state.update("\n".join(strings).encode())
         about = self.profiles
@@ -355,6 +357,11 @@ class Linker:
             zip(entities, (shares / shares.sum()).tolist(), strict=True), key=lambda item: (-item[1], item[0])
         )
         return [(self.tables.ids[entity], share) for entity, share in ranked]  # numbers are in the order of the ids
+
+
+def _word_ends(made: Tables, chosen: WordEnds | str | None) -> WordEnds | None:
+    """What cuts texts into words; where it is to be chosen, by the names."""
+    return chosen_for(made.names) if chosen == AUTO else cast("WordEnds | None", chosen)
 
 
 def _by_names(text: str, found: list[Found], outcomes: Outcomes, plain: bool) -> list[Link | None]:

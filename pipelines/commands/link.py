@@ -70,7 +70,7 @@ def link(
 
       workbench prepare link corpora/wiki-linked --linker linkers/wordnet --candidates 30 --beside -o corpora/both
 
-      workbench prepare link corpora/medical-ner --graph corpora/medical --signs --words words.txt -o corpora/ner-linked
+      workbench prepare link corpora/medical-ner --graph corpora/medical --signs --words jieba -o corpora/ner-linked
     """
     opened = open_corpus(str(corpus))
     linkable = [str(field.spans_of) for field in links_among(fields_of(opened.kind))]

@@ -26,23 +26,27 @@ from pipelines.sources.entity_names import (
     text_lines,
 )
 from workbench.errors import WorkbenchError
-from workbench.options.bounds import Count
+from workbench.options.bounds import Count, Location
 from workbench.options.command import command
 
 if TYPE_CHECKING:
     from kg.graph.store import GraphStore
-    from kg.linking.lexicon import Lexicon
     from kg.linking.linker import Linker
+    from kg.linking.word_ends import WordEnds
 
 log = logging.getLogger(__name__)
+NO_WORDS = "none"
 
 Case = Annotated[Literal["ignore", "exact"], typer.Option(help="ignore or exact.")]
 MinLength = Annotated[Count, typer.Option(help="Names with fewer characters are left out.")]
 Skip = Annotated[Path | None, typer.Option(help="File with names to leave out, one per line.")]
 Common = Annotated[bool, typer.Option(help="Also link English function words (it, us, who) that are not in capitals.")]
 Words = Annotated[
-    Path | None,
-    typer.Option(help="Words by WORD COUNT: where a script has no spaces, no name begins or ends inside of one."),
+    Location,
+    typer.Option(
+        help="What cuts Chinese, Japanese, ... into words, inside of which no name begins or ends: auto (by the names' "
+        "language), jieba, sudachi, a file of WORD COUNT, or none."
+    ),
 ]
 Context = Annotated[bool, typer.Option(help="Compare the words around ambiguous names with the graph.")]
 Names = Annotated[
@@ -71,7 +75,7 @@ class LinkerOptions:
     knowledge_base: KnowledgeBase = None
     anchors: Anchors = None
     priors: Priors = None
-    words: Words = None
+    words: Words = "auto"
     context: Context = True
 
 
@@ -101,7 +105,8 @@ def linker(
     Linker.check_new(output)
     made = make_linker(graph, options)
     made.save(output)
-    table = Table("has", "", title=f"The linker {output.name}")
+    cut = None if made.lexicon is None else f"texts without spaces are cut into words by {made.lexicon}"
+    table = Table("has", "", title=f"The linker {output.name}", caption=cut)
     for told, count in {"spellings": made.num_names, **made.ambiguities}.items():
         table.add_row(told, f"{count:,}")
     console.print(table)
@@ -123,7 +128,7 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
         "skip": [] if options.skip is None else text_lines("--skip", options.skip),
         "common": options.common,
         "anchors": [] if options.anchors is None else LinkedTexts(options.anchors),
-        "lexicon": _lexicon(options.words),
+        "lexicon": _word_ends(options.words),
     }
     if graph is None:
         if not any(given.values()) or options.priors is not None:
@@ -160,12 +165,21 @@ def _check_known(option: str, entities: Sequence[str], known: int, store: GraphS
         )
 
 
-def _lexicon(path: Path | None) -> Lexicon | None:
-    if path is None:
-        return None
+def _word_ends(words: str) -> WordEnds | Literal["auto"] | None:
+    """What cuts texts into words, of the option that says so."""
     with needs_kg():
         from kg.linking.lexicon import Lexicon
-    counts = read_words(path)
+        from kg.linking.segmenters import AUTO, SEGMENTERS, Segmenter
+    if words == AUTO:
+        return "auto"
+    if words == NO_WORDS:
+        return None
+    if words in SEGMENTERS:
+        return Segmenter(words)
+    if not Path(words).is_file():
+        named = ", ".join((AUTO, *SEGMENTERS, NO_WORDS))
+        raise WorkbenchError(f"--words {words}: there is no such file; allowed: a file of words, or one of {named}")
+    counts = read_words(Path(words))
     return Lexicon(list(counts), np.array(list(counts.values()), np.float64))
 
 
