@@ -89,7 +89,7 @@ def accuracy(prediction: str, answers: Sequence[Answer], variant: str = "officia
     does: where they carry no `answer_id`, equal entries are not told apart and the score drops.
     """
     raw = [a if isinstance(a, str) else a["answer"] for a in answers]
-    texts, prediction = _compared(raw, prediction, variant)
+    texts, prediction = compared(raw, prediction, variant)
     if variant == "single_answer":
         return float(prediction in texts)
     entries: list[Any] = [
@@ -103,10 +103,10 @@ def accuracy(prediction: str, answers: Sequence[Answer], variant: str = "officia
     return total / len(entries)
 
 
-def _compared(answers: list[str], prediction: str, variant: str) -> tuple[list[str], str]:
+def compared(answers: list[str], prediction: str, variant: str) -> tuple[list[str], str]:
     """Answers and prediction as they are compared."""
     if variant == "early_script":
-        return [*map(_punctuation, answers)] if len(set(answers)) > 1 else answers, normalise(prediction)
+        return [*map(without_marks, answers)] if len(set(answers)) > 1 else answers, normalise(prediction)
     answers = [_stripped(answer) for answer in answers]
     if variant == "official_2015" and len(set(answers)) == 1:
         return answers, _stripped(prediction)
@@ -130,7 +130,7 @@ def match_score(matches: int, answers: int) -> float:
 @cache
 def normalise(text: str) -> str:
     """The official normal form: punctuation, then number words, articles and contractions."""
-    return _words(_punctuation(_stripped(text)))
+    return _words(without_marks(_stripped(text)))
 
 
 def majority_baseline(
@@ -176,7 +176,7 @@ def _stripped(text: str) -> str:
     return text.replace("\n", " ").replace("\t", " ").strip()
 
 
-def _punctuation(text: str) -> str:
+def without_marks(text: str) -> str:
     """Marks go away next to a space (or wherever a digit,digit occurs), else become a space. Tests see the original."""
     result = text
     number = _DIGIT_COMMA.search(text) is not None

@@ -1,8 +1,11 @@
 """What VOLTA's VL-BERT adds to its numbered sublayers: words and regions as elements with visual features.
 
 Its table of segments has a row more, the type of regions; its norm, and those of visual features, are in the first of
-our layers (`vision.visual_elements`). Our words have the feature of the image's last row, so `add_global_imgfeat` must
-be `last`.
+our layers (`vision.visual_elements`). In both codes words have the feature of the image's last row: that of the image
+as a whole under `add_global_imgfeat: last`, as in its original configuration, and that of an ordinary region under
+`first`, as in the controlled one. Which of them it is depends on the rows that a network reads (`whole` of
+`vision.regions`); what is written here is `last`, as in the recipe. Its code fills images up to one number of rows, and
+so gives the words of an image with fewer regions a row that stands for none; images here have no such rows.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 from vision.interop.region_streams import IMAGE
-from workbench.errors import WorkbenchError
 from workbench.interop import bert_config
 from workbench.interop.bert_names import both
 from workbench.interop.described import Described
@@ -26,11 +28,6 @@ WORD_MASKED = "6"
 
 def network(config: Config, layers: list[Spec], masked_element: bool) -> NetworkSpec:
     """The network of a configuration, whose other layers are given."""
-    if config["add_global_imgfeat"] != "last":
-        raise WorkbenchError(
-            f"VL-BERT with add_global_imgfeat = {config['add_global_imgfeat']!r} gives words the feature of another "
-            "row; ours is 'last'"
-        )
     types = config.get("type_vocab_size", 3) - 1
     text = bert_config.text_stream(config, token_types=types, norm=None, dropout=0.0)
     image = {
@@ -65,7 +62,6 @@ def config(described: Described) -> dict[str, Any]:
         "type_vocab_size": text["token_types"] + 1,
         "hidden_dropout_prob": elements["dropout"],
         "num_locs": 4,
-        "image_head_ln": False,
     }
 
 

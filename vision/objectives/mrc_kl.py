@@ -32,6 +32,7 @@ class MrcKl(MaskedRegions):
 
     Args:
         num_classes: of the detector, its background included (Visual Genome: 1,601).
+        norm: a LayerNorm in the head; VL-BERT has none.
         rate, zero, random, matched_only, stream: which rows are hidden, and how (`MaskedRegions`).
     """
 
@@ -40,6 +41,7 @@ class MrcKl(MaskedRegions):
     def __init__(
         self,
         num_classes: Size,
+        norm: bool = True,
         rate: SomeShare = 0.15,
         zero: Share = 1.0,
         random: Share = 0.0,
@@ -47,7 +49,7 @@ class MrcKl(MaskedRegions):
         stream: Word = "image",
     ) -> None:
         super().__init__(rate, zero, random, matched_only, stream)
-        self.num_classes = num_classes
+        self.num_classes, self.norm = num_classes, norm
 
     def wanted(self, sequence: Sequence, rows: np.ndarray) -> dict[str, np.ndarray]:
         scores = stored(sequence, self.stream, "scores", self.name)
@@ -59,7 +61,7 @@ class MrcKl(MaskedRegions):
         return {"scores": scores[rows].astype(np.float32)}
 
     def head(self, network: Network) -> Head:
-        return MrcKlHead(network.sizes[self.stream], self.num_classes, self.stream)
+        return MrcKlHead(network.sizes[self.stream], self.num_classes, self.stream, self.norm)
 
 
 class MrcKlHead(MrcHead):

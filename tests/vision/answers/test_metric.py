@@ -10,12 +10,14 @@ import pytest
 
 from vision.answers.metric import (
     accuracy,
+    compared,
     contractions,
     evaluate_vqa,
     major_answer,
     majority_baseline,
     match_score,
     normalise,
+    without_marks,
 )
 from vision.answers.vocabulary import AnswerVocabulary
 from workbench.errors import WorkbenchError
@@ -66,10 +68,24 @@ def test_plain_strings_equal_entries_with_ids(golden: Path) -> None:
 
 def test_official_normal_forms(golden: Path) -> None:
     for case in read(golden / "normalisation.json"):
+        assert (
+            without_marks(" ".join(case["input"].splitlines()).replace("\t", " ").strip()) == case["after_punctuation"]
+        ), case
         assert normalise(case["input"]) == case["output"], case
     for line in (golden / "words.tsv").read_text(encoding="utf-8").splitlines()[1:]:
         word, output = line.split("\t")
         assert normalise(word) == output, word
+
+
+def test_official_ground_truth(golden: Path) -> None:
+    """The annotators' answers as the script compares them."""
+    questions = read(golden / "annotations.json")["annotations"]
+    expected = read(golden / "processed_ground_truth.json")
+    assert len(questions) == len(expected)
+    for question in questions:
+        known, wanted = expected[str(question["question_id"])], [a["answer"] for a in question["answers"]]
+        assert compared(wanted, "The Answer", "official_2015")[0] == known["answers"], question
+        assert (len({a.strip() for a in wanted}) > 1) == known["preprocessed"]
 
 
 def test_identical_answers_are_not_normalised_unless_asked() -> None:

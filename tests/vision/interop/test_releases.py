@@ -32,7 +32,11 @@ ROWS: dict[str, int | slice] = {
     "visual_bert.embeddings.visual_token_type_embeddings.weight": SUMMED,
     "visual_bert.embeddings.visual_position_embeddings.weight": SUMMED,
 }
-VOLTA = ["ctrl_uniter", "ctrl_visualbert", "ctrl_lxmert", "ctrl_vilbert", "original_lxmert", "original_vilbert"]
+VOLTA = [
+    *(f"ctrl_{name}" for name in ("uniter", "visualbert", "lxmert", "vilbert", "vl-bert")),
+    "original_lxmert",
+    "original_vilbert",
+]
 
 
 def check(folder: Path, family: str, task: dict[str, Any], tmp_path: Path, golden: Path) -> set[str]:
@@ -112,8 +116,11 @@ def test_volta(name: str, shared: Path, tmp_path: Path, photo: Callable[[int], b
     task["objectives"] = [
         {"objective": "vision.itm", "pool": pool, "pooled_size": size},
         {"objective": "mlm"},
-        *(regions if lxmert else [{"objective": "vision.mrc_kl", "num_classes": 17}]),
+        *(regions if lxmert else [{"objective": "vision.mrc_kl", "num_classes": 17, "norm": name != "ctrl_vl-bert"}]),
     ]
+    if name == "ctrl_vl-bert":
+        task["sequence"]["image"]["whole"] = "first"
+        task["sequence"]["steps"] = [{"step": "vision.visual_positions"}]
     assert check(golden, "vision.volta", task, tmp_path, golden) == set()
 
 

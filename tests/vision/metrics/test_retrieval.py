@@ -62,6 +62,8 @@ def test_golden_recalls(shared: Path) -> None:
         for side, long in (("img", "image"), ("txt", "text")):
             for k in (1, 5, 10):
                 assert found[f"{long}_retrieval/r{k}"] == pytest.approx(expected["correct"][f"{side}_r{k}"], abs=1e-9)
+            mean = np.mean([found[f"{long}_retrieval/r{k}"] for k in (1, 5, 10)])
+            assert mean == pytest.approx(expected["correct"][f"{side}_r_mean"], abs=1e-9)
         assert found["r_mean"] == pytest.approx(expected["correct"]["r_mean"], abs=1e-9)
 
 

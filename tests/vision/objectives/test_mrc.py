@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from tests.contracts.cases import ObjectiveCase
-from vision.objectives.mrc import Mrc, classified
+from vision.objectives.mrc import Mrc
 from vision.objectives.mrfr import Mrfr
 from workbench.errors import WorkbenchError
 from workbench.models.network import Network
@@ -90,26 +88,6 @@ def test_a_class_beyond_their_number_is_named(classes: list[Sequence], corrupted
     classes[0].streams["image"]["classes"][:] = 7
     with pytest.raises(WorkbenchError, match="'0' has the classes 7 to 7; allowed: 0 to 3"):
         corrupted(named(Mrc(4, rate=1.0), "mrc"), classes)
-
-
-@pytest.mark.parametrize(("target", "labels", "weights", "key"), [
-    ("pred_class", "obj_labels", "obj_confs", "3"),
-    ("pred_attr", "attr_labels", "attr_confs", "4"),
-    ("pred_class", "obj_labels", None, "6"),
-])  # fmt: skip
-def test_the_losses_of_the_released_framework(
-    target: str, labels: str, weights: str | None, key: str, shared: Path
-) -> None:
-    folder = shared / "golden" / "volta" / "region_losses"
-    inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
-    counted = inputs["image_label"] == 1
-    targets = {"labels": inputs[labels][counted]}
-    if weights:
-        targets["weights"] = inputs[weights][counted]
-    ours = classified(inputs[target][counted], targets).loss / counted.sum()
-    names = [name for name in outputs if name.startswith(f"some.{key}.w1")]
-    assert names
-    torch.testing.assert_close(ours, outputs[names[0]], atol=1e-5, rtol=0)
 
 
 def test_it_can_be_learned(classes: list[Sequence], corrupted: Callable, tiny: Callable, learned: Callable) -> None:

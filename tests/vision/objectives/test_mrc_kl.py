@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from tests.contracts.cases import ObjectiveCase
-from vision.objectives.mrc_kl import MrcKl, MrcKlHead
+from vision.objectives.mrc_kl import MrcKl
 from workbench.errors import WorkbenchError
-from workbench.models.network import Network
 from workbench.sequences.sequence import Sequence
-from workbench.tasks.forward import Seen
 
 
 def originals(before: Sequence, after: Sequence, shared: Mapping[str, np.ndarray]) -> None:
@@ -38,29 +33,6 @@ def scored(sequences: list[Sequence]) -> list[Sequence]:
         scores = np.random.default_rng(i).dirichlet(np.ones(4), 5).astype(np.float16)
         sequence.streams["image"]["scores"] = scores
     return sequences
-
-
-def test_the_divergence_of_the_released_framework(shared: Path, tiny: Callable[..., Network]) -> None:
-    folder = shared / "golden" / "volta" / "region_losses"
-    inputs, outputs = load_file(folder / "inputs.safetensors"), load_file(folder / "outputs.safetensors")
-    rows = inputs["image_label"] == 1
-    head, network = Given(inputs["pred_class"][rows]), tiny()
-    batch = None
-    targets = {"rows": rows.nonzero()[:, 0], "scores": inputs["image_cls"][rows]}
-    states = {"image": torch.zeros(100, 16)}
-    loss = head(Seen.of(network, batch, targets, states)).loss / rows.sum()
-    torch.testing.assert_close(loss, outputs["some.0.w1.0"], atol=1e-5, rtol=0)
-
-
-class Given(MrcKlHead):
-    """The head with logits of others."""
-
-    def __init__(self, logits: torch.Tensor) -> None:
-        super().__init__(16, 17)
-        self.given = logits
-
-    def logits(self, rows: torch.Tensor) -> torch.Tensor:
-        return self.given
 
 
 def test_a_distribution_over_other_classes_is_refused(scored: list[Sequence], corrupted: Callable) -> None:

@@ -52,6 +52,9 @@ def test_plans_and_distances_are_the_released_ones(shared: Path) -> None:
         words, regions = inputs[f"{name}.txt_emb"], inputs[f"{name}.img_emb"]
         cost, there = pairwise_cost(words, ~inputs[f"{name}.txt_pad"], regions, ~inputs[f"{name}.img_pad"])
         torch.testing.assert_close(cost, outputs[f"{name}.cost"], **CLOSE)
+        every = [torch.ones(rows.shape[:2], dtype=torch.bool) for rows in (words, regions)]
+        raw, _ = pairwise_cost(words, every[0], regions, every[1])
+        torch.testing.assert_close(raw, outputs[f"{name}.cost_raw"], **CLOSE)
         plan = transport_plan(cost, there, case["beta"], case["iteration"])
         torch.testing.assert_close(plan.transpose(1, 2), outputs[f"{name}.T"], **CLOSE)
         torch.testing.assert_close((plan * cost).sum((1, 2)), outputs[f"{name}.distance"], **CLOSE)

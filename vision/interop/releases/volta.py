@@ -44,8 +44,10 @@ HEADS: dict[str, Spec] = {
     "3": {"objective": "vision.mrc", "of": "mrfr"},
     "4": {"objective": "vision.mrc", "of": "mrfr", "target": "attributes"},
     "5": {"objective": "vision.mrfr", "tied": False},
-    "6": {"objective": "vision.mrc", "norm": False},
+    "6": {"objective": "vision.mrc"},
 }
+NORMED = ("0", "6")
+"""The targets whose heads are whole ones of ours, with a norm where `image_head_ln` of the configuration says so."""
 ANSWERS = "cls.qaPredictions.logit_fc"
 POOLERS = {"text": "bert.t_pooler.dense", "image": "bert.v_pooler.dense"}
 NAMES = {
@@ -91,7 +93,12 @@ class Volta(Release):
         return NetworkSpec({"text": text, "image": image}, layers, tie=tie)
 
     def heads(self, config: Config) -> dict[str, Spec]:
-        regions = {name: HEADS[target] for target, name in TARGETS.items() if target in _targets(config)}
+        norm = {"norm": _head_norm(config)}
+        regions = {
+            name: {**HEADS[target], **(norm if target in NORMED else {})}
+            for target, name in TARGETS.items()
+            if target in _targets(config)
+        }
         pooled = _pooled(config)
         size = config.get("pooler_size")
         itm: Spec = {"objective": "vision.itm", "pool": pooled, "pooled_size": size}
@@ -113,7 +120,7 @@ class Volta(Release):
                 for rule in volta_sublayers.rules(config, sublayer, f"layers.{number}")
             ),
             *word_head("bert.embeddings.word_embeddings.weight"),
-            *_regions(_targets(config)),
+            *_regions(_targets(config), _head_norm(config)),
             *(rule for stream in _pooled(config) for rule in both(POOLERS[stream], f"itm.poolers.{stream}")),
             *([*answer_head(ANSWERS), *both(POOLERS["text"], "answers.pooler")] if _pooled(config) == ["text"] else []),
             *(Reversed(f"cls.bi_seq_relationship.{p}", f"itm.classifier.{p}") for p in PARAMETERS if _pooled(config)),
@@ -161,7 +168,12 @@ def _pooled(config: Config) -> list[str]:
     return {"mul": ["text", "image"], "text": ["text"]}.get(config.get("fusion_method", "mul"), [])
 
 
-def _regions(targets: list[str]) -> list[Rule]:
+def _head_norm(config: Config) -> bool:
+    """Whether the heads of regions have a norm; VL-BERT's have none."""
+    return bool(config.get("image_head_ln", True))
+
+
+def _regions(targets: list[str], norm: bool) -> list[Rule]:
     """The heads of regions, which have the first map and norm in common."""
     theirs = "cls.imagePredictions"
     bodies = [name for target, name in TARGETS.items() if target in targets and target in ("0", "5", "6")]
@@ -170,7 +182,7 @@ def _regions(targets: list[str]) -> list[Rule]:
     tied = [Same(f"{regression}.weight", "mrfr.output.weight"), Same(f"{regression}.bias", "mrfr.bias")]
     return [
         *(rule for ours in bodies for rule in both(f"{theirs}.transform.dense", f"{ours}.dense")),
-        *(r for ours in bodies if ours != "mrc" for r in both(f"{theirs}.transform.LayerNorm", f"{ours}.norm")),
+        *(r for ours in bodies if norm for r in both(f"{theirs}.transform.LayerNorm", f"{ours}.norm")),
         *(r for ours, n in outputs if n in targets for r in both(f"{theirs}.decoder_dict.{n}", f"{ours}.output")),
         *(tied if "5" in targets else []),
     ]
@@ -179,7 +191,8 @@ def _regions(targets: list[str]) -> list[Rule]:
 def _written_heads(heads: dict[str, Spec], word_masked: bool) -> dict[str, Any]:
     """What a configuration says of the heads that there are, and of a vector in the place of a hidden region's word."""
     targets = [n for n, name in TARGETS.items() if name in heads or (word_masked and n == volta_vl_bert.WORD_MASKED)]
-    found: dict[str, Any] = {"visual_target_weights": dict.fromkeys(targets, 1.0)}
+    norm = all(heads[name]["norm"] for name in (TARGETS[n] for n in NORMED) if name in heads)
+    found: dict[str, Any] = {"visual_target_weights": dict.fromkeys(targets, 1.0), "image_head_ln": norm}
     if "itm" not in heads:
         return {**found, "fusion_method": "none"}
     streams, size = heads["itm"]["pool"], heads["itm"]["pooled_size"]

@@ -1,20 +1,29 @@
-"""Hugging Face's LXMERT and VisualBERT as our networks: states and heads are those of their library."""
+"""Hugging Face's LXMERT and VisualBERT as our networks: all that their library gives."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn import functional as F
+from transformers import LxmertConfig
 
+from vision.objectives.answers import Answers
+from vision.objectives.itm import Itm
+from vision.objectives.mrc import Mrc
+from vision.objectives.mrfr import Mrfr
 from workbench.interop.reading import make_release
 from workbench.interop.release import Config
 from workbench.interop.rules import to_ours
 from workbench.models.network import Network
+from workbench.objectives.mlm import MlmHead
 from workbench.sequences.batch import Batch
+from workbench.tasks.forward import Forward, Seen, Sight, read
 
 CLOSE = {"atol": 1e-5, "rtol": 0.0}
 Jagged = Callable[..., Batch]
@@ -43,6 +52,24 @@ def text_fields(inputs: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     return mask, {"position_ids": places, **{n: inputs[n] for n in ("input_ids", "token_type_ids")}}
 
 
+def compare(found: dict[str, Tensor], outputs: dict[str, Tensor]) -> None:
+    """All that the library gives, and nothing that it does not."""
+    assert found.keys() == outputs.keys()
+    for name, expected in outputs.items():
+        torch.testing.assert_close(found[name], expected, **CLOSE, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def of_rows(there: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """The labelled rows among those that are there, and their labels."""
+    labels = labels[there]
+    return {"rows": (labels != -100).nonzero()[:, 0], "labels": labels[labels != -100]}
+
+
+def head_of(weights: dict[str, Tensor], name: str, head: Any) -> Any:
+    head.load_state_dict({n.partition(".")[2]: t for n, t in weights.items() if n.startswith(f"{name}.")})
+    return head.eval()
+
+
 @torch.no_grad()
 def test_lxmert(shared: Path, jagged: Jagged) -> None:
     network, weights, inputs, outputs = released(shared / "golden/hf/lxmert", "lxmert")
@@ -51,13 +78,57 @@ def test_lxmert(shared: Path, jagged: Jagged) -> None:
     batch = jagged(
         text=(mask, words), image=(everything, {"features": inputs["visual_feats"], "boxes": inputs["visual_pos"]})
     )
-    states = network(batch)
-    torch.testing.assert_close(states["text"], outputs["language_output"][mask], **CLOSE)
-    torch.testing.assert_close(states["image"], outputs["vision_output"][everything], **CLOSE)
-    pooled = network.pool(states, batch)
-    torch.testing.assert_close(pooled, outputs["pooled_output"], **CLOSE)
-    matched = torch.nn.functional.linear(pooled, weights["itm.classifier.weight"], weights["itm.classifier.bias"])
-    torch.testing.assert_close(matched, outputs["cross_relationship_score"], **CLOSE)
+    forward = Forward({"main": network}, {"main": batch})
+    states = forward.read(Sight("main", "main")).states
+    losses: dict[str, Tensor] = {}
+
+    def made(name: str, head: Any, **targets: Tensor) -> Any:
+        output = head_of(weights, name, head)(Seen(forward, Sight("main", "main"), targets, name))
+        forward.made[name], losses[name] = output.made, output.loss
+        return head
+
+    mlm = made("mlm", MlmHead(network), **of_rows(mask, inputs["labels"]))
+    itm = made("itm", Itm().head(network), labels=inputs["matched_label"])
+    count = len(weights["answers.outer.bias"])
+    scores = F.one_hot(inputs["ans"], count).float()
+    asked = {"scores": scores, "labels": inputs["ans"], "asked": torch.ones(len(scores), dtype=torch.bool)}
+    answers = made("answers", Answers([str(n) for n in range(count)], loss="drawn").head(network), **asked)
+    rows = {"rows": torch.arange(everything.sum())}
+    # its features count by a weight for each region; with those that are 0 or 1, the rows that are hidden
+    hidden = {"rows": inputs["feat_weights"].flatten().nonzero()[:, 0]}
+    mrfr = Mrfr(loss="smooth_l1", tied=False).head(network)
+    made("mrfr", mrfr, **hidden, features=inputs["feat_targets"].flatten(0, 1)[hidden["rows"]])
+    features = losses["mrfr"]
+    made("mrfr", mrfr, **rows, features=inputs["feat_targets"].flatten(0, 1))  # the others read all regions
+    classes = {}
+    for name, key in (("objects", "obj"), ("attributes", "attr")):
+        size = len(weights[f"{name}.output.bias"])
+        targets = {"labels": inputs[f"{key}_labels"].flatten(), "weights": inputs[f"{key}_weights"].flatten()}
+        classes[key] = made(name, Mrc(size, of="mrfr").head(network), **targets)
+    normalizer = LxmertConfig().visual_loss_normalizer
+    shape, transformed = everything.shape, forward.made["mrfr"]["hidden"]
+    parts = {
+        "mlm": losses["mlm"] / (inputs["labels"] != -100).sum(),
+        "matched": losses["itm"] / len(mask),
+        "qa": losses["answers"] / len(mask),
+        "objects": (features + losses["objects"] + losses["attributes"]) / everything.sum() * normalizer,
+    }
+    logits = mlm.logits(network, states["text"])
+    padded = torch.where(mask[..., None], 0, outputs["prediction_logits"]).index_put((mask,), logits)
+    hidden_text = torch.where(mask[..., None], 0, outputs["language_output"]).index_put((mask,), states["text"])
+    found = {
+        "language_output": hidden_text,  # of padding, which is meaningless, theirs
+        "vision_output": states["image"].unflatten(0, shape),
+        "pooled_output": network.pool(states, batch),
+        "prediction_logits": padded,
+        "cross_relationship_score": itm.logits(network, states, batch),
+        "question_answering_score": answers.logits(network, states, batch),
+        "object_scores.feat": mrfr.predict(network, transformed).unflatten(0, shape),
+        **{f"object_scores.{key}": head.output(transformed).unflatten(0, shape) for key, head in classes.items()},
+        **{f"loss_only.{name}": loss for name, loss in parts.items()},
+        "loss": sum(parts.values(), torch.zeros(())),
+    }
+    compare(found, outputs)
 
 
 @torch.no_grad()
@@ -66,11 +137,25 @@ def test_visual_bert(shared: Path, jagged: Jagged) -> None:
     mask, words = text_fields(inputs)
     seen = inputs["visual_attention_mask"].bool()
     batch = jagged(text=(mask, words), image=(seen, {"features": inputs["visual_embeds"]}))
-    states = network(batch)
-    length = mask.shape[1]
-    last = outputs[max(name for name in outputs if name.startswith("hidden."))]
-    torch.testing.assert_close(states["text"], last[:, :length][mask], **CLOSE)
-    torch.testing.assert_close(states["image"], last[:, length:][seen], **CLOSE)
-    pooled = network.pool(states, batch)
-    matched = torch.nn.functional.linear(pooled, weights["itm.classifier.weight"], weights["itm.classifier.bias"])
-    torch.testing.assert_close(matched.flip(1), outputs["seq_relationship_logits"], **CLOSE)
+    made = read(network, batch, keep_hidden=True)
+    there = torch.cat([mask, seen], 1)
+
+    def rows(name: str, text: Tensor, image: Tensor) -> Tensor:
+        """Theirs, with ours in the places of all that is there; rows of padding are meaningless."""
+        whole = outputs[name].clone()
+        whole[:, : mask.shape[1]][mask], whole[:, mask.shape[1] :][seen] = text, image
+        return whole
+
+    mlm, itm = head_of(weights, "mlm", MlmHead(network)), head_of(weights, "itm", Itm().head(network))
+    labelled = of_rows(mask, inputs["labels"][:, : mask.shape[1]])
+    assert len(labelled["rows"]) == (inputs["labels"][there] != -100).sum(), "regions have no labels"
+    lost = mlm(Seen.of_read(made, labelled)).loss / len(labelled["rows"])
+    matched = {"labels": 1 - inputs["sentence_image_labels"]}
+    logits = [mlm.logits(network, made.states[stream]) for stream in ("text", "image")]
+    found = {
+        **{f"hidden.{i}": rows(f"hidden.{i}", s["text"], s["image"]) for i, s in enumerate(made.hidden)},
+        "prediction_logits": rows("prediction_logits", *logits),
+        "seq_relationship_logits": itm.logits(network, made.states, batch).flip(1),
+        "loss": lost + itm(Seen.of_read(made, matched)).loss / len(mask),
+    }
+    compare(found, outputs)

@@ -63,7 +63,8 @@ CASES = {
             "v_coordinate_embeddings_dim": 2,
             "visual_target_weights": {"6": 1.0},
             "type_vocab_size": 3,
+            "image_head_ln": False,
         },
-        golden=("volta/original_vl-bert",),
+        golden=("volta/original_vl-bert", "volta/ctrl_vl-bert"),
     ),
 }

@@ -14,13 +14,11 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.contracts.cases import LayerCase
-from vision.interop.releases.volta import Volta
 from vision.models.layers.visual_elements import VisualElements
 from vision.objectives.mrc import MrcHead, classified
 from workbench.errors import WorkbenchError
 from workbench.interop.files import find_files
 from workbench.interop.reading import read_release
-from workbench.interop.release import Config
 from workbench.models.context import Context
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
@@ -112,8 +110,6 @@ def test_the_family_of_volta_reads_the_same(golden: Path) -> None:
     assert vl_bert(config).state_dict().keys() == {n for n in read.tensors if n.startswith(("embeddings.", "layers."))}
     assert torch.equal(read.tensors["mrc.output.weight"], weights["cls.imagePredictions.decoder_dict.6.weight"])
     assert read.heads["mrc"] == {"objective": "vision.mrc", "norm": False}
-    with pytest.raises(WorkbenchError, match="add_global_imgfeat = 'first'"):
-        Volta().network(Config({**config, "add_global_imgfeat": "first"}))
 
 
 def check_classes(
