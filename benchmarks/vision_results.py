@@ -3,11 +3,11 @@
     OMP_NUM_THREADS=1 python -m benchmarks.vision_results --data data --output vision [--only uniter] [--seeds 2]
 
 `data` has the raw corpora flickr8k, vqa_v2, daquar, nlvr and wikitext2. Every system (`benchmarks.vision_systems`) is
-pretrained on flickr8k's captions and cells of a grid of features (lxmert also on VQA v2's questions), and as a control
-not at all; then it is fine-tuned for retrieval, on VQA v2, on DAQUAR (images held out from its training part) and on
-NLVR. Questions are answered once more by a model that was trained without images; retrieval is told before fine-tuning
-too, and with captions given to other images. A seed governs all of a row. Everything is done by the ordinary commands,
-which are printed; what is there already is not done again, and a run that was stopped goes on.
+pretrained on flickr8k's captions and cells of a grid of features (vilt on pixels, lxmert also on VQA v2's questions),
+and as a control not at all; then it is fine-tuned for retrieval, on VQA v2, on DAQUAR (images held out from its
+training part) and on NLVR. Questions are answered once more by a model that was trained without images; retrieval is
+told before fine-tuning too, and with captions given to other images. A seed governs all of a row. Everything is done by
+the ordinary commands, which are printed; what is there already is not done again, and a run that was stopped goes on.
 
 The table (also OUTPUT/results.md) has the mean and the deviation (n - 1) over the seeds; OUTPUT/report.html is the page
 of all runs.
@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.commands import call
 from benchmarks.comparison import Budget, Rows, arguments, drop_weights, publish, read_budget
 from benchmarks.result_tables import result_of, spread, step_seconds
-from benchmarks.vision_systems import BATCH, GRID, LENGTH, SYSTEMS, WEIGHTS, common
+from benchmarks.vision_systems import BATCH, GRID, LENGTH, SYSTEMS, WEIGHTS, common, place_of_corpus
 from workbench.corpora.corpus import Corpus
 from workbench.runs.results import read_results
 
@@ -85,24 +85,26 @@ def pretrained(name: str, seed: int, steps: int, budget: Budget, output: Path) -
     system, corpora = SYSTEMS[name], output / "corpora"
     run = output / "runs" / f"{name}-{steps}-seed-{seed}"
     backbone = str(Corpus.open(str(corpora / "pairs-train")).manifest.about["backbone"])
-    alike = common(name, seed, steps, str(corpora), backbone)
+    alike = common(name, seed, steps, corpora, backbone)
     call("pretrain", system.recipe, *system.overrides, *alike, f"train.precision={budget.precision}", "-o", str(run))
     return run
 
 
-def rank(run: Path, output: Path, *more: str) -> None:
-    call("evaluate", "retrieval", str(run), str(output / "corpora/pairs-test"), *TASKS[RETRIEVAL].scoring, *more)
+def rank(name: str, run: Path, output: Path, *more: str) -> None:
+    ranked = place_of_corpus(name, "pairs-test", output / "corpora")
+    call("evaluate", "retrieval", str(run), str(ranked), *TASKS[RETRIEVAL].scoring, *more)
 
 
 def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Path, blind: bool = False) -> None:
     """The fine-tuned and evaluated run of a system on a set."""
-    chosen, corpora = TASKS[task], output / "corpora"
+    chosen = TASKS[task]
+    train, test = (place_of_corpus(name, f"{chosen.corpus}-{part}", output / "corpora") for part in ("train", "test"))
     run = place_of(name, task, seed, steps, output, blind)
     if run.exists() and read_results(run):
         return
     start = pretrained(name, seed, steps, budget, output)
     if task == RETRIEVAL and steps and not read_results(start):
-        rank(start, output)
+        rank(name, start, output)
     tuned = ("--lr", TUNING_LR, "--batch-size", str(BATCH), "--max-length", str(LENGTH))
     schedule = f"train.lr_schedule={{lr_schedule: linear, warmup_steps: {budget.tuning // 10}}}"
     loop = (
@@ -113,11 +115,11 @@ def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Pa
         "train.num_workers=0",
     )
     control = ("--control", "question-only") if blind else ()
-    begun = (chosen.command, str(start), str(corpora / f"{chosen.corpus}-train"), "--output", str(run))
+    begun = (chosen.command, str(start), str(train), "--output", str(run))
     call("finetune", *begun, *tuned, *chosen.tuning, *control, *loop, f"train.precision={budget.precision}")
-    call("evaluate", chosen.command, str(run), str(corpora / f"{chosen.corpus}-test"), *chosen.scoring)
+    call("evaluate", chosen.command, str(run), str(test), *chosen.scoring)
     if task == RETRIEVAL and steps:
-        rank(run, output, "--control", "shuffled-captions")
+        rank(name, run, output, "--control", "shuffled-captions")
     drop_weights(run)
 
 

@@ -18,9 +18,7 @@ from workbench.text.tokenizer import Tokenizer, train_tokenizer
 def test_the_tasks_and_the_network_of_a_system_are_built(name: str, tmp_path: Path) -> None:
     tokenizer = Tokenizer(train_tokenizer(["a dog in the snow"] * 3, "wordpiece", 60))
     (tmp_path / "answers.json").write_text(json.dumps(["yes", "no"]))
-    recipe = load_recipe(
-        SYSTEMS[name].recipe, [*SYSTEMS[name].overrides, *common(name, 0, 2, str(tmp_path), "made-up")]
-    )
+    recipe = load_recipe(SYSTEMS[name].recipe, [*SYSTEMS[name].overrides, *common(name, 0, 2, tmp_path, "made-up")])
     resources = {"tokenizer": tokenizer, "vocab_size": tokenizer.vocab_size, "seed": 0, "control": None}
     tasks = build_tasks(recipe.tasks, seed=0, resources=resources)
     root = make_root(recipe, tasks, tokenizer)

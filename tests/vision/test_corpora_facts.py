@@ -12,7 +12,7 @@ import pytest
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
-from workbench.recipe.spec import Recipe
+from workbench.recipe.spec import InitFrom, Recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.folder import read_recipe
 from workbench.tasks.corpora_facts import as_corpora_say
@@ -118,3 +118,24 @@ def test_tasks_of_one_stream_must_say_the_same(tmp_path: Path, tokenizer: Path) 
         as_corpora_say(both)
     same = replace(first, tasks={"pairs": first.tasks["pairs"], "more": first.tasks["pairs"]})
     assert backbone_of(as_corpora_say(same)) == "timm:a@1"
+
+
+def test_weights_that_have_learnt_from_other_features_are_told(
+    tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They fit by their size; what the projection has learnt does not."""
+    one, other = (regions(tmp_path / name, name, {"backbone": name}) for name in ("timm:a@1", "timm:b@2"))
+    run = pretrain(recipe(tokenizer, one), tmp_path / "run")
+
+    def begin(corpus: str, name: str, **entry: Any) -> str:
+        asked = recipe(tokenizer, corpus)
+        spec = replace(asked.networks["main"], init_from=[InitFrom(str(run), **entry)])
+        capsys.readouterr()
+        pretrain(replace(asked, model=spec), tmp_path / name)
+        return capsys.readouterr().err
+
+    told = "learnt from features of backbone timm:a@1; here they are of backbone timm:b@2"
+    assert told in begin(other, "whole")
+    assert told in begin(other, "rows", stream="image", layers=[])
+    assert "learnt from features" not in begin(other, "words", stream="text", layers=[])
+    assert "learnt from features" not in begin(one, "same")

@@ -129,7 +129,7 @@ def differences(ours: Described, theirs: Described, free: frozenset[str]) -> lis
 
 
 def others(ours: frozenset[str], theirs: frozenset[str]) -> bool:
-    """Whether two networks have read texts in no common way, as far as that is known of both."""
+    """Whether two networks have nothing in common of how, or what, they have read, as far as it is known of both."""
     return bool(ours and theirs) and not ours & theirs
 
 

@@ -47,6 +47,7 @@ def initialise(
     tokenizer: Tokenizer | None = None,
     objectives: Mapping[str, Spec] | None = None,
     visibilities: frozenset[str] = frozenset(),
+    features: frozenset[str] = frozenset(),
 ) -> list[str]:
     """Copy into a network what its `init_from` names; returns the names of the tensors that were copied.
 
@@ -58,6 +59,7 @@ def initialise(
         tokenizer: of the run, which says which row of a table is which token.
         objectives: what the recipe says of them, by name.
         visibilities: how the network will read its texts (`workbench.tasks.task.visibilities_of`).
+        features: what made the features that it will read (`workbench.tasks.corpora_facts.features_of`).
 
     Raises:
         WorkbenchError: nothing to start from there, no such stream, layer or head, nothing matched, a shape differs, or
@@ -80,11 +82,12 @@ def initialise(
                 "streams share can start from one source only (`layers: []` takes none)"
             )
         _tell_differences(where, source, own, theirs, picked, objectives or {}, matched)
-        if entry.stream in (None, "text") and others(visibilities, source.visibilities):
-            logger.warning(
-                "%s: its weights have read texts with visibility %s; here the builder's is %s",
-                *(where, ", ".join(sorted(source.visibilities)), ", ".join(sorted(visibilities))),
-            )
+        if entry.stream in (None, "text"):
+            told = "%s: its weights have read texts with visibility %s; here the builder's is %s"
+            _tell_others(told, where, source.visibilities, visibilities)
+        if entry.stream != "text":
+            told = "%s: its weights have learnt from features of %s; here they are of %s, which mean something else"
+            _tell_others(told, where, source.features, features)
         vocabularies = Vocabularies(source.vocabulary, tokenizer.vocabulary if tokenizer is not None else None)
         tensors = {ours: source.tensors[name] for ours, name in matched.items()}
         tensors = grown(target, tensors, vocabularies, where)
@@ -223,6 +226,12 @@ def _tell_misfit(
             "%d of its own are left out (%s)",
             *(where, source.kind, len(anew), _some(anew), len(left), _some(left)),
         )
+
+
+def _tell_others(told: str, where: str, theirs: frozenset[str], ours: frozenset[str]) -> None:
+    """Warn where the weights have read nothing as it will be read."""
+    if others(ours, theirs):
+        logger.warning(told, where, ", ".join(sorted(theirs)), ", ".join(sorted(ours)))
 
 
 def _some(names: list[str]) -> str:

@@ -20,6 +20,7 @@ from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import START, refuse_other
 from workbench.runs.folder import read_recipe
 from workbench.runs.names import BEST, CHECKPOINTS, MODEL, RECIPE, TOKENIZER, is_run
+from workbench.tasks.corpora_facts import features_of
 from workbench.tasks.task import DEFAULT_NETWORK, objectives_of, visibilities_of
 from workbench.text.tokenizer import Tokenizer
 
@@ -37,6 +38,7 @@ class Source:
         vocabulary: token -> row of the tables, where a tokenizer lies with the weights.
         unused: tensors that we have no place for (their names).
         missing: what a network of that description has beside these (our names).
+        features: what made the features that a run has learnt from (`workbench.tasks.corpora_facts.features_of`).
     """
 
     place: str
@@ -48,6 +50,7 @@ class Source:
     vocabulary: dict[str, int] | None
     unused: list[str]
     missing: list[str]
+    features: frozenset[str] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -192,8 +195,8 @@ def _from_run(folder: Path, entry: InitFrom, network: str) -> Source:
         check_numbers(read, [name for name, tensor in read.items() if tensor.is_floating_point()])
     except WorkbenchError as error:
         raise WorkbenchError(f"init_from {place}: {checkpoint / MODEL}: {error}") from error
-    seen = visibilities_of(recipe, chosen)
-    return Source(place, RUN, read, specs[chosen], reading, seen, _vocabulary(folder), [], [])
+    seen, features = visibilities_of(recipe, chosen), features_of(recipe, chosen)
+    return Source(place, RUN, read, specs[chosen], reading, seen, _vocabulary(folder), [], [], features)
 
 
 def _vocabulary(folder: Path) -> dict[str, int] | None:

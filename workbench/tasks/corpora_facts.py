@@ -10,6 +10,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.parts.building import named_by
 from workbench.recipe.spec import Recipe, TaskSpec
+from workbench.tasks.task import tasks_that_read
 
 
 def as_corpora_say(recipe: Recipe) -> Recipe:
@@ -23,6 +24,22 @@ def as_corpora_say(recipe: Recipe) -> Recipe:
     tasks = {name: _settled(name, task) for name, task in recipe.tasks.items()}
     _check_alike(recipe.tasks, tasks)
     return replace(recipe, tasks=tasks)
+
+
+def features_of(recipe: Recipe, network: str) -> frozenset[str]:
+    """What made the features that a network learns from, such as `backbone timm:resnet50`; none where it reads none.
+
+    Options that are still left to the corpora are not among them.
+    """
+    builders = [task.sequence.builder for task in tasks_that_read(recipe, network)]
+    images = [value for builder in builders if not isinstance(builder, str) for value in builder.values()]
+    return frozenset(
+        f"{option} {image[option]}"
+        for image in images
+        if isinstance(image, Mapping) and isinstance(image.get("image"), str)
+        for option in named_by("image", image, "image")[0].of_corpora
+        if image.get(option) is not None
+    )
 
 
 def _check_alike(before: Mapping[str, TaskSpec], after: Mapping[str, TaskSpec]) -> None:

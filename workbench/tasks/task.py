@@ -228,6 +228,11 @@ def visibilities_of(recipe: Recipe, network: str) -> frozenset[str]:
     return frozenset(seen for task, _ in _placed(recipe, network) for seen in task.sequence.visibilities)
 
 
+def tasks_that_read(recipe: Recipe, network: str) -> list[TaskSpec]:
+    """The tasks with an objective that a network learns from, or with the one that it follows."""
+    return list({id(task): task for task, _ in _placed(recipe, network)}.values())
+
+
 def _placed(recipe: Recipe, network: str) -> Iterator[tuple[TaskSpec, Spec]]:
     network = recipe.followers[network].follows if network in recipe.followers else network
     for task in recipe.tasks.values():
