@@ -8,14 +8,22 @@ section 4.2, as released. With p the pooled output of the text stream, or the st
     L = mean over all (mention, type) cells of the binary cross-entropy of sigmoid(z) against the gold types
 
 The loss here is the sum, and each cell counts as one label, so that the trainer's division gives that mean.
+
+With groups of types, as of ultra-fine entity typing (Choi et al., ACL 2018, arXiv 1807.04905, section 4), where
+thousands of types would hide that one is missed:
+
+    L = mean over mentions of the sum, over the groups that a mention has a type of, of the mean over the group's cells
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
+import torch
 import torch.nn.functional as F
+from annotated_types import MinLen
 from torch import Tensor, nn
 
 from kg.metrics.typing import predicted_types, typing_scores
@@ -23,7 +31,7 @@ from kg.objectives._reading import ROWS, Reading, by_mention, read, rows_to_read
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.options.bounds import Dropout, Size, Word
+from workbench.options.bounds import Count, Dropout, Size, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
@@ -39,15 +47,27 @@ class Types(Objective):
             entity token (`stream: entity`).
         dropout: of what is read.
         stream: of which.
+        groups: how many types each group has, in the order of the types; null: the mean over all cells.
     """
 
     measured = ("logits", "gold")
 
     def __init__(
-        self, num_types: Size, read: Reading = "pooled", dropout: Dropout = 0.1, stream: Word = "text"
+        self,
+        num_types: Size,
+        read: Reading = "pooled",
+        dropout: Dropout = 0.1,
+        stream: Word = "text",
+        groups: Annotated[list[Count], MinLen(1)] | None = None,
     ) -> None:
+        if groups is not None and sum(groups) != num_types:
+            raise WorkbenchError(
+                f"types: groups = {groups}, which are {sum(groups)} types in all; num_types = {num_types}: give the "
+                "size of every group, so that they come to that"
+            )
         self.stream = stream
         self.num_types = num_types
+        self.groups = groups
         self.read = read
         self.dropout = dropout
 
@@ -71,26 +91,34 @@ class Types(Objective):
         return {}
 
     def count(self, batch: Batch) -> float:
-        """Cells: sequences x types."""
+        """Cells: sequences x types; with groups sequences."""
         labels = batch.targets.get(self.name, {}).get("labels")
-        return 0.0 if labels is None else float(labels.numel())
+        return 0.0 if labels is None else float(labels.numel() if self.groups is None else len(labels))
 
     def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
         """The scores of entity typing with the types of the inventory: logit > 0, Open Entity's macro average."""
         return typing_scores(predicted_types(made["logits"].numpy()), made["gold"].numpy()).numbers()
 
     def head(self, network: Network) -> Head:
-        return TypesHead(network.sizes[self.stream], self.num_types, self.read, self.dropout, self.stream)
+        size = network.sizes[self.stream]
+        return TypesHead(size, self.num_types, self.read, self.dropout, self.stream, self.groups)
 
 
 class TypesHead(Head):
     """One linear layer without bias."""
 
     def __init__(
-        self, hidden_size: int, num_types: int, reading: Reading = "pooled", dropout: float = 0.1, stream: str = "text"
+        self,
+        hidden_size: int,
+        num_types: int,
+        reading: Reading = "pooled",
+        dropout: float = 0.1,
+        stream: str = "text",
+        groups: list[int] | None = None,
     ) -> None:
         super().__init__()
         self.stream = stream
+        self.groups = groups
         self.typing = nn.Linear(hidden_size, num_types, bias=False)
         self.dropout = nn.Dropout(dropout)
         self.reading: Reading = reading
@@ -101,13 +129,14 @@ class TypesHead(Head):
         return logits
 
     def forward(self, seen: Seen) -> LossOutput:
-        """Sum over cells; metrics `precision` and `recall` over cells, with the rule logit > 0.
+        """Sum over cells, with groups over mentions; metrics `precision` and `recall` over cells by the rule logit > 0.
 
         Made: `logits` and `gold` [sequences, types].
         """
         logits = self.logits(seen).float()
         labels = seen.targets["labels"]
-        loss = F.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
+        cells = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+        loss = cells.sum() if self.groups is None else _by_group(cells, labels, self.groups)
         predicted, gold = logits > 0, labels > 0
         both = (predicted & gold).sum()
         return LossOutput(
@@ -115,3 +144,9 @@ class TypesHead(Head):
             {"precision": (both, predicted.sum()), "recall": (both, gold.sum())},
             {"logits": logits, "gold": gold},
         )
+
+
+def _by_group(cells: Tensor, labels: Tensor, groups: list[int]) -> Tensor:
+    """Of losses and labels [mentions, types]: the sum of each group's mean where the mention has a type of it."""
+    parts = zip(cells.split(groups, 1), labels.split(groups, 1), strict=True)
+    return torch.stack([(loss.mean(1) * (gold > 0).any(1)).sum() for loss, gold in parts]).sum()

@@ -1,4 +1,4 @@
-"""The groups that the types of ultra-fine entity typing fall into, and the scores of each.
+"""The groups that the types of ultra-fine entity typing fall into, which are learnt and scored one by one.
 
 Choi et al., "Ultra-Fine Entity Typing", ACL 2018 (arXiv:1807.04905): nine general types, 121 fine ones and the others,
 in this order in the data set's list of types (`types.txt`). A group is scored as if its types were all there are.
@@ -44,6 +44,22 @@ def read_groups(path: Path) -> Groups:
         "fine": frozenset(names[general : general + FINE]),
         "ultra-fine": frozenset(names[general + FINE :]),
     }
+
+
+def by_group(inventory: list[str], groups: Groups) -> tuple[list[str], list[int]]:
+    """The types with those of a group side by side, and how many of them each group has that has any.
+
+    Raises:
+        WorkbenchError: a type is of no group.
+    """
+    strange = sorted({*inventory}.difference(*groups.values()))
+    if strange:
+        raise WorkbenchError(
+            f"{len(strange)} of {len(inventory)} types are not in the list that --groups names: "
+            f"{', '.join(strange[:3])}; fine-tune on types of that list (--types), or without --groups"
+        )
+    found = [[name for name in inventory if name in types] for types in groups.values()]
+    return [name for group in found for name in group], [len(group) for group in found if group]
 
 
 class GroupScores:

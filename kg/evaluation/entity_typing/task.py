@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from kg.evaluation.entity_typing.baselines import baselines
-from kg.evaluation.entity_typing.groups import GroupScores, read_groups
+from kg.evaluation.entity_typing.groups import GroupScores, by_group, read_groups
 from kg.evaluation.entity_typing.inventory import read_inventory
 from kg.evaluation.entity_typing.predictions import examples, inventory_of, predict
 from kg.evaluation.entity_vectors import linked_at
@@ -46,6 +46,8 @@ class TypingTuning(Tuning):
       workbench finetune entity-typing runs/ernie corpora/ufet --control random-entities -o runs/ernie-typing-random
 
       workbench finetune entity-typing runs/luke corpora/ufet --read entities
+
+      workbench finetune entity-typing runs/ernie corpora/ufet --types types.txt --groups types.txt
     """
 
     epochs: Epochs = 10.0
@@ -53,6 +55,10 @@ class TypingTuning(Tuning):
     lr: LearningRate = 2e-5
     types: Annotated[
         Name | None, typer.Option(help="open-entity, a file, or names with commas; default: all types of CORPUS.")
+    ] = None
+    groups: Annotated[
+        Path | None,
+        typer.Option(help="List of all types of ultra-fine entity typing: each of its three groups has its own loss."),
     ] = None
     max_length: Annotated[
         Count | None,
@@ -106,12 +112,15 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
 
     def setup(self, tuning: TypingTuning, base: Recipe) -> Setup:
         inventory = read_inventory(tuning.types, Corpus.open(tuning.corpus))
+        sizes: list[int] | None = None
+        if tuning.groups is not None:
+            inventory, sizes = by_group(inventory, read_groups(tuning.groups))
         marker = tuning.marker or _known_marker(base, tuning.run)
         return Setup(
             text_sequence(
                 *(base, "mention", tuning.max_length), marks=tuning.read == "entities", marker=marker, types=inventory
             ),
-            {"objective": "kg.types", "num_types": len(inventory), **as_option(tuning.read)},
+            {"objective": "kg.types", "num_types": len(inventory), "groups": sizes, **as_option(tuning.read)},
             poolers=("text",) if tuning.read == "pooled" else (),
         )
 
@@ -121,11 +130,11 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
         found = predict(run, corpus, scoring.batch_size, scoring.limit)
         chosen = predicted_types(found.logits, scoring.rule)
         missed = found.outside if scoring.gold == "all" else None
-        by_group = GroupScores(groups, names, found, scoring.macro, scoring.gold)
+        of_groups = GroupScores(groups, names, found, scoring.macro, scoring.gold)
 
         def numbers_of(predicted: np.ndarray) -> dict[str, float]:
             scores = typing_scores(predicted, found.gold, scoring.macro, missed)
-            return {**scores.numbers(), **by_group.numbers(predicted)}
+            return {**scores.numbers(), **of_groups.numbers(predicted)}
 
         classes = by_class(class_counts(chosen, found.gold, names))
         return Result(

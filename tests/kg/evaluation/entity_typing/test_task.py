@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.recipe.trees import recipe_from_dict
+from workbench.runs.folder import read_recipe
 from workbench.runs.loading import load
 from workbench.runs.metrics import read_metrics
 from workbench.training.pretrain import pretrain
@@ -184,6 +186,25 @@ def test_the_whole_inventory_of_ultra_fine_typing(
     assert found["counts"]["types"] == 10331
     assert found["counts"]["without prediction"] == found["counts"]["gold types outside the inventory"] == 0
     assert found["baselines"]["always place"]["coarse/loose_macro/f1"] == 1
+
+
+def test_each_group_of_ultra_fine_typing_has_its_own_loss(
+    world: Path, make_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Types of a group stand side by side, whatever order the corpus has them in; a group without any has no loss."""
+    listed, corpus = tmp_path / "types.txt", str(world / "typing")
+    listed.write_text("\n".join([*OPEN_ENTITY, *(f"fine {i}" for i in range(121)), "town", "city"]))
+    tuning = TypingTuning(
+        run=make_run("none"), corpus=corpus, groups=listed, overrides=QUICK, output=tmp_path / "run", epochs=0.1
+    )
+    fine_tune(EntityTyping(), tuning)
+    (task,) = read_recipe(tmp_path / "run").tasks.values()
+    assert isinstance(task.sequence.builder, dict)
+    assert task.sequence.builder["types"] == ["place", "city", "town"]
+    assert task.objectives[0]["groups"] == [1, 2]
+    listed.write_text(listed.read_text().replace("town", "village"))
+    with pytest.raises(WorkbenchError, match=r"1 of 3 types are not in the list that --groups names: town"):
+        fine_tune(EntityTyping(), replace(tuning, output=tmp_path / "other"))
 
 
 def test_a_run_that_was_not_fine_tuned(world: Path, make_run: Callable[..., Path]) -> None:
