@@ -21,6 +21,7 @@ from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws, digest
 from workbench.options.bounds import Word
+from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen, States
@@ -44,6 +45,11 @@ class HardItm(Itm):
         self.tap, self.of = tap, of
         self.streams = (text, image)
         self.after = (of,)
+
+    @classmethod
+    def tuned(cls, stated: Spec) -> Spec | None:
+        """None: fine-tuning has no contrast beside it that draws the hard ones."""
+        return None
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]

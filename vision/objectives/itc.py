@@ -24,14 +24,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vision.metrics.retrieval import DualScores, retrieval_metrics
+from vision.objectives._comparing import SIDES, Contrast, ContrastHead
 from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
 from workbench.options.bounds import Number, Size, Word
+from workbench.parts.building import options_of
+from workbench.parts.kinds import KINDS
+from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Read, Seen
-from workbench.tasks.objective import BatchTargets, LossOutput, Objective, StepHead
+from workbench.tasks.objective import BatchTargets, LossOutput, StepHead
+from workbench.tasks.task import objective_name
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -39,10 +44,9 @@ if TYPE_CHECKING:
 Pool = Literal["first", "mean", "last"]
 Temperature = Annotated[Number, Ge(0.01), Le(100)]  # 1 / MAX_SCALE and above: the scale is clipped there
 MAX_SCALE = 100.0
-SIDES = ("text", "image")
 
 
-class Itc(Objective):
+class Itc(Contrast):
     """Image-text contrast over the step.
 
     Args:
@@ -84,6 +88,14 @@ class Itc(Objective):
         self.same_image = same_image
         self.apart = apart
         self.tap = tap
+
+    @classmethod
+    def tuned(cls, stated: Spec) -> Spec:
+        """One with more to it, a momentum encoder or a queue, goes on as a plain one with its space."""
+        if cls is Itc:
+            return stated
+        kept = {option: value for option, value in stated.items() if option in options_of(Itc).names}
+        return {"objective": KINDS["objective"].name(Itc), "name": objective_name(stated), **kept}
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
@@ -143,11 +155,12 @@ class CommonSpace(nn.Module):
         return F.normalize(self.projections[stream](self.norms[stream](pooled)).float(), dim=-1)
 
 
-class ItcHead(StepHead):
+class ItcHead(ContrastHead):
     """The common space and the learned scale."""
 
     def __init__(self, options: Itc, sizes: dict[str, int]) -> None:
         super().__init__()
+        self.streams = options.streams
         self.ignore_same_image = options.same_image == "ignored"
         self.space = CommonSpace(options, sizes)
         self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / options.temperature)))

@@ -22,6 +22,7 @@ from annotated_types import MinLen
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vision.objectives._comparing import Matching, MatchingHead
 from vision.sequences.pairs import MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
@@ -29,7 +30,7 @@ from workbench.options.bounds import Share, Size, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen, States
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.tasks.objective import BatchTargets, Head, LossOutput
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -42,7 +43,7 @@ EXCHANGED = {
 _BY_CAPTION = ("captions", "caption_spans")
 
 
-class Itm(Objective):
+class Itm(Matching):
     """Image-text matching as a two-way classification of the pooled output.
 
     Args:
@@ -132,7 +133,7 @@ class Itm(Objective):
         return ItmHead(self.pool, sizes, self.pooled_size, self.outputs)
 
 
-class ItmHead(Head):
+class ItmHead(MatchingHead):
     """A linear classifier on the pooled output, or on the product of several streams' pooled outputs."""
 
     def __init__(
@@ -155,6 +156,11 @@ class ItmHead(Head):
             pooled = pooled * self._pooled(network, states, batch, stream)
         logits: Tensor = self.classifier(pooled)
         return logits if logits.shape[1] == 2 else torch.cat([torch.zeros_like(logits), logits], 1)
+
+    def match(self, network: Network, states: States, batch: Batch) -> Tensor:
+        """The log-odds of a match [sequences], float32."""
+        logits = self.logits(network, states, batch).float()
+        return logits[:, 1] - logits[:, 0]
 
     def _pooled(self, network: Network, states: States, batch: Batch, stream: str) -> Tensor:
         if stream in self.poolers:

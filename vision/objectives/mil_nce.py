@@ -16,21 +16,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vision.objectives._comparing import SIDES, Contrast, ContrastHead
 from vision.objectives.itc import Pool, pool_rows
-from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
+from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled, segment_id
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
 from workbench.options.bounds import Word
+from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.tasks.forward import Seen
-from workbench.tasks.objective import BatchTargets, LossOutput, Objective, StepHead
+from workbench.tasks.forward import Read, Seen
+from workbench.tasks.objective import BatchTargets, LossOutput, StepHead
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
 
-class MilNce(Objective):
+class MilNce(Contrast):
     """Video-text contrast over the step.
 
     Args:
@@ -38,6 +40,8 @@ class MilNce(Objective):
         negatives: over the `step`, or the `micro-batch` alone.
         tap: the layer `tap` whose streams are compared; by default those of the last layer.
         text, video: the streams that are compared, of one hidden size.
+        positives: texts that go with a pair's video: those said anywhere in the `video`, or in its own `segment` alone,
+            which retrieval looks for among others of the video too.
     """
 
     def __init__(
@@ -48,14 +52,21 @@ class MilNce(Objective):
         tap: Word | None = None,
         text: Word = "text",
         video: Word = "video",
+        positives: Literal["video", "segment"] = "video",
     ) -> None:
         if text == video:
             raise WorkbenchError(f"text = video = {text!r}; the objective compares two different streams")
+        self.streams = dict(zip(SIDES, (text, video), strict=True))
         self.pools: dict[str, Pool] = {text: pool_text, video: pool_video}
-        self.step_wide, self.tap = negatives == "step", tap
+        self.step_wide, self.tap, self.positives = negatives == "step", tap, positives
+
+    @classmethod
+    def tuned(cls, stated: Spec) -> Spec:
+        return {**stated, "positives": "segment"}
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
-        return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
+        known = segment_id if self.positives == "segment" else image_id
+        return [labelled(sample, IMAGE, known(sample)) for sample in samples]
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -82,19 +93,26 @@ class MilNce(Objective):
         return MilNceHead(self)
 
 
-class MilNceHead(StepHead):
+class MilNceHead(ContrastHead):
     """No weights of its own."""
 
     def __init__(self, options: MilNce) -> None:
         super().__init__()
-        self.pools, self.tap = options.pools, options.tap
+        self.streams, self.pools, self.tap = options.streams, options.pools, options.tap
 
-    def embed(self, seen: Seen) -> dict[str, Tensor]:
-        read = seen.read()
+    def vectors(self, read: Read, stream: str) -> Tensor:
+        """The mean (or the first or last) of the rows, as it is: products are what is compared.
+
+        Raises:
+            WorkbenchError: the network has no such tap.
+        """
         if self.tap is not None and self.tap not in read.taps:
             raise unknown("tap", self.tap, read.taps, "the network's layers")
         states = read.states if self.tap is None else read.taps[self.tap]
-        text, video = (pool_rows(states[s], read.batch, s, pool).float() for s, pool in self.pools.items())
+        return pool_rows(states[stream], read.batch, stream, self.pools[stream]).float()
+
+    def embed(self, seen: Seen) -> dict[str, Tensor]:
+        text, video = (self.vectors(seen.read(), stream) for stream in self.pools)
         return {"text": text, "video": video, "video_id": seen.targets["video"]}
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vision.objectives._comparing import Matching, MatchingHead
 from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
@@ -26,10 +27,10 @@ from workbench.options.bounds import Count, Word
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen, States
-from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
+from workbench.tasks.objective import BatchTargets, Head, LossOutput
 
 
-class PairContrast(Objective):
+class PairContrast(Matching):
     """Matching as a choice among the pairs of the micro-batch.
 
     Args:
@@ -76,7 +77,7 @@ class PairContrast(Objective):
         return PairContrastHead(self, network.sizes[self.streams[0]])
 
 
-class PairContrastHead(Head):
+class PairContrastHead(MatchingHead):
     """A score of the state that stands for the text: of its pooler, where the network has one."""
 
     def __init__(self, options: PairContrast, hidden_size: int) -> None:
@@ -85,8 +86,8 @@ class PairContrastHead(Head):
         self.texts, self.negatives = options.exchange == "text", options.negatives
         self.score = nn.Linear(hidden_size, 1)
 
-    def scores(self, network: Network, states: States, batch: Batch) -> Tensor:
-        """[sequences], float32."""
+    def match(self, network: Network, states: States, batch: Batch) -> Tensor:
+        """s [sequences], float32."""
         text = self.streams[0]
         pool = network.pool if text in network.poolers else network.summary_rows
         return self.score(pool(states, batch, text)).squeeze(1).float()
@@ -95,7 +96,7 @@ class PairContrastHead(Head):
         read, ids = seen.read(), seen.targets["video"]
         if self.tap not in read.taps:
             raise unknown("tap", self.tap, read.taps, "the network's layers")
-        own = self.scores(seen.network, read.states, read.batch)
+        own = self.match(seen.network, read.states, read.batch)
         pairs = others(ids, self.negatives)
         table = own.new_full((len(own), len(own)), float("-inf")).diagonal_scatter(own)
         if len(pairs):
@@ -104,7 +105,7 @@ class PairContrastHead(Head):
             rows = {name: read.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
             taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
             wrong = seen.run(read.batch.pick(picked), after=self.tap, taps=taps)
-            table = table.index_put(tuple(pairs.T), self.scores(seen.network, wrong.states, wrong.batch))
+            table = table.index_put(tuple(pairs.T), self.match(seen.network, wrong.states, wrong.batch))
         answers = torch.arange(len(own), device=own.device)
         right = (table.detach().argmax(1) == answers).sum()
         return LossOutput(F.cross_entropy(table, answers, reduction="sum"), {"accuracy": (right, float(len(own)))})

@@ -52,6 +52,7 @@ class Ranking(Itm):
             UNITER's release).
         margin: m, in probability (0.2 in UNITER's release).
         pool, pooled_size: as of `vision.itm`, whose head goes on.
+        image: the stream of the images, or of films.
     """
 
     def __init__(
@@ -61,16 +62,17 @@ class Ranking(Itm):
         margin: Positive = 0.2,
         pool: Annotated[list[Word], MinLen(1)] = ["text"],  # noqa: B006 - never changed
         pooled_size: Size | None = None,
+        image: Word = "image",
     ) -> None:
         super().__init__(rate=0.0, pool=pool, pooled_size=pooled_size)
-        self.way, self.hard, self.margin = way, hard, margin
+        self.way, self.hard, self.margin, self.image = way, hard, margin, image
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
-            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, ("text", "image"))):
+            if sequence.labels.get(MATCHED) == 0 or not all(map(sequence.length, ("text", self.image))):
                 raise WorkbenchError(
                     f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of a text and an image; take "
                     "such samples out of the corpus, and give an itm that exchanges pairs a task of its own"
@@ -100,7 +102,7 @@ class RankingHead(ItmHead):
 
     def __init__(self, options: Ranking, sizes: dict[str, int]) -> None:
         super().__init__(options.pool, sizes, options.pooled_size)
-        self.way, self.hard, self.margin = options.way, options.hard, options.margin
+        self.way, self.hard, self.margin, self.image = options.way, options.hard, options.margin, options.image
 
     def forward(self, seen: Seen) -> LossOutput:
         others = rivals(seen.targets)
@@ -127,10 +129,9 @@ class RankingHead(ItmHead):
     def log_odds(self, seen: Seen, pairs: Tensor) -> Tensor:
         """Of a match, of texts with images [n, 2]: [n] float32. What hangs on a text comes with it."""
         texts, images = pairs.T.tolist()
-        picked = {name: images if name == "image" else texts for name in seen.batch.streams}
+        picked = {name: images if name == self.image else texts for name in seen.batch.streams}
         batch = seen.batch.pick(picked)
-        logits = self.logits(seen.network, seen.run(batch).states, batch).float()
-        return logits[:, 1] - logits[:, 0]
+        return self.match(seen.network, seen.run(batch).states, batch)
 
     @torch.no_grad()
     def _all(self, seen: Seen) -> Tensor:

@@ -106,9 +106,9 @@ def embedded(run: Evaluated, corpus: Corpus, place: Path | None) -> Embedded:
     if place is not None and place.is_file():
         arrays = _read(place, identity)
     else:
-        scores, owner, captions = dual_scores(run, corpus, size=64)
-        said = np.frombuffer("\n".join(" ".join(line.split()) for line in captions).encode(), np.uint8)
-        owners = torch.as_tensor(owner)
+        scores, found = dual_scores(run, corpus, size=64)
+        said = np.frombuffer("\n".join(" ".join(line.split()) for line in found.captions).encode(), np.uint8)
+        owners = torch.as_tensor(found.owner)
         arrays = {"texts": scores.text, "images": scores.image, "owner": owners, "captions": torch.tensor(said)}
         if place is not None:
             with atomic(place) as file:

@@ -16,6 +16,7 @@ from rich.markup import escape
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
 from workbench.errors import WorkbenchError
+from workbench.evaluation.images import media_of
 from workbench.evaluation.inputs import text_lines, text_samples
 from workbench.evaluation.opening import checkpoint_of
 from workbench.evaluation.passes import sample_pass
@@ -188,7 +189,7 @@ def generate(
     Takes the most probable token each time; with --beams N the best text of a beam search, with --sample a drawn one.
     A line of JSON for each prompt: key (of a text file the number of its line), prompt, text, tokens, score
     (log-probability), ended, and what made it; of a prompt that is too long what is wrong with it (error).
-    Of an image-text corpus its images are the prompts.
+    Of an image-text corpus its images are the prompts, of films the segments that captions are of.
 
     Examples:
 
@@ -200,7 +201,7 @@ def generate(
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     generator = Generator(loaded, decoding, network, stream)
     made_by = {"checkpoint": checkpoint_of(run), "objective": generator.placed.name, **decoding.chosen()}
-    lines = _lines(generator, _prompts(source, batch_size, limit), made_by)
+    lines = _lines(generator, _prompts(generator, source, batch_size, limit), made_by)
     if output is None:
         console = Terminal(soft_wrap=True)
         for line in lines:
@@ -251,7 +252,7 @@ def _told(generator: Generator, made: Generated) -> dict[str, Any]:
     }
 
 
-def _prompts(source: Path, size: int, limit: int | None) -> Iterator[list[Sample]]:
+def _prompts(generator: Generator, source: Path, size: int, limit: int | None) -> Iterator[list[Sample]]:
     """Groups of samples.
 
     Raises:
@@ -263,9 +264,11 @@ def _prompts(source: Path, size: int, limit: int | None) -> Iterator[list[Sample
     if corpus.kind == "triples":
         raise WorkbenchError(f"{source} is a corpus of triples; generate from one of texts or of images")
     groups = sample_pass([corpus], size=size, unit=None, limit=limit)
-    return (without_captions(group) for group in groups) if corpus.kind == "image-text" else groups
+    if corpus.kind not in ("image-text", "video-text"):
+        return groups
+    return (without_captions(media_of(generator.task, group)) for group in groups)
 
 
 def without_captions(samples: list[Sample]) -> list[Sample]:
-    """The images of samples alone, each with an empty caption to go on with."""
+    """The images (or films) of samples alone, each with an empty caption to go on with."""
     return [{**{n: v for n, v in s.items() if n != "caption_spans"}, "captions": [""]} for s in samples]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.evaluation.images import medium_of
 from workbench.parts.calls import call
+from workbench.recipe.reading import load_recipe, shipped
+from workbench.tasks.building import tasks_of
 from workbench.tasks.continuation import Continuation
 from workbench.tasks.returns import CONTINUATION
 from workbench.tasks.task import Task, TaskObjective
+from workbench.text.tokenizer import Tokenizer
 
-PREDICTS = "clm with a builder of `visibility: causal`, or mlm with one that has `prefix`"
+ADVICE = (
+    "pretrain it with one that does (clm with a builder of `visibility: causal`, or mlm with one that has `prefix`), "
+    "or take its vectors (workbench encode)"
+)
 
 
 class Writer(NamedTuple):
@@ -22,11 +29,17 @@ class Writer(NamedTuple):
     continuation: Continuation
 
 
-def find_writer(tasks: Iterable[Task], network: str | None = None, stream: str | None = None) -> Writer:
+def find_writer(
+    tasks: Iterable[Task],
+    network: str | None = None,
+    stream: str | None = None,
+    advice: Callable[[], str] = lambda: ADVICE,
+) -> Writer:
     """The first objective that can, of those of a network and with a stream that grows where these are named.
 
     Args:
         tasks: of a run, in evaluation mode.
+        advice: what to do where none can, for the message.
 
     Raises:
         WorkbenchError: there is none, or several networks or streams could be meant.
@@ -39,7 +52,7 @@ def find_writer(tasks: Iterable[Task], network: str | None = None, stream: str |
         of = f"network {network!r}" if network else "run"
         raise WorkbenchError(
             f"this {of} cannot go on with a text: none of its objectives ({', '.join(names)}) predicts tokens one "
-            f"after another; pretrain it with one that does ({PREDICTS}), or take its vectors (workbench encode)"
+            f"after another; {advice()}"
         )
     streams = {found.continuation.stream for found in mine}
     if stream is not None and stream not in streams:
@@ -52,3 +65,17 @@ def find_writer(tasks: Iterable[Task], network: str | None = None, stream: str |
         if len(found) > 1:
             raise WorkbenchError(f"several can go on with a text: {', '.join(sorted(found))}; say {option}")
     return mine[0]
+
+
+def recipes_that_write(builder: str, tokenizer: Tokenizer | None) -> list[str]:
+    """The recipes that ship, read captions of what a builder reads, and predict them token by token."""
+    found = []
+    for name in shipped():
+        try:
+            recipe = load_recipe(name)
+            if medium_of(recipe).builder == builder:
+                find_writer([task.evaluating() for task in tasks_of(recipe, tokenizer).values()])
+                found.append(name)
+        except WorkbenchError:  # it reads no such thing, or writes nothing
+            continue
+    return found

@@ -53,7 +53,9 @@ class Builder:
     step. `gives` names fields that its sequences do not need of the samples, as they know it otherwise. `window` is
     the greatest length of a text item in characters (None: not cut); with `window_tokens` it is as many characters as
     so many tokens have in the corpora, which the reader measures. `reads_spans` says that the builder itself brings
-    knowledge from the entities linked to the text, as a step may (`Step`).
+    knowledge from the entities linked to the text, as a step may (`Step`). `medium` names the option for the part that
+    makes the stream of an image, a film, ...; `caption_builder` is the builder that reads one caption with such a
+    medium, by which downstream tasks go on.
 
     Args:
         tokenizer: given by the recipe.
@@ -73,6 +75,8 @@ class Builder:
     window_tokens: int | None = None
     reads_spans: bool = False
     pairs: bool = False
+    medium: str = "image"
+    caption_builder: str = "image_caption"
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from torch import Tensor
 from tests.contracts.cases import World as Made
 from tests.evaluation.test_measured import scored_by_ranks
 from tests.training.forked import Forked
+from tests.vision.evaluation import told_films
 from tests.vision.evaluation.caption import test_task as of_captions
 from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus
 from tests.vision.evaluation.retrieval import test_task as of_retrieval
@@ -58,12 +60,24 @@ def matching(folder: Path) -> Made:
     return Made(run, str(folder / "test"), other, {})
 
 
+def of_films(folder: Path, objectives: list[Any]) -> Made:
+    told_films.make_films(folder)
+    run = pretrain(recipe_from_dict(told_films.tree(folder, objectives)), folder / "run")
+    return Made(run, str(folder / "test"), run, {})
+
+
 CASES = {  # three at once: of ten images, of texts apart from them, of 200 pairs, of the 40 and 20 that are re-ranked
     "vqa": Case(Vqa(), of_vqa.contract_world, (2, 2)),
     "vectors": Case(Retrieval(), of_retrieval.contract_world, (4, 4)),
     "matching": Case(Retrieval(), matching, (34, 33)),
     "re-ranking": Case(Retrieval(), matching, (11, 10), {"rerank": 2}),
     "captions": Case(Caption(), of_captions.contract_world, (0, 0)),
+    # of four films the sixteen captions that twelve segments have
+    "vectors of films": Case(Retrieval(), partial(of_films, objectives=[told_films.NCE]), (4, 2)),
+    "matching of films": Case(Retrieval(), partial(of_films, objectives=[told_films.PAIRS]), (32, 32)),
+    "captions of films": Case(
+        Caption(), partial(of_films, objectives=[told_films.WRITES]), (0, 0), {"max_new_tokens": 6}
+    ),
     "zero-shot": Case(ZeroShot(), of_zero_shot.contract_world, (4, 3)),
 }
 

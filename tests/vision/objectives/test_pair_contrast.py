@@ -45,7 +45,7 @@ def test_the_loss_is_that_of_a_loop(exchange: str, negatives: int | None) -> Non
         for j in [i, *rivals]:
             text, video = (j, i) if exchange == "text" else (i, j)
             pair = batch.pick({"text": [text], "image": [video]})
-            scores.append(head.scores(net, net(pair), pair)[0])
+            scores.append(head.match(net, net(pair), pair)[0])
         total -= torch.stack(scores).log_softmax(0)[0].item()
     assert objective.count(batch) == 9
     torch.testing.assert_close(got.loss.item(), total, atol=1e-5, rtol=1e-5)

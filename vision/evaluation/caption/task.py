@@ -1,4 +1,4 @@
-"""Captioning: what a run that predicts captions token by token says of images it has not seen."""
+"""Captioning: what a run that predicts captions token by token says of images or films it has not seen."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.examples import keep_image
 from workbench.evaluation.generation import Generator, without_captions
-from workbench.evaluation.images import image_sequence
+from workbench.evaluation.images import caption_sequence, media_of, medium_of
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.sharing import shared
 from workbench.evaluation.task import DownstreamTask, Setup
-from workbench.evaluation.writers import find_writer
+from workbench.evaluation.writers import ADVICE, find_writer, recipes_that_write
 from workbench.evaluation.writing import WritingScoring
 from workbench.interop.opening import load
 from workbench.options.bounds import Count
+from workbench.parts.building import find, options_of
 from workbench.parts.controls import check_control
 from workbench.processes.distributed import World
-from workbench.recipe.spec import Recipe
+from workbench.recipe.spec import Recipe, TaskSpec
 from workbench.runs.folder import trust_run
 from workbench.sequences.builders.image_caption import ImageCaption
 from workbench.sequences.image import QUESTION_ONLY
@@ -46,8 +47,9 @@ VARIANT = (
 class CaptionTuning(Tuning):
     """Fine-tune a pretrained run to write captions.
 
-    CORPUS holds images with `captions`. RUN is one that can go on with the text of a pair (CoCa, a joint stack with
-    clm). It goes on by the objective that it was pretrained with.
+    CORPUS holds images or films with `captions`. RUN is one that can go on with the text of a pair (CoCa, a joint stack
+    with clm), or has a decoder (UniVL), which then writes of the image or the film alone: the text is left empty. It
+    goes on by the objective that it was pretrained with.
 
     Examples:
 
@@ -61,9 +63,10 @@ class CaptionTuning(Tuning):
 class CaptionScoring(WritingScoring):
     """BLEU 1 to 4 and CIDEr-D of the captions that a run writes, times 100, beside those of no model.
 
-    CORPUS holds images with one or more `captions`, all of which are references. The baselines: the most frequent
-    caption of the training set for every image; the first caption of another image; and where images have several, the
-    first one beside the others, as a person is worth. What was written stands beside the result (.jsonl).
+    CORPUS holds images or films with one or more `captions`, all of which are references; of films with `caption_times`
+    the clips of each caption's time are described. The baselines: the most frequent caption of the training set for
+    every image; the first caption of another image; and where images have several, the first one beside the others, as
+    a person is worth. What was written stands beside the result (.jsonl).
 
     Examples:
 
@@ -75,7 +78,7 @@ class CaptionScoring(WritingScoring):
 
 @dataclass
 class Captioned:
-    """One image: what was said of it, what people said."""
+    """One image, or segment of a film: what was said of it, what people said."""
 
     key: str
     prediction: str
@@ -83,7 +86,7 @@ class Captioned:
 
 
 class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
-    """Captions of images."""
+    """Captions of images and films."""
 
     tuning = CaptionTuning
     scoring = CaptionScoring
@@ -94,16 +97,18 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
     def setup(self, tuning: CaptionTuning, base: Recipe) -> Setup:
         trust_run(tuning.run, base, tuning.trust)
         tokenizer = None if base.tokenizer is None else Tokenizer.load(base.tokenizer)
-        writer = find_writer([task.evaluating() for task in tasks_of(base, tokenizer).values()], tuning.network)
-        own = writer.task.spec.sequence
-        stated: dict[str, Any] = own.builder if isinstance(own.builder, dict) else {}
-        ends: dict[str, Any] = {n: stated[n] for n in ("begin", "end", "captions") if n in stated}
-        options: dict[str, Any] = {"visibility": own.visibility or "causal", **ends}
-        sequence = image_sequence(base, "image_caption", max_length=tuning.max_length, **options)
+        medium = medium_of(base)
+        tasks = [task.evaluating() for task in tasks_of(base, tokenizer).values()]
+        writer = find_writer(tasks, tuning.network, advice=lambda: _advice(medium.builder, tokenizer))
+        stream = writer.continuation.stream
+        options = _written(writer.task.spec, stream)
+        known = options_of(find("builder", medium.builder)).names
+        sequence = caption_sequence(
+            base, max_length=tuning.max_length, **{name: value for name, value in options.items() if name in known}
+        )
         placed = ("network", "view", "after")
         objective = {name: value for name, value in writer.placed.stated.items() if name not in placed}
-        stream = writer.continuation.stream
-        return Setup(sequence, objective, unit="captions", sees=((stream, "image"),))
+        return Setup(sequence, objective, unit="captions", sees=((stream, medium.stream),))
 
     def open(self, scoring: CaptionScoring) -> Evaluated:
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
@@ -114,10 +119,16 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
         }
         if not tasks:
             raise WorkbenchError(
-                f"{scoring.run} has no task of captions with images (builder image_caption); pretrain one that "
-                "predicts captions (clm), or fine-tune a run that does: workbench finetune caption RUN TRAINING-SET"
+                f"{scoring.run} has no task of captions with images or films; pretrain one that predicts captions "
+                "(clm, a decoder), or fine-tune a run that does: workbench finetune caption RUN TRAINING-SET"
             )
         try:
+            of = next(iter(tasks.values())).builder.caption_builder
+            find_writer(
+                [task.evaluating() for task in tasks.values()],
+                scoring.network,
+                advice=lambda: _advice(of, loaded.tokenizer),
+            )
             generator = Generator(replace(loaded, transforms=tasks), network_name=scoring.network)
         except WorkbenchError as error:
             raise WorkbenchError(f"{scoring.run}: {error}") from error
@@ -144,12 +155,28 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
             variant=VARIANT,
             baselines=baselines(references, run.trained_on()),
             examples=[
-                {**vars(each), "image": keep_image(run.folder, image)}
-                for each, image in zip(found, images, strict=False)
+                {**vars(each), "image": keep_image(run.folder, images.get(each.key, b""))}
+                for each in found[:EXAMPLES]
                 if run.world.is_main
             ],
             documents=[vars(each) for each in found],
         )
+
+
+def _written(spec: TaskSpec, stream: str) -> dict[str, Any]:
+    """Options of the builder that has captions written in a stream: of a decoder's the text is left empty."""
+    stated: dict[str, Any] = spec.sequence.builder if isinstance(spec.sequence.builder, dict) else {}
+    ends: dict[str, Any] = {name: stated[name] for name in ("begin", "end") if name in stated}
+    if stream != "text":
+        return {"target": stream, **ends}
+    kept = {name: stated[name] for name in ("captions",) if name in stated}
+    return {"visibility": spec.sequence.visibility or "causal", **ends, **kept}
+
+
+def _advice(builder: str, tokenizer: Tokenizer | None) -> str:
+    """What to do where no objective writes captions."""
+    able = ", ".join(recipes_that_write(builder, tokenizer))
+    return f"pretrain a recipe that does, on the same corpora: {able}" if able else ADVICE
 
 
 def baselines(references: list[list[str]], training: list[Sample] | None) -> dict[str, dict[str, float]]:
@@ -169,22 +196,24 @@ def baselines(references: list[list[str]], training: list[Sample] | None) -> dic
 
 def _captioned(
     generator: Generator, corpus: Corpus, scoring: CaptionScoring, world: World
-) -> tuple[list[Captioned], list[bytes]]:
-    """What is said of every image that has a caption, and the first of these images; the ranks share the images."""
-    images: list[bytes] = []
+) -> tuple[list[Captioned], dict[str, bytes]]:
+    """What is said of every image that has a caption, and the first of these images by their keys; the ranks share the
+    images."""
+    images: dict[str, bytes] = {}
 
     def groups() -> Iterator[list[Sample]]:
         for samples in sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit):
             kept = [sample for sample in samples if any(caption.strip() for caption in sample.get("captions", ()))]
-            images.extend(sample.get("image", b"") for sample in kept[: EXAMPLES - len(images)])
+            images.update((str(sample["key"]), sample.get("image", b"")) for sample in kept[: EXAMPLES - len(images)])
             if kept:
                 yield kept
 
     def captioned(_: int, samples: list[Sample]) -> list[Captioned]:
-        texts = [generator.spelling.text(made.tokens).strip() for made in generator(without_captions(samples))]
+        media = [each for each in media_of(generator.task, samples) if any(map(str.strip, each["captions"]))]
+        texts = [generator.spelling.text(made.tokens).strip() for made in generator(without_captions(media))]
         return [
             Captioned(str(sample["key"]), text, list(sample["captions"]))
-            for sample, text in zip(samples, texts, strict=True)
+            for sample, text in zip(media, texts, strict=True)
         ]
 
     return [each for part in shared(world, groups(), captioned) for each in part], images

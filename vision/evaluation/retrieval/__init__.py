@@ -1,1 +1,1 @@
-"""Image-text retrieval, both ways: recall at 1, 5, 10 and median rank."""
+"""Retrieval of images or films by texts, and of texts by these: recall at 1, 5, 10 and median rank."""

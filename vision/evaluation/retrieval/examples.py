@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from vision.evaluation.retrieval.pairs import Part
 from vision.evaluation.retrieval.scores import Scored
 from vision.metrics.retrieval import rank_images
 from workbench.corpora.corpus import Corpus
@@ -18,14 +17,14 @@ from workbench.evaluation.passes import record_at
 EXAMPLES = 12
 
 
-def examples(found: Scored, owner: np.ndarray, corpus: Corpus, run: Path, part: Part) -> list[dict[str, Any]]:
+def examples(found: Scored, owner: np.ndarray, corpus: Corpus, run: Path) -> list[dict[str, Any]]:
     """Captions from all over the corpus with the image that each finds first."""
     ranks = rank_images(found.scores, owner)
     texts = np.linspace(0, len(owner) - 1, min(EXAMPLES, len(owner))).astype(int)
-    return [_example(found, corpus, run, part, text, ranks[text]) for text in texts.tolist()]
+    return [_example(found, corpus, run, text, ranks[text]) for text in texts.tolist()]
 
 
-def failures(found: Scored, owner: np.ndarray, corpus: Corpus, run: Path, part: Part) -> list[dict[str, Any]]:
+def failures(found: Scored, owner: np.ndarray, corpus: Corpus, run: Path) -> list[dict[str, Any]]:
     """The captions whose image stands at the last places, each of another image, with what stands before it."""
     ranks, shown = rank_images(found.scores, owner), dict[int, int]()
     for text in np.argsort(-ranks, kind="stable").tolist():
@@ -33,19 +32,21 @@ def failures(found: Scored, owner: np.ndarray, corpus: Corpus, run: Path, part: 
             shown.setdefault(int(owner[text]), text)
     return [
         {
-            **_example(found, corpus, run, part, text, ranks[text]),
-            "right": keep_image(run, _image(corpus, part, image)),
+            **_example(found, corpus, run, text, ranks[text]),
+            "right": keep_image(run, _image(corpus, found, image)),
+            "right_key": found.shown[image].key,
         }
         for image, text in shown.items()
     ]
 
 
-def _example(found: Scored, corpus: Corpus, run: Path, part: Part, text: int, rank: float) -> dict[str, Any]:
+def _example(found: Scored, corpus: Corpus, run: Path, text: int, rank: float) -> dict[str, Any]:
     row = torch.as_tensor(found.scores.block(slice(text, text + 1), slice(0, found.scores.images)))
-    data = _image(corpus, part, int(row.argmax()))
-    return {"caption": found.captions[text], "image": keep_image(run, data), "rank": int(rank)}
+    best = int(row.argmax())
+    image = keep_image(run, _image(corpus, found, best))
+    return {"caption": found.captions[text], "image": image, "key": found.shown[best].key, "rank": int(rank)}
 
 
-def _image(corpus: Corpus, part: Part, number: int) -> bytes:
-    data: bytes = record_at(corpus, part.first + number).get("image", b"")
+def _image(corpus: Corpus, found: Scored, number: int) -> bytes:
+    data: bytes = record_at(corpus, found.shown[number].record).get("image", b"")
     return data

@@ -1,4 +1,7 @@
-"""The texts and images of a corpus as a vision-language run reads them, apart, and their scores."""
+"""The texts and images (or films) of a corpus as a vision-language run reads them, apart, and their scores.
+
+What is said of images here holds of films: of each the segments that captions are of, or the whole of it.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from rich.progress import track
 from torch import Tensor
 
 from vision.metrics.retrieval import DualScores, MatrixScores
-from vision.objectives.itc import Itc, ItcHead
-from vision.objectives.itm import ItmHead
+from vision.objectives._comparing import Contrast, ContrastHead, MatchingHead
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.images import media_of
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.sharing import Group, shared
@@ -28,9 +31,17 @@ from workbench.terminal import Terminal
 _FEW = 8  # batches that need no progress bar
 
 
+class Shown(NamedTuple):
+    """Which image it is: the record of the corpus that has it, and its key; of a segment of a film with its time."""
+
+    record: int
+    key: str
+
+
 @dataclass
 class Pairs:
-    """Texts and images without each other; `owner[i]` is the image of text i, `captions[i]` its words.
+    """Texts and images without each other; `owner[i]` is the image of text i, `captions[i]` its words, `shown[j]` says
+    which image j is.
 
     With a text comes what hangs on it: every stream but the image.
     """
@@ -39,6 +50,7 @@ class Pairs:
     images: list[Sequence] = field(default_factory=list)
     owner: list[int] = field(default_factory=list)
     captions: list[str] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ EVERYTHING = Part()
 
 
 def read_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int) -> Iterator[Pairs]:
-    """The captions and images, at most `size` images at a time; `owner` counts from the first image that is read.
+    """The captions and images of at most `size` records at a time; `owner` counts from the first of each time.
 
     Also a run that was trained on exchanged captions is given the true ones.
 
@@ -77,16 +89,16 @@ def check_pairs(run: Evaluated, corpus: Corpus) -> None:
         WorkbenchError: the corpus has no captions, or the run's task is none of images with captions.
     """
     if not isinstance(run.task.builder, ImageCaption):
-        raise WorkbenchError(f"{run.folder}: retrieval needs a task with the builder image_caption")
+        raise WorkbenchError(f"{run.folder}: retrieval needs a task of captions with images or films")
     if not corpus.manifest.lengths.get("captions"):
         raise WorkbenchError(
-            f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); retrieval needs an "
-            "image-text corpus with captions"
+            f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); retrieval needs a "
+            "corpus of images or films with captions"
         )
 
 
 class ImageGroup(NamedTuple):
-    """Records, and how many of the part stand before them."""
+    """Records, and the number of the first of them in the corpus."""
 
     first: int
     samples: list[Sample]
@@ -94,7 +106,7 @@ class ImageGroup(NamedTuple):
 
 def image_groups(corpus: Corpus, part: Part, size: int) -> Iterator[ImageGroup]:
     """The records of a part, at most `size` at a time."""
-    first = 0
+    first = part.first
     for samples in sample_pass([corpus], size=size, unit=None, limit=part.limit, first=part.first):
         yield ImageGroup(first, samples)
         first += len(samples)
@@ -107,18 +119,23 @@ def pairs_of(run: Evaluated, number: int, group: ImageGroup, part: Part) -> Pair
         WorkbenchError: the run reads no images.
     """
     found = Pairs()
-    places = {str(sample["key"]): i for i, sample in enumerate(group.samples)}
-    known: set[int] = set()
-    for sequence in run.task.sequences(group.samples, (number,)):
-        image = places[sequence.key]
+    media = {
+        str(medium["key"]): (group.first + place, medium)
+        for place, sample in enumerate(group.samples)
+        for medium in media_of(run.task, [sample])
+    }
+    known: dict[str, int] = {}
+    for sequence in run.task.sequences([medium for _, medium in media.values()], (number,)):
+        record, medium = media[sequence.key]
         if part.captions is not None and sequence.meta["caption"] >= part.captions:
             continue
-        if image not in known:
-            known.add(image)
+        if sequence.key not in known:
+            known[sequence.key] = len(known)
             found.images.append(image_of(run, sequence))
+            found.shown.append(Shown(record, sequence.key))
         found.texts.append(replace(sequence, streams=sequence.alone("text").streams))
-        found.owner.append(group.first + image)
-        found.captions.append(group.samples[image]["captions"][sequence.meta["caption"]])
+        found.owner.append(known[sequence.key])
+        found.captions.append(medium["captions"][sequence.meta["caption"]])
     return found
 
 
@@ -126,28 +143,32 @@ def image_of(run: Evaluated, sequence: Sequence) -> Sequence:
     """Its image by itself.
 
     Raises:
-        WorkbenchError: the run reads no images.
+        WorkbenchError: the run reads no images, or there is nothing of this one.
     """
-    if "image" not in sequence.streams:
-        raise WorkbenchError(f"{run.folder} reads no images (control: {run.loaded.recipe.control})")
-    return sequence.alone("image")
+    assert isinstance(run.task.builder, ImageCaption)
+    stream = run.task.builder.image.stream
+    if stream not in sequence.streams:
+        raise WorkbenchError(f"{run.folder} reads no {stream}s (control: {run.loaded.recipe.control})")
+    if not sequence.length(stream):
+        raise WorkbenchError(f"the {stream} of sequence {sequence.key!r} has no rows; take it out of the corpus")
+    return sequence.alone(stream)
 
 
 def all_pairs(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int) -> Pairs:
     """All of them at once, on every rank; the images' rows are kept in memory. They are counted once."""
     whole = Pairs()
     for found in read_pairs(run, corpus, part, size=size):
+        before = len(whole.images)
         for name, values in vars(whole).items():
             values.extend(getattr(found, name))
+        whole.owner[len(whole.owner) - len(found.owner) :] = [before + image for image in found.owner]
     if not run.world.is_main:
         run.task.take_used(), run.task.take_dropped()
     return whole
 
 
-def dual_scores(
-    run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int
-) -> tuple[DualScores, np.ndarray, list[str]]:
-    """The vectors of an itc head, texts and images each run alone: scores, owners, captions.
+def dual_scores(run: Evaluated, corpus: Corpus, part: Part = EVERYTHING, *, size: int) -> tuple[DualScores, Vectors]:
+    """The scores of a contrast's vectors, texts and images each run alone, and the vectors.
 
     Raises:
         WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own; or
@@ -156,7 +177,7 @@ def dual_scores(
     check_pairs(run, corpus)
     groups = image_groups(corpus, part, size)
     found = pair_vectors(run, groups, lambda number, group: pairs_of(run, number, group, part))
-    return DualScores(found.text, found.image), np.asarray(found.owner), found.captions
+    return DualScores(found.text, found.image), found
 
 
 class Vectors(NamedTuple):
@@ -166,10 +187,11 @@ class Vectors(NamedTuple):
     image: Tensor
     owner: list[int]
     captions: list[str]
+    shown: list[Shown]
 
 
 def pair_vectors(run: Evaluated, groups: Iterable[Group], pairs: Callable[[int, Group], Pairs]) -> Vectors:
-    """The vectors of an itc head of all texts and of all images, each run alone; the ranks share the groups.
+    """The vectors of a contrast of all texts and of all images, each run alone; the ranks share the groups.
 
     Args:
         pairs: those of a group of this number. The first one has texts and images, others may lack either.
@@ -178,7 +200,7 @@ def pair_vectors(run: Evaluated, groups: Iterable[Group], pairs: Callable[[int, 
         WorkbenchError: the network lets texts and images see each other, so that they have no vectors of their own.
     """
     head = run.head
-    assert isinstance(head, ItcHead)
+    assert isinstance(head, ContrastHead)
 
     @torch.inference_mode()
     def vectors(number: int, group: Group) -> Vectors:
@@ -188,24 +210,29 @@ def pair_vectors(run: Evaluated, groups: Iterable[Group], pairs: Callable[[int, 
         found = {"text": torch.zeros(0, 0), "image": torch.zeros(0, 0)}
         for side, sequences in (("text", part.texts), ("image", part.images)):
             if sequences:
-                of_side = head.vectors(read(run.network, _batch(run, sequences)), head.space.streams[side])
+                of_side = head.vectors(read(run.network, _batch(run, sequences)), head.streams[side])
                 found[side] = of_side.float().cpu()
-        return Vectors(found["text"], found["image"], part.owner, part.captions)
+        return Vectors(found["text"], found["image"], part.owner, part.captions, part.shown)
 
     parts = shared(run.world, groups, vectors)
+    before = np.cumsum([0, *(len(part.image) for part in parts)]).tolist()
     return Vectors(
         torch.cat([part.text for part in parts if len(part.text)] or [torch.zeros(0, 0)]),
         torch.cat([part.image for part in parts if len(part.image)] or [torch.zeros(0, 0)]),
-        owner=[owner for part in parts for owner in part.owner],
+        owner=[first + owner for first, part in zip(before, parts, strict=False) for owner in part.owner],
         captions=[caption for part in parts for caption in part.captions],
+        shown=[shown for part in parts for shown in part.shown],
     )
 
 
 class Matcher:
-    """Matching scores of texts with images: the log-odds of an itm head. The ranks of `run.world` share the pairs."""
+    """Matching scores of texts with images, of a head that reads each pair (itm: the log-odds).
+
+    The ranks of `run.world` share the pairs.
+    """
 
     def __init__(self, run: Evaluated, pairs: Pairs, *, size: int) -> None:
-        assert isinstance(run.head, ItmHead)
+        assert isinstance(run.head, MatchingHead)
         self.run, self.head, self.pairs, self.size = run, run.head, pairs, size
 
     def __call__(self, texts: np.ndarray, images: np.ndarray) -> Tensor:
@@ -215,8 +242,7 @@ class Matcher:
         def scores(_: int, start: int) -> Tensor:
             chosen = zip(texts[start : start + self.size], images[start : start + self.size], strict=True)
             batch = _batch(self.run, [_together(self.pairs.texts[t], self.pairs.images[i]) for t, i in chosen])
-            logits = self.head.logits(self.run.network, self.run.network(batch), batch).float()
-            return (logits[:, 1] - logits[:, 0]).cpu()
+            return self.head.match(self.run.network, self.run.network(batch), batch).cpu()
 
         return torch.cat(shared(self.run.world, self._shown(range(0, len(texts), self.size)), scores))
 
@@ -243,20 +269,20 @@ def _together(text: Sequence, image: Sequence) -> Sequence:
 
 def _apart(run: Evaluated) -> bool:
     objective = run.objective.objective
-    assert isinstance(objective, Itc)
+    assert isinstance(objective, Contrast)
     return objective.apart
 
 
-def _check_apart(run: Evaluated, head: ItcHead, part: Pairs) -> None:
+def _check_apart(run: Evaluated, head: ContrastHead, part: Pairs) -> None:
     """The text's vectors are the same with and without an image beside it, to rounding."""
     texts, images = part.texts[:4], part.images
-    first = part.owner[0]
-    beside = _batch(run, [_together(t, images[o - first]) for t, o in zip(texts, part.owner, strict=False)])
+    beside = _batch(run, [_together(t, images[o]) for t, o in zip(texts, part.owner, strict=False)])
     alone = _batch(run, texts)
-    text = head.space.streams["text"]
+    text = head.streams["text"]
     difference = head.vectors(read(run.network, beside), text) - head.vectors(read(run.network, alone), text)
     if difference.abs().max() > 1e-2:
         raise WorkbenchError(
-            f"{run.folder}: its network lets texts see images, so a text has no vector of its own, as contrast (itc) "
-            "needs; rank by matching (itm), or train itc with `apart: true`, or on layers without mixing (clip)"
+            f"{run.folder}: its network lets texts see {head.streams['image']}s, so a text has no vector of its own, "
+            "as contrast (itc) needs; rank by matching (itm), or train itc with `apart: true`, or on layers without "
+            "mixing (clip)"
         )

@@ -1,7 +1,9 @@
-"""Image-text retrieval, both ways.
+"""Retrieval of images or films by texts, and of texts by these.
 
 Three ways to score: the vectors of a dual encoder (itc), the matching of every pair (itm), or matching that re-ranks
-the first candidates of a dual encoder (ALBEF, arXiv:2107.07651, section 3.4). The result's variant says which.
+the first candidates of a dual encoder (ALBEF, arXiv:2107.07651, section 3.4). The result's variant says which. Any
+objective serves that gives such vectors or scores such pairs (`vision.objectives._comparing`); a film's candidates are
+the segments that its captions are of.
 """
 
 from __future__ import annotations
@@ -15,24 +17,24 @@ import numpy as np
 import typer
 
 from vision.evaluation.retrieval.examples import examples, failures
-from vision.evaluation.retrieval.pairs import EVERYTHING, Part
-from vision.evaluation.retrieval.scores import Scored, score
+from vision.evaluation.retrieval.pairs import Part
+from vision.evaluation.retrieval.scores import WAYS, Scored, find_comparing, score
 from vision.metrics.retrieval import Ties, chance, retrieval_metrics
-from vision.objectives.itc import Itc
 from vision.objectives.itm import Itm
-from vision.objectives.ranking import Ranking, Way
+from vision.objectives.ranking import Way
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, quoted, unknown
-from workbench.evaluation.images import image_sequence
-from workbench.evaluation.opening import Evaluated, find_objective
+from workbench.evaluation.images import caption_sequence, medium_of
+from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.interop.opening import load
 from workbench.keyed import generator
 from workbench.options.bounds import Count, CountOrZero
-from workbench.parts.building import find, options_of
+from workbench.parts.building import find
 from workbench.recipe.spec import Recipe, Spec
+from workbench.runs.folder import trust_run
 from workbench.runs.loading import Loaded
 from workbench.sequences.image import SHUFFLED_CAPTIONS
 from workbench.tasks.task import objective_name
@@ -43,10 +45,11 @@ FOLDS = 6  # so many numbers of folds are offered, those nearest to what was ask
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTuning(Tuning):
-    """Fine-tune a pretrained run to tell which captions belong to which images.
+    """Fine-tune a pretrained run to tell which captions belong to which images or films.
 
-    CORPUS holds images with `captions`. The control shuffled-captions trains on those of other images. Batches are
-    larger than other tasks': the negatives of the contrast are in them.
+    CORPUS holds images with `captions`, or films with these, of which each caption is to find the clips of its time.
+    The control shuffled-captions trains on those of other images. Batches are larger than other tasks': the negatives
+    of the contrast are in them.
 
     Examples:
 
@@ -55,13 +58,15 @@ class RetrievalTuning(Tuning):
       workbench finetune retrieval runs/uniter corpora/flickr-train --objective itm
 
       workbench finetune retrieval runs/uniter corpora/flickr-train --hard-negatives margin --batch-size 32
+
+      workbench finetune retrieval runs/univl corpora/clips --objective itm --batch-size 32
     """
 
     epochs: Epochs = 5.0
     batch_size: BatchSize = 64
     objective: Annotated[
         Literal["itc", "itm"] | None,
-        typer.Option(help="Dual encoder or matching; default: what the run was trained with."),
+        typer.Option(help="Dual encoder (itc) or matching (itm); default: what the run was trained with."),
     ] = None
     hard_negatives: Annotated[
         Way | None,
@@ -74,10 +79,11 @@ class RetrievalTuning(Tuning):
 class RetrievalScoring(Scoring):
     """Recall at 1, 5 and 10 and median rank of image and text retrieval, beside chance and shuffled captions.
 
-    CORPUS holds images with one or more `captions`; RUN has itc or itm among its objectives. Without --rerank a run is
-    ranked by itc where it has one, and else by itm: a forward pass for every pair. Shuffled captions, where every image
-    has another's, are ranked by the same scores; as a --control they stand in the place of the right ones. COCO's 1k
-    protocol is the mean over five parts of its 5,000 test images.
+    CORPUS holds images or films with one or more `captions`; RUN has an itc, an itm or the like among its objectives.
+    Without --rerank a run is ranked by its itc where it has one, and else by its itm: a forward pass for every pair. Of
+    films with `caption_times` a caption is to find the clips of its time among those of all captions. Shuffled
+    captions, where every image has another's, are ranked by the same scores; as a --control they stand in the place of
+    the right ones. COCO's 1k protocol is the mean over five parts of its 5,000 test images.
 
     Examples:
 
@@ -95,7 +101,7 @@ class RetrievalScoring(Scoring):
     ties: Annotated[Ties, typer.Option(help="Equal scores: realistic (half a place each) or pessimistic.")] = (
         "realistic"
     )
-    batch_size: Annotated[Count, typer.Option(help="Images, or pairs of an image and a caption, at once.")] = 128
+    batch_size: Annotated[Count, typer.Option(help="Images (films), or pairs of one and a caption, at once.")] = 128
     folds: Annotated[Count, typer.Option(help="Parts of the images, each ranked by itself; the mean is told.")] = 1
     captions: Annotated[
         Count | None, typer.Option(help="Only so many captions of each image, the first ones (COCO: 5).")
@@ -112,10 +118,11 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
     panels = ("vision.evaluation.retrieval.panel:found", "vision.evaluation.retrieval.panel:lost")
 
     def setup(self, tuning: RetrievalTuning, base: Recipe) -> Setup:
-        spec = objective_spec(base, tuning.objective, tuning.hard_negatives)
-        matching = spec["objective"] != OBJECTIVES["itc"]
-        sequence = image_sequence(base, "image_caption", max_length=tuning.max_length)
-        poolers = tuple(spec.get("pool") or ["text"]) if matching else ()
+        trust_run(tuning.run, base, tuning.trust)
+        stream = medium_of(base).stream
+        spec = objective_spec(base, tuning.objective, tuning.hard_negatives, stream)
+        sequence = caption_sequence(base, max_length=tuning.max_length)
+        poolers = tuple(spec.get("pool") or ["text"]) if _is_a(spec, Itm) else ()
         return Setup(sequence, spec, unit="captions", poolers=poolers)
 
     def open(self, scoring: RetrievalScoring) -> Evaluated:
@@ -128,10 +135,10 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         loaded = load(scoring.run, scoring.overrides, trust=scoring.trust)
         if scoring.rerank:
             wanted = "--rerank needs an itm that re-ranks"
-            return find_objective(loaded, scoring.run, Itm, wanted, network=scoring.network)
+            return find_comparing(loaded, scoring.run, "itm", wanted, scoring.network)
         wanted = f"train one: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
-        objective = Itc if _has(loaded, Itc) else Itm
-        return find_objective(loaded, scoring.run, objective, wanted, network=scoring.network)
+        way = "itc" if _has(loaded, WAYS["itc"]) else "itm"
+        return find_comparing(loaded, scoring.run, way, wanted, scoring.network)
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: RetrievalScoring) -> Result:
         results = []
@@ -139,7 +146,7 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
             stages: dict[str, Any] = {"k": scoring.rerank, "first_stage": scoring.first_stage, "trust": scoring.trust}
             found = score(run, corpus, part, size=scoring.batch_size, **stages)
             told: dict[str, Any] = {"control": scoring.control, "shown": run.world.is_main}
-            results.append(retrieval_result(found, corpus, run.folder, part, scoring.ties, **told))
+            results.append(retrieval_result(found, corpus, run.folder, scoring.ties, **told))
         return mean_of(results)
 
 
@@ -175,11 +182,12 @@ def mean_of(results: list[Result]) -> Result:
     return first
 
 
-def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None) -> Spec:
-    """The run's own itc or itm, so that its head goes on; else one with the default options.
+def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None, stream: str = "image") -> Spec:
+    """The run's own contrast or matching, so that its head goes on (`Contrast.tuned`); else one with the default
+    options. With `hard` matching goes on as a ranking.
 
-    A contrast with more to it, a momentum encoder or a queue, goes on as a plain one with its space. With `hard`
-    matching goes on as a ranking.
+    Args:
+        stream: what is compared with the texts.
 
     Raises:
         WorkbenchError: an unknown name, or none given and the run has neither; hard negatives of a contrast.
@@ -192,22 +200,26 @@ def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None) ->
             )
         of = next((s for s in _specs(recipe) if _is_a(s, Itm)), {"objective": OBJECTIVES["itm"]})
         kept = {option: of[option] for option in ("pool", "pooled_size") if option in of}
-        return {"objective": "vision.ranking", "name": objective_name(of), "way": hard, **kept}
+        return {"objective": "vision.ranking", "name": objective_name(of), "way": hard, **kept, **_of_stream(stream)}
     if name is not None and name not in OBJECTIVES:
         raise unknown("retrieval objective", name, OBJECTIVES)
-    own = {spec["objective"]: spec for spec in _specs(recipe)}
-    for short, path in OBJECTIVES.items():
-        if name in (None, short) and path in own:
-            return own[path]
-    for spec in own.values():
-        if name in (None, "itm") and _is_a(spec, Ranking):
-            return spec
-        if name in (None, "itc") and _is_a(spec, Itc):
-            kept = {option: value for option, value in spec.items() if option in options_of(Itc).names}
-            return {"objective": OBJECTIVES["itc"], "name": objective_name(spec), **kept}
+    for way, kind in WAYS.items():
+        for spec in _specs(recipe):
+            going_on = _tuned(spec, kind) if name in (None, way) else None
+            if going_on is not None:
+                return going_on
     if name is None:
         raise WorkbenchError(f"the run {recipe.name!r} was trained with neither itc nor itm; choose one: --objective")
-    return {"objective": OBJECTIVES[name]}
+    return {"objective": OBJECTIVES[name], **(_of_stream(stream) if name == "itc" else {})}
+
+
+def _tuned(spec: Spec, kind: type) -> Spec | None:
+    return find("objective", spec["objective"]).tuned(spec) if _is_a(spec, kind) else None
+
+
+def _of_stream(stream: str) -> Spec:
+    """What an objective is told that compares texts with another stream than that of images."""
+    return {} if stream == "image" else {"image": stream}
 
 
 def _specs(recipe: Recipe) -> list[Spec]:
@@ -223,7 +235,6 @@ def retrieval_result(
     found: Scored,
     corpus: Corpus,
     run: Path,
-    part: Part = EVERYTHING,
     ties: str = "realistic",
     control: str | None = None,
     shown: bool = True,
@@ -247,8 +258,8 @@ def retrieval_result(
         inputs=found.checkpoints,
         variant=f"{found.variant}, ties {ties}",
         baselines=baselines,
-        examples=examples(found, owner, corpus, run, part) if shown else [],
-        failures=failures(found, owner, corpus, run, part) if shown else [],
+        examples=examples(found, owner, corpus, run) if shown else [],
+        failures=failures(found, owner, corpus, run) if shown else [],
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
+from vision.sequences.pairs import WINDOW
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Count, Name, PartName, PartSpec, Word
@@ -18,8 +19,8 @@ from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence
 
 LATE = "captions behind the end of the video"
+_BY_CAPTION = ("captions", "caption_spans")
 SLACK = 1.0  # seconds: a clip ends with its last frame, a film a little later
-WINDOW = "window"  # of a sample that is one segment of a video
 Run = Annotated[int, Ge(1), Le(1000)]
 
 
@@ -43,7 +44,11 @@ class VideoCaption(ImageCaption):
             of another one's video.
         visibility: which tokens of the text each one sees: all (`bidirectional`), those up to itself (`causal`), or
             itself and those after it (`anticausal`).
+        target: as of `image_caption`.
     """
+
+    medium = "video"
+    caption_builder = "vision.video_caption"
 
     def __init__(
         self,
@@ -58,10 +63,12 @@ class VideoCaption(ImageCaption):
         partial: Partial = "cover",
         control: Name | None = None,
         visibility: VisibilityAlone = "bidirectional",
+        target: Word | None = None,
     ) -> None:
         if captions == "each" and (pairs, joined) != (1, 1):
             raise WorkbenchError(f"pairs = {pairs}, joined = {joined} are for `captions: one`; found {captions!r}")
-        super().__init__(tokenizer, max_length, None, captions, partial=partial, control=control, visibility=visibility)
+        told: dict[str, Any] = {"partial": partial, "control": control, "visibility": visibility, "target": target}
+        super().__init__(tokenizer, max_length, None, captions, **told)
         self.image = ImageStream(video, control, stream=stream)
         self.run_length, self.joined, self.words = pairs, joined, words
 
@@ -80,10 +87,30 @@ class VideoCaption(ImageCaption):
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         whole = [[s] if WINDOW in s else self._segments(s, draws.of(tuple(s.get("draw", ())))) for s in samples]
         parts = [part for segments in whole for part in segments]
-        sequences = super().__call__(parts, draws)
-        for sequence in sequences:  # those of one video were read one by one
-            sequence.meta.pop("caption", None)
-        return sequences
+        return super().__call__(parts, draws)
+
+    def media(self, sample: Sample) -> list[Sample]:
+        """Its segments: captions that have the same clips are of one. One that begins behind the end is left out, and
+        counted."""
+        captions, times = sample.get("captions") or [], sample.get("caption_times") or []
+        if not (times and "clips" in sample):
+            return [{**sample, WINDOW: None}]
+        of_clips: dict[tuple[int, ...], list[int]] = {}
+        for number in range(len(captions)):
+            if self._is_late(sample, number):
+                self.dropped[LATE] += 1
+            else:
+                rows = within(sample["clips"]["times"], *times[number])
+                of_clips.setdefault(tuple(rows.tolist()), []).append(number)
+        return [self._medium(sample, numbers, place) for place, numbers in enumerate(of_clips.values())]
+
+    def _medium(self, sample: Sample, numbers: list[int], place: int) -> Sample:
+        """The segment of these captions, with a name of its own."""
+        part = self._segment(sample, sample["captions"], numbers[0], numbers[0] + 1)
+        start, end = part[WINDOW]
+        own = {name: [sample[name][number] for number in numbers] for name in _BY_CAPTION if name in sample}
+        named = {"key": f"{sample['key']}@{start:g}-{end:g}", "draw": (*tuple(sample.get("draw", ())), place)}
+        return {**part, **own, **named}
 
     def _segments(self, sample: Sample, rng: np.random.Generator) -> list[Sample]:
         captions = sample.get("captions") or ([] if self.words else [""])

@@ -11,11 +11,11 @@ from annotated_types import MinLen
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Count, Name, PartName, PartSpec, Role
+from workbench.options.bounds import Count, Name, PartName, PartSpec, Role, Word
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import Builder, sequence_of
 from workbench.sequences.image import NO_PARTNER, QUESTION_ONLY, SHUFFLED_CAPTIONS, ImageStream, shuffled_captions
-from workbench.sequences.layout import VisibilityAlone
+from workbench.sequences.layout import Frame, VisibilityAlone
 from workbench.sequences.missing import missing
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Encoded, Tokenizer
@@ -35,6 +35,8 @@ class ImageCaption(Builder):
             of another one of the micro-batch.
         visibility: which tokens of the text each one sees: all (`bidirectional`), those up to itself (`causal`), or
             itself and those after it (`anticausal`).
+        target: a decoder's stream that gets the caption, to be written; the text is then left empty. null: the caption
+            is the text.
     """
 
     controls: tuple[str, ...] = (QUESTION_ONLY, SHUFFLED_CAPTIONS)
@@ -54,12 +56,15 @@ class ImageCaption(Builder):
         partial: Partial = "cover",
         control: Name | None = None,
         visibility: VisibilityAlone = "bidirectional",
+        target: Word | None = None,
     ) -> None:
         super().__init__(tokenizer, max_length, begin, end, partial, self.segments, visibility)
         self.image = ImageStream(image, control, media)
         self.shuffled = control == SHUFFLED_CAPTIONS
         self.unit = "captions" if captions == "each" else None
         self.captions: Literal["each", "one"] = captions
+        self.target = target
+        self.written = Frame(tokenizer, begin, end, "causal")
 
     def evaluating(self) -> ImageCaption:
         """Every caption of every image, its own under any control, without augmentation."""
@@ -68,6 +73,10 @@ class ImageCaption(Builder):
         other.captions, other.unit, other.shuffled = "each", "captions", False
         other.controls, other.unaffected_by = (QUESTION_ONLY,), (SHUFFLED_CAPTIONS,)
         return other
+
+    def media(self, sample: Sample) -> list[Sample]:
+        """The sample as one for each medium that captions of it are of, each with its own captions: here its image."""
+        return [sample]
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         samples = self.controlled(samples, draws)
@@ -96,10 +105,11 @@ class ImageCaption(Builder):
         return [int(rng.integers(len(captions)))] if self.captions == "one" else list(range(len(captions)))
 
     def _sequence(self, sample: Sample, part: int, number: int, rng: np.random.Generator, encoded: Encoded) -> Sequence:
-        spans = self.spans(encoded, _caption_spans(sample, number))
+        spans = self.spans(encoded, _caption_spans(sample, number)) if self.target is None else []
         encoded, spans = self.truncate(encoded, spans, self.capacity)
-        stream, rows = self.frame.lay([encoded])
-        streams = {"text": stream, **self.image.streams(sample, rng)}
+        target = {} if self.target is None else {self.target: self.written.lay([encoded])[0]}
+        stream, rows = self.frame.lay([encoded.part(0, 0) if target else encoded])
+        streams = {"text": stream, **target, **self.image.streams(sample, rng)}
         return sequence_of(sample, streams, part, self.kept(spans, rows[0]), meta={"caption": number})
 
 

@@ -124,7 +124,8 @@ def test_dual_encoder_scores_are_those_of_texts_and_images_alone(contrast: Path,
 def test_vectors_apart_are_those_that_were_trained(contrast: Path, test_corpus: Corpus) -> None:
     """The objective's own view keeps text and image apart: beside each other they have the same vectors as alone."""
     run = open_run(contrast, Itc, "")
-    scores, owner, _ = dual_scores(run, test_corpus, size=5)
+    scores, told = dual_scores(run, test_corpus, size=5)
+    owner = np.asarray(told.owner)
     head, objective = run.head, run.objective.objective
     assert isinstance(head, ItcHead)
     samples = [
