@@ -78,11 +78,11 @@ def test_neighbours_are_those_of_the_scores(contrast: Path, squares: Path, tmp_p
     file.write_bytes(Corpus.open(corpus).read(0, 4)["image"])
     show(*told, "--image", file, "-o", tmp_path / "other.png")
     opened, records = open_run(contrast, Itc, ""), Corpus.open(corpus)
-    scores, told = dual_scores(opened, records, size=64)
+    scores, vectors = dual_scores(opened, records, size=64)
     known = embedded(opened, records, kept)
     np.testing.assert_array_equal(known.texts, scores.text.numpy())
-    assert known.captions == told.captions
-    assert known.owner.tolist() == told.owner
+    assert known.captions == vectors.captions
+    assert known.owner.tolist() == vectors.owner
     assert known.captions_of(3) == ["a white square on the left.", "on the left it is white."]
     kept.write_bytes(b"other")
     with pytest.raises(WorkbenchError, match="holds no vectors"):
