@@ -116,6 +116,12 @@ def shard_path(job: Job, part: str, number: int) -> Path:
     return part_folder(job.output, part) / f"part-{number:06d}.tar"
 
 
+def remove_shard(path: Path) -> None:
+    """Take a shard away; first its index, without which it is not finished."""
+    path.with_suffix(".index").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
 def finished(job: Job, number: int) -> Outcome | None:
     """A chunk's outcome where all of its shards are finished."""
     shards = {part: finished_shard(shard_path(job, part, number)) for part in job.parts}

@@ -13,9 +13,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipelines.preparing.chunks import Chunk, Job, Outcome, Repeated, cut_chunks, finished, read, work
+from pipelines.preparing.chunks import (
+    Chunk,
+    Job,
+    Outcome,
+    Repeated,
+    cut_chunks,
+    finished,
+    read,
+    remove_shard,
+    shard_path,
+    work,
+)
 from pipelines.preparing.duplicates import check_keys, find_repeated
 from pipelines.preparing.limits import Limits
+from pipelines.preparing.media_versions import MediaVersions
 from pipelines.preparing.preparation import Preparation
 from pipelines.preparing.processes import each
 from pipelines.preparing.progress import ProgressBar, console
@@ -112,7 +124,8 @@ def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -
         meter.say("looking for duplicates")
         repeated = find_repeated(job, chunks(), limits.workers)
     outcomes = []
-    own = (_to_do(job, chunk, repeated) for chunk in chunks() if limits.has(chunk.number))
+    media = MediaVersions(job.output)
+    own = (_to_do(job, chunk, repeated, media) for chunk in chunks() if limits.has(chunk.number))
     for outcome in each(work, job, own, limits.workers):
         outcomes.append(outcome)
         infos = outcome.shards.values()
@@ -127,10 +140,16 @@ def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -
     return outcomes
 
 
-def _to_do(job: Job, chunk: Chunk, repeated: Mapping[int, Repeated]) -> Chunk:
-    """The chunk as a worker needs it: without its records where its shards are finished."""
-    if finished(job, chunk.number) is not None:
+def _to_do(job: Job, chunk: Chunk, repeated: Mapping[int, Repeated], media: MediaVersions) -> Chunk:
+    """The chunk as a worker needs it: without its records where its shards are finished, of the files as they are."""
+    changed = media.changed(chunk)
+    done = finished(job, chunk.number)
+    if done is not None and not changed:
         return Chunk(chunk.number, [])
+    if done is not None:
+        log.warning("files of shard %d have changed since it was made; it is made again", chunk.number)
+        for part in job.parts:
+            remove_shard(shard_path(job, part, chunk.number))
     return chunk._replace(repeated=repeated.get(chunk.number, Repeated()))
 
 

@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.preparing.chunks import DROPPED, Job
+from pipelines.preparing.chunks import DROPPED, Job, remove_shard
 from pipelines.preparing.limits import Limits
+from pipelines.preparing.media_versions import MEDIA
 from pipelines.preparing.splits import part_folder
 from pipelines.sources.files import identity, is_version
 from pipelines.stages import stage_name
@@ -93,8 +94,7 @@ class Workspace:
                 folder.mkdir(parents=True, exist_ok=True)
         for path in self._broken():
             log.warning("%s is missing or damaged; it is made again", path)
-            path.with_suffix(".index").unlink(missing_ok=True)
-            path.unlink(missing_ok=True)
+            remove_shard(path)
         self._clear()
         self._seen = [_version(path) for path in self.inputs]
         with atomic(self.job.output / STATE) as file:
@@ -113,10 +113,9 @@ class Workspace:
         if any(info is not None and info.records for info in infos):
             return
         for path in shards:
-            path.unlink()
-            path.with_suffix(".index").unlink(missing_ok=True)
+            remove_shard(path)
         shutil.rmtree(self.job.output / DROPPED, ignore_errors=True)
-        (self.job.output / STATE).unlink(missing_ok=True)
+        self._forget()
         for folder in self.folders.values():
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
@@ -130,7 +129,7 @@ class Workspace:
         """The corpus is complete: the state file, shards without records and half-written files of a killed run go."""
         for path in list(self._unlisted()):
             path.unlink()
-        (self.job.output / STATE).unlink(missing_ok=True)
+        self._forget()
         for folder in self.folders.values():
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
@@ -141,6 +140,10 @@ class Workspace:
                     "program?). Runs that were trained on it will not go on with it",
                     self.folders[part],
                 )
+
+    def _forget(self) -> None:
+        for name in (MEDIA, STATE):
+            (self.job.output / name).unlink(missing_ok=True)
 
     def _manifests(self) -> dict[str, Manifest]:
         places = {part: folder / FILE_NAME for part, folder in self.folders.items()}

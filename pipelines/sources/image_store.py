@@ -19,11 +19,15 @@ _HERE = PurePosixPath(".")
 
 
 class ImageRef(NamedTuple):
-    """The bytes of one image: `size` bytes of the file `path` from `offset` on."""
+    """The bytes of one image: `size` bytes of the file `path` from `offset` on.
+
+    `changed` is when a file in a folder was written, in nanoseconds; a tar file is an input, which has a checksum.
+    """
 
     path: str
     offset: int
     size: int
+    changed: int = 0
 
     def read(self) -> bytes:
         with open(self.path, "rb") as handle:
@@ -72,12 +76,12 @@ class ImageStore:
     def _in_folder(self, folder: Path, place: Path, name: str) -> ImageRef | None:
         try:
             path = real_path(place)
-            size = path.stat().st_size if path.is_file() else None
+            found = path.stat() if path.is_file() else None
         except (OSError, ValueError):  # no file can have such a name: too long, or not to be encoded
             return None
         if not path.is_relative_to(folder):
             raise WorkbenchError(f"the image {name!r} is a link that leads out of its folder {folder}")
-        return None if size is None else ImageRef(str(path), 0, size)
+        return None if found is None else ImageRef(str(path), 0, found.st_size, found.st_mtime_ns)
 
     def _by_name(self, name: str) -> tuple[Path, Path] | None:
         """The folder and the one file in it, at any depth, that is called so; None where several are."""
