@@ -78,7 +78,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Rows:
-    """A table of theirs of which we keep stretches of rows.
+    """A table of theirs of which we keep stretches of rows, or a vector of which we keep stretches of numbers.
 
     Attributes:
         targets: by our name, the rows `(first, last + 1)`, or one row as a vector.
@@ -104,8 +104,9 @@ class Rows:
         return {name: table[at] if isinstance(at, int) else table[slice(*at)] for name, at in self.targets}
 
     def write(self, state: State) -> dict[str, Tensor]:
-        first = state[self.targets[0][0]]
-        table = first.new_zeros(self.rows, first.shape[-1])
+        name, at = self.targets[0]
+        first = state[name] if isinstance(at, int) else state[name][0]
+        table = first.new_zeros(self.rows, *first.shape)
         for name, at in self.targets:
             table[at if isinstance(at, int) else slice(*at)] = state[name]
         return {self.source: table}

@@ -6,9 +6,12 @@ import numpy as np
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
-from workbench.options.bounds import Count, Word
+from workbench.options.bounds import Count, CountOrZero, Word
 from workbench.sequences.protocols import Step
 from workbench.sequences.sequence import Rows, Sequence
+
+LAST = 1 << 30
+"""A rank behind all of a text: what has it sees everything, and is seen by nothing with another rank."""
 
 
 class Queries(Step):
@@ -20,13 +23,17 @@ class Queries(Step):
         stream: the name of the new stream; its embedding is `vision.queries`.
         count: rows of a sequence, as many as the embedding has queries.
         image: the stream that they belong to.
+        unread: as many of the first are seen by no other stream's rows, as the one that is contrasted is not read by
+            the decoder (open_clip's CoCa, where one pooler serves both).
 
     Raises:
         WorkbenchError: a sequence has a stream of that name already.
     """
 
-    def __init__(self, stream: Word, count: Count, image: Word = "image") -> None:
-        self.stream, self.count, self.image = stream, count, image
+    def __init__(self, stream: Word, count: Count, image: Word = "image", unread: CountOrZero = 0) -> None:
+        if unread > count:
+            raise WorkbenchError(f"unread = {unread} of count = {count} queries; at most all of them can be unread")
+        self.stream, self.count, self.image, self.unread = stream, count, image, unread
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         for sequence in sequences:
@@ -35,9 +42,12 @@ class Queries(Step):
                     f"sequence {sequence.key!r} has a stream {self.stream!r} already; give the queries another name"
                 )
             if sequence.length(self.image):
-                sequence.streams[self.stream] = {
+                fields = {
                     "input_ids": np.arange(self.count),
                     "special": np.ones(self.count, np.bool_),
                     "of": Rows(self.image, np.zeros(self.count, np.int64), bound=True),
                 }
+                if self.unread:
+                    fields["rank"] = np.where(np.arange(self.count) < self.unread, LAST, 0)
+                sequence.streams[self.stream] = fields
         return sequences

@@ -9,6 +9,7 @@ from tests.contracts.cases import StepCase
 from vision.sequences.steps.queries import Queries
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
+from workbench.models.attention.visibility import visible
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
 
@@ -29,6 +30,16 @@ def test_images_get_their_queries_and_keep_them() -> None:
     assert set(both.alone("text").streams) == {"text"}
     batch = collate([both, words])
     assert batch.streams["pooled"].lengths == [3, 0]
+
+
+def test_those_that_are_not_read_are_behind_every_text() -> None:
+    [one] = Queries("pooled", 3, unread=1)([made("text", "image")], Draws(0, "step", number=()))
+    one.streams["text"]["rank"] = np.arange(2)
+    streams = collate([one]).streams
+    assert visible(streams["text"].fields, streams["pooled"].fields).tolist() == [[False, True, True]] * 2
+    assert visible(streams["pooled"].fields, streams["image"].fields).all(), "and they read the image"
+    with pytest.raises(WorkbenchError, match="unread = 4 of count = 3"):
+        Queries("pooled", 3, unread=4)
 
 
 def test_a_stream_that_is_there_is_not_written_over() -> None:
