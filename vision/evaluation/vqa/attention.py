@@ -16,6 +16,8 @@ from workbench.models.network import Network
 from workbench.report.run import save_picture
 from workbench.sequences.batch import Batch
 
+Call = tuple[tuple[str, ...], tuple[str, ...], torch.Tensor]
+"""Of an attention call: the streams of its queries, of its keys, and its weights [heads, queries, keys]."""
 _COLUMNS = 4
 _PALE, _STRONGEST, _RED = 0.35, 0.72, (214, 40, 28)
 
@@ -23,10 +25,12 @@ _PALE, _STRONGEST, _RED = 0.35, 0.72, (214, 40, 28)
 def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: int | None = None) -> np.ndarray:
     """How much each text row attends to each image row of one sequence: [text rows, image rows], rows sum to 1.
 
-    The mean over heads and over the last `layers` layers (default: all) in which text reads the image.
+    The mean over heads and over the last `layers` layers (default: all) in which text reads the image. Where it reads
+    none of the image's rows, but others that have read them (the queries of CoCa's pooler), it is the product of both
+    (attention rollout, Abnar and Zuidema, arXiv:2005.00928, section 3, of layers that add nothing to what they read).
 
     Raises:
-        WorkbenchError: no layer lets the text attend to the image.
+        WorkbenchError: no layer lets the text attend to the image, nor to what has read it.
     """
     context = Context(batch, keep_attention=True)
     training = network.training
@@ -34,25 +38,49 @@ def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: 
     with torch.no_grad():
         network(batch, context)
     network.train(training)
-    found = [
-        weights.mean(0)[_rows(batch, queries, "text", sequence)][:, _rows(batch, keys, "image", sequence)]
-        for queries, keys, weights in context.attention
-        if "text" in queries and "image" in keys
-    ]
+    found = _Looks(context.attention, batch, sequence).to_image("text", len(context.attention))
     if not found:
         raise _none(context)
     chosen = torch.stack(found[-layers:] if layers else found).float().mean(0)
     return (chosen / chosen.sum(1, keepdim=True).clamp_min(1e-12)).cpu().numpy()
 
 
+class _Looks:
+    """The attention calls of one sequence, in their order."""
+
+    def __init__(self, calls: Sequence[Call], batch: Batch, sequence: int) -> None:
+        self.calls, self.batch, self.sequence = calls, batch, sequence
+        self._known: dict[tuple[str, int], list[torch.Tensor]] = {}
+
+    def to_image(self, stream: str, before: int) -> list[torch.Tensor]:
+        """The weights [stream rows, image rows] of every call, of the first `before`, in which a stream reads the
+        image; if there is none, those of every call in which it reads streams that have read the image, times what
+        these had read on average."""
+        if (stream, before) not in self._known:
+            places = [place for place, call in enumerate(self.calls[:before]) if stream in call[0]]
+            direct = [self._block(place, stream, "image") for place in places if "image" in self.calls[place][1]]
+            self._known[stream, before] = direct or [part for place in places for part in self._through(place, stream)]
+        return self._known[stream, before]
+
+    def _through(self, place: int, stream: str) -> list[torch.Tensor]:
+        read = {key: self.to_image(key, place) for key in self.calls[place][1] if key != stream}
+        parts = [self._block(place, stream, key) @ torch.stack(found).mean(0) for key, found in read.items() if found]
+        return [torch.stack(parts).sum(0)] if parts else []
+
+    def _block(self, place: int, stream: str, key: str) -> torch.Tensor:
+        queries, keys, weights = self.calls[place]
+        rows, columns = (_rows(self.batch, *side, self.sequence) for side in ((queries, stream), (keys, key)))
+        return weights.mean(0)[rows][:, columns].float()
+
+
 def _none(context: Context) -> WorkbenchError:
     """What the text attends to instead of the image's rows, if to anything beside itself."""
     read = {name for queries, keys, _ in context.attention if "text" in queries for name in keys}
     others = ", ".join(sorted(read - {"text"}))
-    instead = f"beside itself to {others}, whose rows have no place in the image" if others else "to itself alone"
+    instead = f"beside itself to {others}, whose rows have not read the image" if others else "to itself alone"
     return WorkbenchError(
         f"no layer of this network lets text attend to the image: it attends {instead}. Take a run in which a joint, "
-        "co or cross layer has `text` read the stream `image`"
+        "co or cross layer has `text` read the stream `image`, or one that has read it"
     )
 
 

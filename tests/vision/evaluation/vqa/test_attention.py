@@ -12,6 +12,7 @@ from PIL import Image
 from vision.evaluation.vqa.attention import _lit, attention_to_regions, draw_attention
 from vision.images.boxes import grid_boxes
 from workbench.errors import WorkbenchError
+from workbench.models.context import Context
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
@@ -72,15 +73,43 @@ def test_a_network_that_never_mixes_is_refused() -> None:
         attention_to_regions(model, collate([sequence(3, 5, 0)]), 0)
 
 
-def test_text_that_reads_what_was_pooled_of_the_image_is_told_so() -> None:
+QUERIES = {"captioning": {"embedding": "vision.queries", "hidden_size": SIZE, "count": 4}}
+CROSS = {"layer": "cross", "stream": "text", "to": "captioning", "num_heads": 2}
+POOL = {"layer": "vision.attention_pool", "stream": "captioning", "to": "image", "num_heads": 2}
+
+
+def pooled(*lengths: tuple[int, int]) -> list[Sequence]:
+    made = [sequence(words, regions, seed) for seed, (words, regions) in enumerate(lengths)]
+    for one in made:
+        one.streams["captioning"] = {"input_ids": np.arange(4)}
+    return made
+
+
+def test_text_that_reads_what_has_not_read_the_image_is_told_so() -> None:
     """As in CoCa, which has a cross layer, over another stream than the image's."""
-    queries = {"captioning": {"embedding": "vision.queries", "hidden_size": SIZE, "count": 4}}
-    cross = {"layer": "cross", "stream": "text", "to": "captioning", "num_heads": 2}
-    model = Network(NetworkSpec({**spec().streams, **queries}, [cross]))
-    one = sequence(3, 5, 0)
-    one.streams["captioning"] = {"input_ids": np.arange(4)}
-    with pytest.raises(WorkbenchError, match="to captioning, whose rows have no place in the image"):
-        attention_to_regions(model, collate([one]), 0)
+    model = Network(NetworkSpec({**spec().streams, **QUERIES}, [CROSS, POOL]))
+    with pytest.raises(WorkbenchError, match="to captioning, whose rows have not read the image"):
+        attention_to_regions(model, collate(pooled((3, 5))), 0)
+
+
+@torch.no_grad()
+def test_attention_goes_through_what_was_pooled_of_the_image() -> None:
+    """CoCa: what the words read of the queries, times what the queries have read of the image."""
+    model = Network(NetworkSpec({**spec().streams, **QUERIES}, [POOL, CROSS, CROSS])).eval()
+    batch = collate(pooled((3, 5), (2, 4)))
+    context = Context(batch, keep_attention=True)
+    model(batch, context)
+    (pool, *_), *texts = (
+        [weights.mean(0).numpy()] for queries, keys, weights in context.attention if keys[0] in ("image", "captioning")
+    )
+    found, last = (attention_to_regions(model, batch, 1, layers=layers) for layers in (None, 1))
+    wanted = [np.zeros((2, 4)), np.zeros((2, 4))]
+    for number, [weights] in enumerate(texts):
+        for word, query, patch in np.ndindex(2, 4, 4):
+            wanted[number][word, patch] += weights[3 + word, 4 + query] * pool[4 + query, 5 + patch]
+    np.testing.assert_allclose(found, (wanted[0] + wanted[1]) / 2, atol=1e-6)
+    np.testing.assert_allclose(last, wanted[1], atol=1e-6)
+    np.testing.assert_allclose(found.sum(1), 1, rtol=1e-5)
 
 
 def test_the_picture_shows_the_image_under_every_word(tmp_path: Path) -> None:
