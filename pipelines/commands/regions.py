@@ -37,6 +37,12 @@ class Features:
         bool,
         typer.Option(help="Keep how likely each class is, too (of a grid: by its network), for vision.mrc and mrc_kl."),
     ] = False
+    caption_boxes: Annotated[
+        bool,
+        typer.Option(
+            help="Features of the boxes that captions speak of, too (Visual Genome); each caption names its own."
+        ),
+    ] = False
     dtype: Annotated[Literal["float16", "float32"], typer.Option(help="Stored numbers: float16 or float32.")] = (
         "float16"
     )

@@ -16,6 +16,7 @@ from pipelines.stages.stored_features import FeatureType, stored
 from pipelines.stages.unusable import OnError, unusable
 from vision.features import backbones
 from vision.features.regions import DETECTORS, Grid, RegionSource, load_detector
+from vision.sequences.steps.boxes_in_text import PREFIX
 from workbench.corpora.members import image_kind
 from workbench.errors import BadValueError, WorkbenchError
 from workbench.options.bounds import Cells, Count, CountOrZero, Location, Name, Seed, Share, Side, Size
@@ -33,10 +34,11 @@ class RegionFeatures:
 
     `backbone` is a torchvision detector or a timm network; `weights` as in `vision.features.backbones.read_weights`.
     `size`, `grid` and `stage` are for a network, the other numbers for a detector. Features are stored as `dtype`. Of
-    a record of named media each is a picture: its rows have its name in `medium` [n]. An image that cannot be used
-    stops the run, or its record is dropped where `on_error` says so. The network runs on `device` with `batch_size`
-    records at once, on a GPU in half precision where `half`, which decide nothing but the time it takes and what is
-    rounded away.
+    a record of named media each is a picture: its rows have its name in `medium` [n]. With `caption_boxes` the boxes
+    that captions speak of are regions too, the first ones, and such a caption as a whole is a mention of `region:N`. An
+    image that cannot be used stops the run, or its record is dropped where `on_error` says so. The network runs on
+    `device` with `batch_size` records at once, on a GPU in half precision where `half`, which decide nothing but the
+    time it takes and what is rounded away.
     """
 
     backbone: Name
@@ -51,6 +53,7 @@ class RegionFeatures:
     scores: bool = False
     dtype: FeatureType = "float16"
     seed: Seed = 0
+    caption_boxes: bool = False
     on_error: OnError = "stop"
     batch_size: Count = field(default=16, compare=False)
     device: Name = field(default="cpu", compare=False)
@@ -70,8 +73,12 @@ class RegionFeatures:
             part = samples[start : start + self.batch_size]
             seen = [self._pixels(sample) for sample in part]
             usable = [pixels for pictures in seen if not isinstance(pictures, Drop) for _, pixels in pictures]
+            drawn: list[np.ndarray] | None = None
+            if self.caption_boxes:
+                pairs = zip(part, seen, strict=True)
+                drawn = [boxes_of(sample) for sample, found in pairs if not isinstance(found, Drop) for _ in found]
             with torch.autocast("cuda", torch.float16, enabled=self.half and self.device.startswith("cuda")):
-                found = iter(self.source(usable) if usable else ())
+                found = iter(self.source(usable, drawn) if usable else ())
             for sample, pictures in zip(part, seen, strict=True):
                 if isinstance(pictures, Drop):
                     results.append(pictures)
@@ -98,13 +105,42 @@ class RegionFeatures:
         if "image" not in sample:
             regions["medium"] = np.repeat([medium for medium, _ in made], [len(part["features"]) for part in parts])
         meta = {**sample.get("meta", {}), "backbone": self.source.identity}
-        return {**sample, "regions": regions, "meta": meta}
+        spans = {"caption_spans": spans_of_boxes(sample)} if self.caption_boxes and "caption_boxes" in sample else {}
+        return {**sample, **spans, "regions": regions, "meta": meta}
 
     def _as_stored(self, regions: dict[str, Any], where: str) -> dict[str, np.ndarray]:
         regions = {**regions, "features": stored(regions["features"], self.dtype, where, self.backbone)}
         if "scores" in regions:
             regions["scores"] = regions["scores"].astype(self.dtype)
         return regions
+
+
+def boxes_of(sample: Sample) -> np.ndarray:
+    """The boxes that captions speak of [k, 4], in the order of the captions.
+
+    Raises:
+        WorkbenchError: it has captions, and no boxes of them.
+    """
+    if sample.get("captions") and "caption_boxes" not in sample:
+        raise WorkbenchError(
+            f"{_place(sample, '')} has captions without boxes, and --caption-boxes reads those; prepare a corpus "
+            "that has them (Visual Genome's region_descriptions.json, or lines with `captions` and `boxes`), or leave "
+            "the option out"
+        )
+    return np.array([box for box in sample.get("caption_boxes", ()) if box], np.float32).reshape(-1, 4)
+
+
+def spans_of_boxes(sample: Sample) -> list[list[list[Any]]]:
+    """The links of each caption, and the whole of it to the number of its box among `boxes_of`."""
+    spans: list[list[list[Any]]] = []
+    number = 0
+    for i, (caption, box) in enumerate(zip(sample["captions"], sample["caption_boxes"], strict=True)):
+        linked = list(sample["caption_spans"][i]) if "caption_spans" in sample else []
+        if box:
+            linked.append([0, len(caption), f"{PREFIX}{number}", 1.0])
+            number += 1
+        spans.append(sorted(linked, key=lambda span: span[:2]))
+    return spans
 
 
 def _place(sample: Sample, medium: str) -> str:

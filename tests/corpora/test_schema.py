@@ -52,6 +52,7 @@ IMAGE = {
     "media": {"left": LEFT, "right": RIGHT, "sound": WAV, "film": FILM},
     "captions": ["the same house twice"],
     "caption_spans": [[[9, 14, "Q2", 1.0]]],
+    "caption_boxes": [[0.25, 0, 1, 0.5]],
     "questions": [{"question_id": 1, "question": "Red?", "answers": ["no"]}],
     "regions": {"features": np.ones((1, 2), np.float32), "boxes": np.array([[0, 0, 1, 1]], np.float32)},
     "choices": ["a", "b"],

@@ -28,7 +28,7 @@ class MadeUp:
     def pixels(self, image, where):
         return torch.from_numpy(np.array(decode(image, where))).permute(2, 0, 1)
 
-    def __call__(self, pixels):
+    def __call__(self, pixels, given=None):
         self.sizes.append(len(pixels))
         values = [float(p[0, 0, 0]) if self.value is None else self.value for p in pixels]
         return [{"features": np.float32([[v]]), "boxes": np.float32([[0, 0, 1, 1]])} for v in values]
@@ -144,3 +144,23 @@ def test_what_a_backbone_says_in_half_precision_is_near_and_of_the_same_types(pi
     assert {name: values.dtype for name, values in half.items()} == {name: v.dtype for name, v in full.items()}
     spread = np.abs(full["features"]).max()
     assert np.abs(half["features"] - full["features"]).max() < 0.1 * spread
+
+
+def test_captions_speak_of_the_boxes_they_were_written_of(picture):
+    """Their features come first; a caption as a whole is a mention of its box, beside the links that it has."""
+    boxes = [[0.0, 0.0, 0.5, 0.5], [], [0.25, 0.0, 1.0, 1.0]]
+    texts = {"captions": ["a dog", "no place", "the sea"], "caption_boxes": boxes}
+    spans = [[[2, 5, "Q144", 1.0]], [], []]
+    stage = RegionFeatures("test_efficientnet", size=64, grid=2, caption_boxes=True)
+    found = stage({**sample("dog", picture()), **texts, "caption_spans": spans})
+    np.testing.assert_allclose(found["regions"]["boxes"][:2], [boxes[0], boxes[2]])
+    assert len(found["regions"]["features"]) == 2 + 4
+    assert found["caption_spans"] == [
+        [[0, 5, "region:0", 1.0], [2, 5, "Q144", 1.0]],
+        [],
+        [[0, 7, "region:1", 1.0]],
+    ]
+    asked = {**sample("dog", picture()), "questions": [{"question": "What?", "answers": ["a dog"]}]}
+    assert len(stage(asked)["regions"]["features"]) == 4
+    with pytest.raises(WorkbenchError, match=r"image 'dog' has captions without boxes, and --caption-boxes reads"):
+        stage({**sample("dog", picture()), "captions": ["a dog"]})

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torchvision.ops import roi_align
 
 from vision.images.transforms import standardise
 from workbench.errors import WorkbenchError, unknown
@@ -67,11 +68,25 @@ class GridBackbone(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """uint8 pixels [images, 3, height, width] -> features [images, grid * grid, width], row by row."""
+        return self.cells(self.maps(pixels))
+
+    def maps(self, pixels: Tensor) -> Tensor:
+        """uint8 pixels [images, 3, height, width] -> features [images, width, rows, columns], of its own resolution."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.trainable):
-            features = self._features(standardise(pixels, self.mean, self.std))
-            if features.shape[-2:] != (self.grid, self.grid):
-                features = F.adaptive_avg_pool2d(features, self.grid)
-            return features.flatten(2).transpose(1, 2)
+            return self._features(standardise(pixels, self.mean, self.std))
+
+    def cells(self, maps: Tensor) -> Tensor:
+        """[images, width, rows, columns] -> [images, grid * grid, width], row by row."""
+        if maps.shape[-2:] != (self.grid, self.grid):
+            maps = F.adaptive_avg_pool2d(maps, self.grid)
+        return maps.flatten(2).transpose(1, 2)
+
+    def inside(self, maps: Tensor, boxes: list[Tensor]) -> list[Tensor]:
+        """The mean of the features in boxes [k, 4] in 0..1 of each image (bilinear): [k, width] for each."""
+        rows, columns = maps.shape[-2:]
+        scaled = [each * each.new_tensor([columns, rows, columns, rows]) for each in boxes]
+        found = roi_align(maps.float(), scaled, output_size=1, aligned=True)
+        return list(found.flatten(1).split([len(each) for each in boxes]))
 
     def classify(self, features: Tensor) -> Tensor:
         """What the network's classifier says of each cell: features [images, cells, width] -> [images, cells, classes].

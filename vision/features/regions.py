@@ -3,6 +3,8 @@
     source([source.pixels(image, where), ...]) -> per image {features [n, d], boxes [n, 4]}, float32, boxes in 0..1;
                                                   from a detector also classes [n] int64 and confidence [n] float32
 
+Boxes that somebody has drawn (`given`) come before the source's own, with a confidence of 1.
+
 With `scores` there is also the distribution over the classes, scores [n, classes] float32, and of a grid its classes
 and confidence too: what the backbone's own classifier says of each cell, instead of the mean of all of them.
 
@@ -49,8 +51,12 @@ class RegionSource(Protocol):
         """
         ...
 
-    def __call__(self, pixels: list[Tensor]) -> list[Fields]:
-        """Regions of images, which run through the network as one batch."""
+    def __call__(self, pixels: list[Tensor], given: list[np.ndarray] | None = None) -> list[Fields]:
+        """Regions of images, which run through the network as one batch.
+
+        Args:
+            given: boxes [k, 4] in 0..1 for each image, whose features are wanted too.
+        """
         ...
 
 
@@ -71,13 +77,19 @@ class Grid:
         return self.square(Encoded(image, where), None)
 
     @torch.inference_mode()
-    def __call__(self, pixels: list[Tensor]) -> list[Fields]:
-        features = self.backbone(torch.stack(pixels).to(self.backbone.mean.device))
-        found: list[Fields] = [{"features": f, "boxes": self.boxes.copy()} for f in features.float().cpu().numpy()]
-        if self.scores:
-            for fields, scores in zip(found, self.backbone.classify(features).float().cpu().numpy(), strict=True):
-                best = scores.argmax(-1)
-                fields |= {"classes": best, "confidence": scores[np.arange(len(best)), best], "scores": scores}
+    def __call__(self, pixels: list[Tensor], given: list[np.ndarray] | None = None) -> list[Fields]:
+        maps = self.backbone.maps(torch.stack(pixels).to(self.backbone.mean.device))
+        drawn = _as_boxes(given, maps)
+        found: list[Fields] = []
+        for boxes, own, cells in zip(drawn, self.backbone.inside(maps, drawn), self.backbone.cells(maps), strict=True):
+            features = torch.cat([own, cells.float()])
+            placed = np.concatenate([boxes.cpu().numpy(), self.boxes])
+            fields: Fields = {"features": features.cpu().numpy(), "boxes": placed}
+            if self.scores:
+                scores = self.backbone.classify(features[None])[0].cpu().numpy()
+                fields |= {"classes": scores.argmax(-1), "confidence": scores.max(-1), "scores": scores}
+                fields["confidence"][: len(own)] = 1.0
+            found.append(fields)
         return found
 
 
@@ -125,7 +137,7 @@ class Detector:
         return encoded.pixels()
 
     @torch.inference_mode()
-    def __call__(self, pixels: list[Tensor]) -> list[Fields]:
+    def __call__(self, pixels: list[Tensor], given: list[np.ndarray] | None = None) -> list[Fields]:
         device = next(self.network.parameters()).device
         resized, _ = self.network.transform([p.to(device).float() / 255 for p in pixels])
         maps = self.network.backbone(resized.tensors)
@@ -136,6 +148,12 @@ class Detector:
         candidates = heads.box_coder.decode(deltas, proposals).split([len(p) for p in proposals])
         scores = logits.softmax(-1).split([len(p) for p in proposals])
         chosen = [self._choose(b, s, size) for b, s, size in zip(candidates, scores, sizes, strict=True)]
+        if given is not None:
+            sides = [logits.new_tensor([width, height, width, height]) for height, width in sizes]
+            drawn = [boxes * side for boxes, side in zip(_as_boxes(given, logits), sides, strict=True)]
+            pooled = heads.box_head(heads.box_roi_pool(maps, drawn, sizes))
+            said = heads.box_predictor(pooled)[0].softmax(-1).split([len(boxes) for boxes in drawn])
+            chosen = [_before(*each) for each in zip(drawn, said, chosen, strict=True)]
         features = heads.box_head(heads.box_roi_pool(maps, [c.boxes for c in chosen], sizes))
         split = features.split([len(c.boxes) for c in chosen])
         found = [_fields(f, c, size) for f, c, size in zip(split, chosen, sizes, strict=True)]
@@ -156,6 +174,18 @@ class Detector:
         confident = int((confidence[order] >= self.threshold).sum())
         keep = order[: max(confident, self.min_regions)]
         return Detections(best[keep], confidence[keep], classes[keep], scores[keep])
+
+
+def _as_boxes(given: list[np.ndarray] | None, beside: Tensor) -> list[Tensor]:
+    """Boxes [k, 4] of each image, where `beside` is; none where none are given."""
+    found = given if given is not None else [np.zeros((0, 4), np.float32)] * len(beside)
+    return [torch.as_tensor(boxes, dtype=torch.float32, device=beside.device).reshape(-1, 4) for boxes in found]
+
+
+def _before(boxes: Tensor, scores: Tensor, found: Detections) -> Detections:
+    """Boxes that somebody has drawn, with what the detector says of them, before its own."""
+    own = Detections(boxes, scores.new_ones(len(boxes)), scores[:, 1:].argmax(-1) + 1, scores)
+    return Detections(*(torch.cat(pair) for pair in zip(own, found, strict=True)))
 
 
 def load_detector(

@@ -24,6 +24,7 @@ from workbench.corpora.members import (
 from workbench.corpora.values import (
     ARCS,
     ARRAYS,
+    BOXES,
     IMAGE,
     LABELS,
     LINKS,
@@ -141,6 +142,13 @@ SCHEMA = (
     ),
     Field("captions", _SEEN, TEXTS, "captions of the image or video", unit=True, foreign=("txt", "text")),
     Field("caption_spans", _SEEN, LINKS, "linked mentions of entities, for each caption", spans_of="captions"),
+    Field(
+        "caption_boxes",
+        _IMAGE,
+        BOXES,
+        "what each caption speaks of, in 0..1 of the image's width and height; [] where that is not known",
+        each_of="captions",
+    ),
     Field(
         "questions",
         _IMAGE,

@@ -164,9 +164,19 @@ def media(found: Mapping[Any, Any]) -> str | None:
 def times(found: Sequence[Any]) -> str | None:
     """What is wrong with stretches of time: [from, to] in seconds, the first not behind the second."""
     for stretch in found:
-        right = isinstance(stretch, list | tuple) and len(stretch) == 2 and all(map(_is_second, stretch))
+        right = isinstance(stretch, list | tuple) and len(stretch) == 2 and all(map(_is_from_0, stretch))
         if not right or stretch[0] > stretch[1]:
             return f"{str(stretch)[:80]} is not [from, to] in seconds from 0"
+    return None
+
+
+def boxes(found: Sequence[Any]) -> str | None:
+    """What is wrong with boxes: x1, y1, x2, y2 in 0..1, neither side empty, or nothing where there is none."""
+    for box in found:
+        if not isinstance(box, list | tuple) or len(box) not in (0, 4) or not all(map(_is_from_0, box)):
+            return f"{str(box)[:80]} is not [x1, y1, x2, y2], or [] where there is none"
+        if box and not (box[0] < box[2] <= 1 and box[1] < box[3] <= 1):
+            return f"{str(box)[:80]} is not x1 < x2 and y1 < y2 in 0..1 of the width and height"
     return None
 
 
@@ -176,7 +186,7 @@ def spoken(found: Any) -> str | None:
     return wrong or times([found[2:]])
 
 
-def _is_second(value: Any) -> bool:
+def _is_from_0(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
@@ -193,6 +203,7 @@ IMAGE = Value("encoded bytes", bytes)
 MEDIA = Value("encoded bytes by name", dict, media)
 ARRAYS = Value("arrays by name", dict)
 TIMES = Value("list of [from, to] in seconds", list, times)
+BOXES = Value("list of [x1, y1, x2, y2], or []", list, boxes)
 SPOKEN = Stretches("[start, end, from second, to second]", list, spoken, ordered=True, visible=True)
 QUESTIONS = Value("list of objects", list, questions)
 TRIPLES = Value("list of objects", list, triples)

@@ -1,4 +1,7 @@
-"""Captions as JSON lines: `{image, captions: [...]}` or `{image, caption}`, images in a folder or tar."""
+"""Captions as JSON lines: `{image, captions: [...]}` or `{image, caption}`, images in a folder or tar.
+
+With `boxes`, one for each caption, it is said what each speaks of: [x1, y1, x2, y2] in 0..1, or [].
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any, ClassVar
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
+from workbench.corpora.values import boxes
 from workbench.options.bounds import Name
 
 
@@ -36,11 +40,15 @@ class CaptionsJsonl(ImageReader):
                 row = parse_row(record.data[2], record.where)
                 name = require(row, self.image_field, str, record.where)
                 captions = self._captions(row, record.where)
-                fields, _ = gathered.setdefault(name, ({"captions": [], "meta": {}}, record.where))
+                placed = _boxes(row, captions, record.where)
+                fields, _ = gathered.setdefault(name, ({"captions": [], "caption_boxes": [], "meta": {}}, record.where))
                 fields["captions"] += captions
-                own = {self.image_field, self.captions_field, "captions", "caption"}
+                fields["caption_boxes"] += placed
+                own = {self.image_field, self.captions_field, "captions", "caption", "boxes"}
                 fields["meta"].update({f: value for f, value in row.items() if f not in own})
         for name, (fields, where) in gathered.items():
+            if not any(fields["caption_boxes"]):
+                del fields["caption_boxes"]
             yield name, fields, where
 
     def _captions(self, row: dict[str, Any], where: str) -> list[str]:
@@ -50,3 +58,13 @@ class CaptionsJsonl(ImageReader):
         if not all(isinstance(caption, str) for caption in captions):
             raise MalformedError(f"field {field!r} must be a string or a list of strings", where)
         return captions
+
+
+def _boxes(row: dict[str, Any], captions: list[str], where: str) -> list[Any]:
+    """A box for each caption, empty ones where the row has none."""
+    found = require(row, "boxes", list, where) if "boxes" in row else [[]] * len(captions)
+    wrong = boxes(found)
+    if wrong or len(found) != len(captions):
+        told = wrong or f"{len(found)} boxes for {len(captions)} captions"
+        raise MalformedError("field 'boxes' must have [x1, y1, x2, y2] in 0..1, or [], for each caption", where, told)
+    return found

@@ -10,16 +10,21 @@ from typing import Any, ClassVar
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.vqa_jsonl import question_of
 from pipelines.readers.json_rows import row_records
-from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
+from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, Record, parse_row, require
+from workbench.errors import BadValueError
 from workbench.options.bounds import FileTemplate
+from workbench.sequences.sequence import Sample
+
+SIDES = frozenset({"x", "y", "width", "height"})
 
 
 @dataclass(frozen=True)
 class VisualGenome(ImageReader):
     """One file or both: what both say of an image is one record. `VG_100K` and `VG_100K_2` may lie in one folder.
 
-    Each phrase is a caption, as UNITER and LXMERT read them; `image_name` makes the file name of an image from its id,
-    which is called `id` in some versions of the set and `image_id` in others.
+    Each phrase is a caption, as UNITER and LXMERT read them, and keeps the box that it was written of, as far as that
+    lies within the image (`caption_boxes`; of a phrase of several regions the first one's). `image_name` makes the file
+    name of an image from its id, which is called `id` in some versions of the set and `image_id` in others.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
@@ -38,7 +43,7 @@ class VisualGenome(ImageReader):
                 image = require(row, "image_id" if "image_id" in row else "id", int, record.where)
                 if "regions" not in row and "qas" not in row:
                     raise MalformedError("neither regions nor qas", record.where, f"fields: {', '.join(row)}")
-                said = {"captions": _phrases(row, record.where)} if "regions" in row else {}
+                said = _phrases(row, record.where) if "regions" in row else {}
                 asked = {"questions": _questions(row, record.where)} if "qas" in row else {}
                 fields, _ = gathered.setdefault(image, ({"key": str(image), "meta": {"id": image}}, record.where))
                 for name, listed in (said | asked).items():
@@ -46,11 +51,42 @@ class VisualGenome(ImageReader):
         for image, (fields, where) in gathered.items():
             yield self.named(self.image_name, where, id=image, subset=""), fields, where
 
+    def sample(self, record: Record) -> Sample | Drop:
+        """Boxes are in pixels, and only the image says of how many."""
+        from vision.images.decoding import Encoded
 
-def _phrases(row: dict[str, Any], where: str) -> list[str]:
-    """The phrases of an image's regions, each once."""
-    regions = _objects(row, "regions", where)
-    return list(dict.fromkeys(require(region, "phrase", str, where).strip() for region in regions))
+        sample = super().sample(record)
+        if not isinstance(sample, Drop) and "caption_boxes" in sample:
+            try:
+                width, height = Encoded(sample["image"], record.where).size
+            except BadValueError as error:
+                return Drop(error.reason)
+            sample["caption_boxes"] = [_within(box, width, height) for box in sample["caption_boxes"]]
+        return sample
+
+
+def _phrases(row: dict[str, Any], where: str) -> dict[str, list[Any]]:
+    """The phrases of an image's regions, each once, and their boxes in pixels."""
+    found: dict[str, list[float]] = {}
+    for region in _objects(row, "regions", where):
+        found.setdefault(require(region, "phrase", str, where).strip(), _box(region, where))
+    return {"captions": [*found], "caption_boxes": [*found.values()]}
+
+
+def _box(region: dict[str, Any], where: str) -> list[float]:
+    """Corners in pixels; none of a region that has no place."""
+    if SIDES.isdisjoint(region):
+        return []
+    x, y, width, height = (require(region, name, (int, float), where) for name in ("x", "y", "width", "height"))
+    return [x, y, x + width, y + height]
+
+
+def _within(box: list[float], width: int, height: int) -> list[float]:
+    """Corners in 0..1; none where nothing of the box is in the image."""
+    if not box:
+        return []
+    corners = [min(max(corner / side, 0.0), 1.0) for corner, side in zip(box, (width, height) * 2, strict=True)]
+    return corners if corners[0] < corners[2] and corners[1] < corners[3] else []
 
 
 def _questions(row: dict[str, Any], where: str) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from vision.features.regions import Detector, load_detector
+from vision.features.backbones import load
+from vision.features.regions import Detector, Grid, load_detector
 from workbench.errors import WorkbenchError
 
 NAME = "fasterrcnn_mobilenet_v3_large_320_fpn"
@@ -36,6 +37,42 @@ def test_regions_of_a_batch(detector: Detector, photo: Callable[[int], bytes]) -
         assert (regions["boxes"][:, 2:] > regions["boxes"][:, :2]).all()
         assert ((regions["classes"] >= 1) & (regions["classes"] < 5)).all()
         assert (np.diff(regions["confidence"]) <= 0).all()
+
+
+def test_boxes_that_are_given_come_first(detector: Detector, photo: Callable[[int], bytes]) -> None:
+    """Each with what the detector's head makes of it; its own detections are what they were."""
+    scored = Detector(NAME, detector.network, threshold=0.9, min_regions=4, max_regions=6, scores=True)
+    pixels = [scored.pixels(photo(i), "here") for i in range(2)]
+    alone = scored(pixels)
+    given = [alone[0]["boxes"][2:4], np.zeros((0, 4), np.float32)]
+    first, second = scored(pixels, given)
+    np.testing.assert_allclose(first["boxes"][:2], given[0], atol=1e-6)
+    for name in ("features", "classes", "scores"):
+        np.testing.assert_allclose(first[name][2:], alone[0][name], atol=1e-5)
+        np.testing.assert_allclose(second[name], alone[1][name], atol=1e-5)
+    np.testing.assert_allclose(first["features"][:2], alone[0]["features"][2:4], atol=1e-4)
+    np.testing.assert_allclose(first["scores"][:2].sum(1), 1, rtol=1e-5)
+    assert first["confidence"][:2].tolist() == [1.0, 1.0]
+    assert {name: values.dtype for name, values in first.items()} == {n: v.dtype for n, v in alone[0].items()}
+
+
+def test_boxes_within_a_grid(photo: Callable[[int], bytes]) -> None:
+    """A box that is one cell of the map has that cell's features; half of two cells is between them."""
+    torch.manual_seed(0)
+    backbone = load("test_efficientnet", size=64, grid=2)
+    source = Grid(backbone, scores=True)
+    pixels = [source.pixels(photo(0), "here")]
+    maps = backbone.maps(torch.stack(pixels))
+    rows, columns = maps.shape[-2:]
+    given = np.float32([[1 / columns, 0, 2 / columns, 1 / rows], [0, 0, 1, 1]])
+    (found,) = source(pixels, [given])
+    (alone,) = source(pixels)
+    np.testing.assert_allclose(found["features"][0], maps[0, :, 0, 1].numpy(), atol=1e-5)
+    np.testing.assert_allclose(found["features"][1], maps[0].mean((1, 2)).numpy(), atol=1e-5)
+    np.testing.assert_allclose(found["features"][2:], alone["features"], atol=1e-6)
+    np.testing.assert_allclose(found["boxes"], np.concatenate([given, alone["boxes"]]))
+    assert found["confidence"][:2].tolist() == [1.0, 1.0]
+    assert {name: values.dtype for name, values in found.items()} == {n: v.dtype for n, v in alone.items()}
 
 
 def test_how_likely_each_class_is(detector: Detector, photo: Callable[[int], bytes]) -> None:

@@ -43,6 +43,7 @@ def test_phrases_and_questions_of_an_image_in_one_of_two_folders(tmp_path, pictu
     files = [tmp_path / "region_descriptions.json", tmp_path / "question_answers.json"]
     first, second = read("image-text", *files, images=[str(tmp_path / "vg")])
     assert (first["key"], first["captions"]) == ("1", ["the dog", "grass"])
+    assert first["caption_boxes"] == [[1 / 24, 2 / 16, 9 / 24, 11 / 16]] * 2, "pixels of an image of 24 x 16"
     assert first["questions"] == [
         {"question_id": 986769, "question": "What?", "answers": ["A dog."], "answer": "A dog."}
     ]
@@ -51,3 +52,16 @@ def test_phrases_and_questions_of_an_image_in_one_of_two_folders(tmp_path, pictu
     (tmp_path / "question_answers.json").write_text(json.dumps([{"id": 1, "qas": [{"qa_id": 1, "answer": "x"}]}]))
     with pytest.raises(WorkbenchError, match=r"question_answers\.json:1: no field 'question'"):
         read("image-text", files[1], images=[str(tmp_path / "vg")])
+
+
+def test_boxes_are_cut_to_the_image(tmp_path, picture, read):
+    """One reaches beyond it, one lies outside, one has no place; captions keep their order."""
+    beyond = region(1, "a tree") | {"x": -4, "y": 8, "width": 100, "height": 100}
+    outside = region(1, "a cloud") | {"x": 30, "y": 2}
+    nowhere = {"phrase": "a wind", "region_id": 4}
+    described = [{"id": 1, "regions": [beyond, outside, nowhere, region(1)]}]
+    (tmp_path / "region_descriptions.json").write_text(json.dumps(described))
+    (tmp_path / "1.jpg").write_bytes(picture(1))
+    (found,) = read("image-text", tmp_path / "region_descriptions.json", images=[str(tmp_path)])
+    assert found["captions"] == ["a tree", "a cloud", "a wind", "the dog"]
+    assert found["caption_boxes"] == [[0.0, 0.5, 1.0, 1.0], [], [], [1 / 24, 2 / 16, 9 / 24, 11 / 16]]
