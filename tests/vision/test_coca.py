@@ -71,14 +71,13 @@ def test_both_losses_in_loops(run: Path, batch_of: Callable[[Loaded], Batch]) ->
     loaded = load(run)
     batch, heads, network = batch_of(loaded), loaded.model.heads, loaded.model.network()
     seen = read(network, batch)
-    table = network.embeddings["text"].token.weight.double()
-    bias = {n: p.double() for n, p in heads["clm"].named_parameters()}.get("bias", torch.zeros(1).double())
+    table = heads["clm"].output.weight.double()
     captions, labels = 0.0, 0
     for sequence in rows(batch, "text"):
         ids = batch.streams["text"].fields["input_ids"][sequence].tolist()
         states = seen.states["text"][sequence].double()
         for place in range(len(ids) - 1):
-            captions -= float(torch.log_softmax(table @ states[place] + bias, 0)[ids[place + 1]])
+            captions -= float(torch.log_softmax(table @ states[place], 0)[ids[place + 1]])
             labels += 1
     found = heads["clm"](Seen.of_read(seen, batch.targets["clm"]))
 
