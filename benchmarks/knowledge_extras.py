@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.knowledge_systems import WEIGHTS
-from benchmarks.raw_knowledge import RawKnowledge
 from kg.graph.store import GraphStore
 
 Made = Callable[..., str]
@@ -54,13 +53,13 @@ def prepare_extras(data: Path, corpora: Path, sets: list[str], made: Made) -> No
     Args:
         sets: names of the labelled corpora.
     """
-    raw, single = RawKnowledge(data, corpora / "raw"), ("--workers", "1")
+    single = ("--workers", "1")
     gold, graph, linker = (corpora / name for name in ("wiki-gold", "graph", "linker"))
     made("entity-vocabulary.safetensors", "entity-vocabulary", corpora / "wiki-linked")
     wordnet = made("wordnet", "triples", data / "wordnet")
     made("supersenses.json", "supersenses", wordnet, "--tokenizer", WEIGHTS)
     made("word-pairs", "word-pairs", wordnet, "--texts", gold, "--dim", "50", *single)
-    joint = raw.joint_vectors(gold, graph)
+    joint = made("joint.txt", "joint-vectors", gold, "--graph", graph, "--min-count", "2", "--epochs", "10")
     made("mapped.safetensors", "vectors", graph, "--from", joint, "--map-to", WEIGHTS)
     made("relations", "text", data / "fewrel/wiki_dev.jsonl", *single)
     trees = made("trees.conllu", "parses", gold, "--model", data / "en_core_web_sm")
@@ -71,7 +70,12 @@ def prepare_extras(data: Path, corpora: Path, sets: list[str], made: Made) -> No
     asked(data / "codex", corpora, made)
 
     offered = ("--linker", linker, "--candidates", "30", *single)
-    felt = ("--lexicon", raw.polarities(), *single)
+    senses = ("--senses", data / "wordnet/index.sense")
+    felt = (
+        "--lexicon",
+        made("polarity.tsv", "sentiment-lexicon", data / "sentiment/en-sentiment.xml", *senses),
+        *single,
+    )
     made("wiki-candidates", "link", gold, *offered, "--supervise")
     made("wiki-tagged", "sentiment", corpora / "wiki-linked", *felt)
     made("facts-candidates", "link", corpora / "facts", *offered, "--supervise")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.plays import write_dialogues
-from benchmarks.raw_knowledge import RawKnowledge
 from benchmarks.raw_vision import RawVision
 from benchmarks.real_data import BACKBONE, call
+from benchmarks.reviews import write_reviews
 from workbench.corpora.corpus import Corpus
 
 Kind = Literal["text", "knowledge", "vision_language"]
@@ -95,7 +95,6 @@ def _multilingual(data: Path, folder: str, corpora: Path) -> Iterator[Made]:
 def knowledge(data: Path, corpora: Path) -> Iterator[Made]:
     """Wikipedia's own links to entities of CoDEx-M, and links by their names beside them; CoDEx-S, whose entities are
     all described, with the descriptions as texts; WordNet; sentences of relations, parsed ones, reviews, captions."""
-    raw = RawKnowledge(data, corpora / "raw")
     articles = (str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2")
     yield from _linked(data / "codex/codex-m", articles, corpora, "")
     yield "entities.safetensors", *_vectors(corpora / "graph", "10")
@@ -107,11 +106,11 @@ def knowledge(data: Path, corpora: Path) -> Iterator[Made]:
     trees, parser = str(corpora / "trees.conllu"), ("--model", str(data / "en_core_web_sm"))
     yield "trees.conllu", "prepare", "parses", str(corpora / "text"), *parser
     yield "parsed", "prepare", "text", trees, "--split", "held-out=0.1"
-    yield from _words_and_entities(raw, corpora)
+    yield from _words_and_entities(corpora)
     yield from _wordnet(data, corpora)
-    yield from _reviews(raw, corpora)
+    yield from _reviews(data, corpora)
     yield from _captions(data / "flickr8k", corpora)
-    yield from _candidates(raw, corpora)
+    yield from _candidates(data, corpora)
 
 
 def _vectors(graph: Path, epochs: str) -> Made:
@@ -129,12 +128,13 @@ def _linked(triples: Path, texts: tuple[str, ...], corpora: Path, folder: str) -
         yield f"{folder}wiki-linked{end}", "prepare", "link", f"{text}{end}", "--graph", graph, "--keep"
 
 
-def _words_and_entities(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
+def _words_and_entities(corpora: Path) -> Iterator[Made]:
     """BERT, and vectors of entities mapped into the space of its words."""
     told = (f"vars.data={corpora}", "train.save_every=0")
     yield "bert", "pretrain", "bert-tiny", *told
-    joint = str(raw.joint_vectors(corpora / "wiki-linked"))
-    mapped = ("--from", joint, "--map-to", str(corpora / "bert"))
+    linked, more = str(corpora / "wiki-linked"), ("--min-count", "2", "--epochs", "10")
+    yield "joint.txt", "prepare", "joint-vectors", linked, *more
+    mapped = ("--from", str(corpora / "joint.txt"), "--map-to", str(corpora / "bert"))
     yield "mapped.safetensors", "prepare", "vectors", str(corpora / "graph"), *mapped
 
 
@@ -149,10 +149,10 @@ def _wordnet(data: Path, corpora: Path) -> Iterator[Made]:
     yield "word-pairs", "prepare", "word-pairs", str(graph), *texts, "--dim", "32"
 
 
-def _candidates(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
+def _candidates(data: Path, corpora: Path) -> Iterator[Made]:
     """Candidates: of a wiki and of WordNet in texts, of the wiki for links that people made, of WordNet in examples of
     senses."""
-    yield "examples", "prepare", "text", str(raw.sense_examples()), "--split", "held-out=0.02"
+    yield "examples", "prepare", "text", str(data / "wordnet"), "--split", "held-out=0.02"
     graph, wordnet = (("--graph", str(corpora / name), "--candidates", "30") for name in ("graph", "wordnet"))
     for end in ("", "-held-out"):
         text, examples, once = (str(corpora / f"{name}{end}") for name in ("text", "examples", "text-once"))
@@ -170,13 +170,16 @@ def _captions(data: Path, corpora: Path) -> Iterator[Made]:
         yield f"captions-linked{end}", "prepare", "link", *linked
 
 
-def _reviews(raw: RawKnowledge, corpora: Path) -> Iterator[Made]:
+def _reviews(data: Path, corpora: Path) -> Iterator[Made]:
     """Reviews with their words' polarities, and a tokenizer of them."""
-    plain = corpora / REVIEWS / "text"
-    yield f"{REVIEWS}/text", "prepare", "text", str(raw.reviews()), "--split", "held-out=0.1"
+    plain, ratings = corpora / REVIEWS / "text", data / "sentiment/movieReviewSnippets_GroundTruth.txt"
+    rated = write_reviews(ratings, corpora / "reviews.jsonl")
+    yield f"{REVIEWS}/text", "prepare", "text", str(rated), "--split", "held-out=0.1"
     yield f"{REVIEWS}/tokenizer.json", "prepare", "tokenizer", str(plain), "--vocab-size", "4000"
+    senses = ("--senses", str(data / "wordnet/index.sense"))
+    yield "polarity.tsv", "prepare", "sentiment-lexicon", str(data / "sentiment/en-sentiment.xml"), *senses
     for end in ("", "-held-out"):
-        lexicon = ("--lexicon", str(raw.polarities()))
+        lexicon = ("--lexicon", str(corpora / "polarity.tsv"))
         yield f"{REVIEWS}/reviews-tagged{end}", "prepare", "sentiment", f"{plain}{end}", *lexicon
 
 

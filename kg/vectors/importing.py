@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -23,14 +24,15 @@ from workbench.files.drafts import sha256_of
 
 TITLE = "ENTITY/"
 """How wikipedia2vec begins the keys of entities, which are titles of articles with "_" for spaces."""
+_SPACE = re.compile(r"\s")
 
 
 def import_vectors(store: GraphStore, place: str | Path, output: str | Path, options: ImportOptions) -> Vectors:
     """Write those of the vectors at `place` that belong to the graph to the file `output`.
 
-    A key is an entity's if it is its id, if `options.keys` says so, or if it is a title (`ENTITY/...`) that one entity
-    alone has as its label. Entities without a vector have no row; the provenance counts them. With `options.map_to`
-    they are mapped into the space of a model's words (`kg.vectors.mapping`).
+    A key is an entity's if it is its id, if `options.keys` says so, or if it is a title (`ENTITY/...`) that is its id
+    or that one entity alone has as its label. Entities without a vector have no row; the provenance counts them. With
+    `options.map_to` they are mapped into the space of a model's words (`kg.vectors.mapping`).
 
     Raises:
         WorkbenchError: the vectors are damaged, of no known format, none is an entity's, or they cannot be mapped.
@@ -102,23 +104,29 @@ def _rows_by_key(store: GraphStore, keys: Path | None) -> Callable[[str], int]:
         if key in named:
             return store.ids.find(named[key])
         if key.startswith(TITLE):
-            return titles.rows.get(key.removeprefix(TITLE).replace("_", " "), -1)
+            return titles.rows.get(underscored(key.removeprefix(TITLE)), -1)
         return store.ids.find(key)
 
     return find
 
 
 class _Titles:
-    """The row of each label that one entity alone has, collected when a title first asks for it."""
+    """The row of each id, and of each label that one entity alone has, collected when a title first asks for it."""
 
     def __init__(self, store: GraphStore) -> None:
         self.store = store
 
     @cached_property
     def rows(self) -> dict[str, int]:
-        labels = [self.store.label_of(row) for row in range(self.store.num_entities)]
+        labels = [underscored(self.store.label_of(row)) for row in range(self.store.num_entities)]
         counts = Counter(labels)
-        return {label: row for row, label in enumerate(labels) if label and counts[label] == 1}
+        titles = {label: row for row, label in enumerate(labels) if label and counts[label] == 1}
+        return titles | {underscored(entity): row for row, entity in enumerate(self.store.ids)}
+
+
+def underscored(name: str) -> str:
+    """A name as a key of a text whose columns are parted by spaces."""
+    return _SPACE.sub("_", name)
 
 
 def _named(path: Path | None) -> dict[str, str]:

@@ -19,12 +19,14 @@ from pipelines.commands.graphs import graph
 from pipelines.commands.image_text import image_text
 from pipelines.commands.import_regions import import_regions
 from pipelines.commands.join import join
+from pipelines.commands.joint_vectors import joint_vectors
 from pipelines.commands.link import link
 from pipelines.commands.linker import linker
 from pipelines.commands.parses import parses
 from pipelines.commands.phrases import phrases
 from pipelines.commands.regions import regions
 from pipelines.commands.sentiment import sentiment
+from pipelines.commands.sentiment_lexicon import sentiment_lexicon
 from pipelines.commands.similar_words import similar_words
 from pipelines.commands.speech_text import speech_text
 from pipelines.commands.supersenses import supersenses
@@ -63,6 +65,7 @@ for function in (
     tokenizer,
     graph,
     vectors,
+    joint_vectors,
     entity_vectors,
     entity_vocabulary,
     linker,
@@ -80,6 +83,7 @@ for function in (
     parses,
     supersenses,
     word_pairs,
+    sentiment_lexicon,
     sentiment,
     answers,
 ):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.joint_vectors import stated
 from benchmarks.knowledge_abilities import TRANSE, abilities, ability_tables
 from benchmarks.knowledge_extras import unseen_triples
 from benchmarks.knowledge_systems import SYSTEMS
@@ -53,10 +52,3 @@ def test_facts_that_are_asked_for_are_in_no_graph_that_a_system_reads(tmp_path: 
     held_out.write_text("Q1\tP1\tQ2\nQ1\tP1\tQ3\nQ1\tP2\tQ2\nQ9\tP1\tQ2\n")
     found = unseen_triples(held_out, tmp_path / "graph", tmp_path / "unseen.tsv")
     assert found.read_text() == "Q1\tP1\tQ3\nQ1\tP2\tQ2\nQ9\tP1\tQ2\n"
-
-
-def test_a_triple_is_read_as_a_sentence(tmp_path: Path) -> None:
-    said = [{"relation": "P1", "tail": "Q2"}]
-    records = [{"id": "Q1", "label": "New York", "triples": said}, {"id": "Q2", "triples": []}]
-    found = [*stated(GraphStore.from_records(records, tmp_path / "labelled"))]
-    assert found == [["Q1", "p1", "Q2"], ["Q1", "new", "york"]]

@@ -82,10 +82,10 @@ class Wordnet(GraphReader):
         return source.is_folder and any(name in source.names for name in FILES)
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
-        return [*_files(paths), *self.text_files(paths)]
+        return [*files_of(paths), *self.text_files(paths)]
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
-        for synset in _synsets(paths):
+        for synset in synsets(paths):
             if isinstance(synset, MalformedError):
                 yield synset
             else:
@@ -93,7 +93,7 @@ class Wordnet(GraphReader):
 
     def texts(self, paths: Sequence[Path], said: Iterable[tuple[str, Row]]) -> Texts:
         """Those of the database, and over them the named files'."""
-        own = ((synset.id, _texts(synset)) for synset in _synsets(paths) if isinstance(synset, Synset))
+        own = ((synset.id, _texts(synset)) for synset in synsets(paths) if isinstance(synset, Synset))
         entities = TextRows(rows_of_files([*self.entities, *self.types]), first=own)
         return Texts(entities, *(TextRows(rows_of_files(files)) for files in (self.relations, self.type_names)))
 
@@ -101,7 +101,7 @@ class Wordnet(GraphReader):
         return name.replace("_", " ")
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
+def files_of(paths: Sequence[Path]) -> list[Path]:
     found = [folder / name for folder in paths for name in FILES if (folder / name).is_file()]
     if not found:
         raise WorkbenchError(
@@ -110,9 +110,9 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _synsets(paths: Sequence[Path]) -> Iterator[Synset | MalformedError]:
+def synsets(paths: Sequence[Path]) -> Iterator[Synset | MalformedError]:
     """The synsets of the files, in their order; the licence before them is of indented lines."""
-    for found in parsed(_files(paths), (), _synset):
+    for found in parsed(files_of(paths), (), _synset):
         if found is not None:
             yield found
 

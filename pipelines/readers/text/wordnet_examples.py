@@ -1,0 +1,60 @@
+"""The examples in WordNet's glosses as texts whose links are known: what is right for a word, said by people.
+
+    data.noun:  00001740 03 n 01 bank 0 000 | sloping land; "they sat on the bank of the river"
+
+is the text of the example with `bank` linked to 00001740-n. KnowBERT teaches its linker of WordNet by them (Peters et
+al., arXiv:1909.04164; its release has them beside SemCor in `semcor_and_wordnet_examples.json`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record
+from pipelines.readers.triples.wordnet import FILES, files_of, synsets
+from pipelines.sources.files import record_key
+from workbench.sequences.sequence import Sample
+
+_QUOTED = re.compile(r'"([^"]+)"')
+
+
+@dataclass(frozen=True)
+class WordnetExamples(RawReader):
+    """A sample an example, with a link to its synset at the first of the synset's words that stands in it.
+
+    A word is looked for as it is spelt, capitals aside; an example with none (as it has another form: went) is left
+    out. The folder is WordNet's `dict`, the same that `prepare triples` makes a graph of.
+    """
+
+    kind: ClassVar[str] = "text"
+
+    @classmethod
+    def detect(cls, source: Peek) -> bool:
+        return source.is_folder and any(name in source.names for name in FILES)
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        return files_of(paths)
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        for synset in synsets(paths):
+            if isinstance(synset, MalformedError):
+                yield Record(synset, 0, synset.where)
+                continue
+            for number, text in enumerate(_QUOTED.findall(synset.gloss)):
+                yield Record((synset.id, number, synset.words, text), len(text.encode()), f"wordnet:{synset.id}")
+
+    def sample(self, record: Record) -> Sample | Drop:
+        synset, number, words, text = record.data
+        found = re.search(rf"\b(?:{'|'.join(map(re.escape, words))})\b", text, re.IGNORECASE)
+        if found is None:
+            return Drop("no word of its synset as it is spelt")
+        return {
+            "key": record_key(f"{synset}-{number}"),
+            "text": text,
+            "spans": [[found.start(), found.end(), synset, 1.0]],
+            "meta": {"source": "wordnet", "id": synset},
+        }
