@@ -25,6 +25,8 @@ from workbench.files.json_values import parse_json
 from workbench.text.tokenizer import Tokenizer
 
 KIND = "supersenses"
+ROUNDS = 100
+"""How often words that met their own supersenses are exchanged again."""
 SHORT = 3
 """Words of so many characters are often abbreviations, and have no supersense."""
 
@@ -34,6 +36,21 @@ class Supersenses(NamedTuple):
 
     classes: list[str]
     allowed: np.ndarray
+
+    def under(self, control: str | None, seed: int) -> Supersenses:
+        """What a control leaves of them: `no-kg` nothing, `shuffled-kg` those of other words at each word.
+
+        Words exchange theirs, so that as many have each of them, and single ones, as before; none keeps its own where
+        there are enough others. The same seed gives the same exchange.
+        """
+        if control == "no-kg":
+            return Supersenses(self.classes, np.zeros_like(self.allowed))
+        if control != "shuffled-kg":
+            return self
+        words = np.flatnonzero(self.allowed.any(1))
+        allowed = self.allowed.copy()
+        allowed[words] = self.allowed[words[_exchanged(self.allowed[words], seed)]]
+        return Supersenses(self.classes, allowed)
 
 
 def find_supersenses(graph: GraphStore, tokenizer: Tokenizer) -> Supersenses:
@@ -119,6 +136,21 @@ def read_supersenses(path: str | Path, tokenizer: Tokenizer) -> Supersenses:
         raise WorkbenchError(f"{path} is damaged ({type(error).__name__}: {error}); {make} finds them again") from error
     note(KIND, path, hashlib.sha256(raw).hexdigest())
     return Supersenses(classes, allowed)
+
+
+def _exchanged(rows: np.ndarray, seed: int) -> np.ndarray:
+    """Whose row each row gets: an order of all [rows], at random, in which a row meets its like as seldom as may be."""
+    rng = np.random.default_rng(seed)
+    kinds = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    order = rng.permutation(len(rows))
+    for _ in range(ROUNDS):
+        same = np.flatnonzero(kinds[order] == kinds)
+        if not len(same):
+            break
+        others = rng.permutation(np.setdiff1d(np.arange(len(rows)), same))[: len(same)]
+        both = np.concatenate([same, others])
+        order[both] = order[rng.permutation(both)]
+    return order
 
 
 def _meanings(graph: GraphStore) -> dict[str, set[str]]:

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 
 from kg.graph.facts import Direction
-from kg.graph.negatives import right_entities, wrong_entities
+from kg.graph.negatives import right_entities, stated_entities, wrong_entities
 from kg.graph.store import GraphStore
 from kg.objectives._descriptions import encoded
 from kg.objectives._translation import FALSE, NOBODY, TEXTS, TranslationHead
@@ -50,8 +50,8 @@ class Negatives:
 
     Attributes:
         number: so many with another head, and so many with another tail (the release: 1).
-        source: where the others are drawn from: the entities of the `graph`, or those of the `micro-batch`, which are
-            encoded anyway; a triple for which that has none goes without.
+        source: where the others are drawn from: the entities that a triple of the `graph` names, or those of the
+            `micro-batch`, which are encoded anyway; a triple for which that has none goes without.
         filtered: a triple that the graph states is no false one (the release).
     """
 
@@ -91,6 +91,7 @@ class KnowledgeEmbedding(Objective):
     ) -> None:
         self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
         self.stated = self.graph.shuffled(seed) if control == "shuffled-kg" else self.graph
+        self.others = stated_entities(self.graph)
         self.margin, self.norm = margin, norm
         self.negatives = negatives or Negatives()
         self.relations, self.conditioned = relations, conditioned
@@ -204,7 +205,7 @@ class KnowledgeEmbedding(Objective):
     def _drawn(self, right: np.ndarray, rng: np.random.Generator) -> list[str]:
         """Others of the graph, by their ids."""
         graph, number = self.graph, self.negatives.number
-        rows = wrong_entities(graph.num_entities, right, number, rng, lambda row: bool(graph.text_of(graph.ids[row])))
+        rows = wrong_entities(self.others, right, number, rng, lambda row: bool(graph.text_of(graph.ids[row])))
         return [graph.ids[row] for row in rows]
 
     def _triple(self, group: list[tuple[Sequence, int]]) -> _Triple:

@@ -24,7 +24,7 @@ from kg.objectives._hidden import hidden_tokens
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.options.bounds import Location, Word
+from workbench.options.bounds import Location, Name, Seed, Word
 from workbench.sequences.selection import whole_words
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.forward import Seen
@@ -39,8 +39,10 @@ class Supersense(Objective):
         senses: file of `workbench prepare supersenses`, that of the embedding `kg.sense_token`.
         of: the name of the objective that hides words.
         stream: the stream of the tokens.
+        control, seed: as for the embedding. Under `no-kg` no word has a supersense, and nothing is predicted.
     """
 
+    controls = ("no-kg", "shuffled-kg")
     predicts = "tokens"
     measured = ("predicted", "allowed")
 
@@ -50,13 +52,15 @@ class Supersense(Objective):
         tokenizer: Tokenizer | None = None,
         of: Word = "mlm",
         stream: Word = "text",
+        control: Name | None = None,
+        seed: Seed = 0,
     ) -> None:
         if not isinstance(senses, Supersenses):
             assert tokenizer is not None
             senses = read_supersenses(senses, tokenizer)
-        self.senses, self.stream = senses, stream
+        self.senses, self.stream = senses.under(control, seed), stream
         self.after = (of,)
-        self._any = np.asarray(senses.allowed.any(1))
+        self._any = np.asarray(self.senses.allowed.any(1))
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes `rows` and `labels` (the ids of the words) of the hidden words that have supersenses."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kg.graph.negatives import right_entities, wrong_entities
+from kg.graph.negatives import right_entities, stated_entities, wrong_entities
 from kg.graph.store import GraphStore
 from kg.vectors.scores import ByTriple, Scores
 from workbench.keyed import Draws
@@ -33,7 +33,8 @@ class TripleClassification(Classify):
     """The triples of the corpus are true; `negatives` false ones are made of each.
 
     Args:
-        graph: a triples corpus, or a graph store: its entities take the place of others, its triples are not false.
+        graph: a triples corpus, or a graph store: the entities of its triples take the place of others, its triples are
+            not false.
         negatives: false triples for each true one, which differ in its head all, or all in its tail (the release: 1 for
             triple classification, 5 for link prediction).
         stream, dropout: as for `classify`.
@@ -46,6 +47,7 @@ class TripleClassification(Classify):
     ) -> None:
         super().__init__([FALSE, TRUE], LABEL, stream, dropout)
         self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
+        self.others = stated_entities(self.graph)
         self.negatives = negatives
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
@@ -71,7 +73,7 @@ class TripleClassification(Classify):
 
     def _wrong(self, right: np.ndarray, rng: np.random.Generator) -> list[str]:
         """Entities that are none of these, drawn one by one."""
-        rows = wrong_entities(self.graph.num_entities, right, self.negatives, rng)
+        rows = wrong_entities(self.others, right, self.negatives, rng)
         return [self.graph.ids[row] for row in rows]
 
     def triple_scores(self, task: Task, network: Network, head: Head, graph: GraphStore, batch_size: int) -> Scores:

@@ -31,7 +31,8 @@ def import_vectors(store: GraphStore, place: str | Path, output: str | Path, opt
     """Write those of the vectors at `place` that belong to the graph to the file `output`.
 
     A key is an entity's if it is its id, if `options.keys` says so, or if it is a title (`ENTITY/...`) that is its id
-    or that one entity alone has as its label. Entities without a vector have no row; the provenance counts them. With
+    or that one entity alone has as its label. Where there are titles of the graph's entities, keys without are words,
+    although they may be spelt as an id. Entities without a vector have no row; the provenance counts them. With
     `options.map_to` they are mapped into the space of a model's words (`kg.vectors.mapping`).
 
     Raises:
@@ -40,16 +41,16 @@ def import_vectors(store: GraphStore, place: str | Path, output: str | Path, opt
     output = check_ending(output)
     found = open_pretrained(Path(place), options.format, options.ids)
     row_of = _rows_by_key(store, options.keys)
-    ids, vectors = _taken(found.entities, store.ids, row_of, place)
+    ids, vectors, titled = _taken(found.entities, store.ids, row_of, place)
     if not ids:
         raise WorkbenchError(
             f"none of the vectors of {place} is an entity's of the graph {store.path}, whose ids look like "
             f"{', '.join(map(repr, store.ids[:3]))}; --keys FILE says which key is which id"
         )
-    relation_ids, relations = _taken(found.relations, store.relation_ids, store.relation_ids.find, place)
+    relation_ids, relations, _ = _taken(found.relations, store.relation_ids, store.relation_ids.find, place)
     mapped: dict[str, Any] = {}
     if options.map_to is not None:
-        linear, mapped["mapped"] = _map(options.map_to, Path(place), options, row_of)
+        linear, mapped["mapped"] = _map(options.map_to, Path(place), options, (lambda key: -1) if titled else row_of)
         vectors = vectors @ linear
         relations = relations @ linear if len(relations) else np.zeros((0, vectors.shape[1]), np.float32)
     counts = {"found": len(ids), "missing": store.num_entities - len(ids), "size": int(vectors.shape[1])}
@@ -68,32 +69,43 @@ def import_vectors(store: GraphStore, place: str | Path, output: str | Path, opt
 def _map(
     model: Path, place: Path, options: ImportOptions, row_of: Callable[[str], int]
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """The map of the vectors into the space of a model's words [size, width], and what it was made of."""
+    """The map of the vectors into the space of a model's words [size, width], and what it was made of.
+
+    Args:
+        row_of: tells which keys are no words, beside the titles.
+    """
     words = words_of(model)
     rows = open_pretrained(place, options.format, options.ids).entities
-    linear = fit(((key, vector) for key, vector in rows if row_of(key) < 0), words, place)
+    linear = fit(((key, vector) for key, vector in rows if not key.startswith(TITLE) and row_of(key) < 0), words, place)
     return linear.weight, {"to": words.read, "words": linear.words, "explained": linear.explained}
 
 
 def _taken(
     rows: Iterable[Row], names: StringTable, row_of: Callable[[str], int], place: str | Path
-) -> tuple[list[str], np.ndarray]:
-    """The ids that have a vector, in the graph's order, and the vectors [ids, size] float32."""
+) -> tuple[list[str], np.ndarray, bool]:
+    """The ids with a vector, in the graph's order, the vectors [ids, size] float32, and whether titles had them."""
     table = np.zeros((0, 0), np.float32)
     given = np.zeros(len(names), bool)
+    spelt = np.zeros(len(names), bool)  # given by a key that is an id, which may be a word
+    titled = False
     for key, vector in rows:
-        row = row_of(key)
+        row, is_title = row_of(key), key.startswith(TITLE)
         if row < 0:
+            continue
+        if is_title and not titled:
+            titled, given = True, given & ~spelt
+        is_spelt = not is_title and key == names[row]
+        if titled and is_spelt:
             continue
         if not np.isfinite(vector).all():
             raise WorkbenchError(f"the vector of {key!r} in {place} has numbers that are not finite")
         if given[row]:
             raise WorkbenchError(f"{place} has several vectors of {names[row]!r}, the last under the key {key!r}")
-        if not given.any():
+        if not len(table):
             table = np.zeros((len(names), len(vector)), np.float32)  # the system gives pages when they are written
-        table[row], given[row] = vector, True
+        table[row], given[row], spelt[row] = vector, True, is_spelt
     kept = np.flatnonzero(given)
-    return [names[row] for row in kept.tolist()], table if len(kept) == len(table) else table[kept]
+    return [names[row] for row in kept.tolist()], table if len(kept) == len(table) else table[kept], titled
 
 
 def _rows_by_key(store: GraphStore, keys: Path | None) -> Callable[[str], int]:

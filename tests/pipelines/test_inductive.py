@@ -11,12 +11,14 @@ import pytest
 
 from kg.evaluation.link_prediction.task import LinkPrediction, LinkScoring
 from kg.graph.store import GraphStore
+from kg.objectives.triple_classification import TripleClassification
 from pipelines.commands.app import app
 from pipelines.preparing.corpus_reader import all_samples
 from tests.kg.evaluation.graph_world import recipe_tree
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
+from workbench.keyed import Draws
 from workbench.recipe.trees import recipe_from_dict
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.pretrain import pretrain
@@ -70,6 +72,15 @@ def test_held_out_entities_are_in_no_triple_of_training(source: Path, capsys: py
     assert all(graph.description(name) == f"about {name}" for name in ENTITIES)
     again = prepare(source, "again", *SPLITS, "--inductive", "--strict")  # what was asked for is no fault
     assert (triples_of(again), GraphStore.open(again).identity) == (triples_of(out), graph.identity)
+
+
+def test_training_draws_none_of_them_for_its_false_triples(source: Path) -> None:
+    out = prepare(source, "out", *SPLITS, "--inductive")
+    records = [{**sample, "draw": (n,)} for n, sample in enumerate(all_samples(Corpus.open(out))) if sample["triples"]]
+    made = TripleClassification(str(out), negatives=40).arrange(records, Draws(0, "task", number=()))
+    assert len(made) > 40
+    met = {end for sample in made for end in (sample["id"], sample["triples"][0]["tail"])}
+    assert met <= set(ENTITIES) - ids_of(source / "out-valid") - ids_of(source / "out-test")
 
 
 def test_without_it_the_same_entities_are_held_out_and_training_names_them(source: Path) -> None:

@@ -26,8 +26,8 @@ Control = Literal["no-kg", "shuffled-kg", "random-entities", "question-only", "s
 CONTROLS: tuple[str, ...] = get_args(Control)
 LINKS = "linked entities"
 TAKEN: dict[str, frozenset[str]] = {
-    "no-kg": frozenset({LINKS, "triples", "graph", "vectors"}),
-    "shuffled-kg": frozenset({"triples", "graph", "vectors"}),
+    "no-kg": frozenset({LINKS, "triples", "graph", "vectors", "supersenses"}),
+    "shuffled-kg": frozenset({"triples", "graph", "vectors", "supersenses"}),
     "random-entities": frozenset({"vectors"}),
     "question-only": frozenset({"image"}),
     "shuffled-captions": frozenset({"captions"}),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from kg.lexicons.supersenses import Supersenses, read_supersenses
 from workbench.models.embeddings.token import Token
-from workbench.options.bounds import Count, Dropout, Epsilon, Location, Size, SizeOrZero
+from workbench.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
 from workbench.text.tokenizer import Tokenizer
 
 
@@ -27,7 +27,11 @@ class SenseToken(Token):
         max_positions: rows of the table of positions.
         token_types: rows of the segment table; 0 leaves it out.
         norm_eps: of the norm that follows.
+        control: the recipe's; under `no-kg` no word has a supersense, under `shuffled-kg` each has those of another.
+        seed: of that exchange.
     """
+
+    controls = ("no-kg", "shuffled-kg")
 
     def __init__(
         self,
@@ -39,12 +43,14 @@ class SenseToken(Token):
         token_types: SizeOrZero = 2,
         dropout: Dropout = 0.1,
         norm_eps: Epsilon = 1e-12,
+        control: Name | None = None,
+        seed: Seed = 0,
     ) -> None:
         super().__init__(hidden_size, vocab_size, max_positions, token_types, dropout, norm_eps=norm_eps)
         if not isinstance(senses, Supersenses):
             assert tokenizer is not None
             senses = read_supersenses(senses, tokenizer)
-        self.token = SensedTable(vocab_size, hidden_size, torch.from_numpy(senses.allowed))
+        self.token = SensedTable(vocab_size, hidden_size, torch.from_numpy(senses.under(control, seed).allowed))
 
     @property
     def senses(self) -> nn.Embedding:

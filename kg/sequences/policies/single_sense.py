@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kg.lexicons.supersenses import read_supersenses
-from workbench.options.bounds import Location, Share
+from workbench.options.bounds import Location, Name, Seed, Share
 from workbench.sequences.protocols import Policy
 from workbench.sequences.selection import Selection, whole_words
 from workbench.sequences.sequence import Sequence
@@ -24,10 +24,21 @@ class SingleSense(Policy):
         senses: file of `workbench prepare supersenses`.
         share: of the words with one supersense that are selected.
         most: the share of the rate that these words may fill.
+        control, seed: as for the embedding `kg.sense_token`. Under `no-kg` all tokens are selected at random.
     """
 
-    def __init__(self, tokenizer: Tokenizer, senses: Location, share: Share = 0.5, most: Share = 0.4) -> None:
-        self.single = read_supersenses(senses, tokenizer).allowed.sum(1) == 1
+    controls = ("no-kg", "shuffled-kg")
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        senses: Location,
+        share: Share = 0.5,
+        most: Share = 0.4,
+        control: Name | None = None,
+        seed: Seed = 0,
+    ) -> None:
+        self.single = read_supersenses(senses, tokenizer).under(control, seed).allowed.sum(1) == 1
         self.share, self.most = share, most
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:

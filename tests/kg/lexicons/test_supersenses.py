@@ -92,3 +92,20 @@ def test_a_graph_without_types_or_of_other_words_is_refused(tmp_path: Path, cut:
     other = GraphStore.build([], tmp_path / "other", entity_texts={"1": {"label": "zebra", "types": ["noun.animal"]}})
     with pytest.raises(WorkbenchError, match="no token of the vocabulary is a word"):
         find_supersenses(other, cut)
+
+
+def test_controls_take_the_supersenses_or_their_truth_away() -> None:
+    rng = np.random.default_rng(0)
+    allowed = rng.random((300, 6)) < 0.15
+    senses = Supersenses([f"noun.{i}" for i in range(6)], allowed)
+    assert senses.under(None, 0) is senses
+    assert not senses.under("no-kg", 0).allowed.any()
+    shuffled = senses.under("shuffled-kg", 7).allowed
+    words = allowed.any(1)
+    np.testing.assert_array_equal(shuffled.any(1), words)
+    np.testing.assert_array_equal(np.sort(shuffled @ (1 << np.arange(6))), np.sort(allowed @ (1 << np.arange(6))))
+    assert not (shuffled == allowed)[words].all(1).any(), "no word keeps its own"
+    np.testing.assert_array_equal(senses.under("shuffled-kg", 7).allowed, shuffled)
+    assert (senses.under("shuffled-kg", 8).allowed != shuffled).any()
+    one = Supersenses(["noun.act"], np.array([[True], [False], [True]]))
+    np.testing.assert_array_equal(one.under("shuffled-kg", 0).allowed, one.allowed, "nothing else is there")

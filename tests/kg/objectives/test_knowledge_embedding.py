@@ -30,6 +30,7 @@ EXCUSED = "its sequences are descriptions of entities, which the samples of the 
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 WORDS = VOCABULARY.split()
 ENTITIES = [f"Q{i}" for i in range(9)]
+STATED = ENTITIES[:5]
 TRIPLES = [(f"Q{i}", relation, f"Q{j}") for i, relation, j in [(0, "P1", 1), (0, "P1", 2), (3, "P2", 1), (4, "P1", 0)]]
 
 
@@ -192,7 +193,7 @@ def false_triples(sample: Sample) -> set[tuple[str, str, str]]:
 def test_false_triples_are_all_those_that_the_graph_does_not_state(graph: GraphStore) -> None:
     made = objective(graph, negatives=Negatives(200))
     found = false_triples(arranged(made, samples())[0])
-    heads = {(e, "P1", "Q1") for e in ENTITIES} | {("Q0", "P1", e) for e in ENTITIES}
+    heads = {(e, "P1", "Q1") for e in STATED} | {("Q0", "P1", e) for e in STATED}
     assert found == heads - set(TRIPLES)
 
 
@@ -220,6 +221,15 @@ def test_entities_without_a_text_are_no_false_ends(tmp_path: Path) -> None:
     sparse = GraphStore.build(TRIPLES, tmp_path / "graph", entity_texts=texts)
     found = false_triples(arranged(objective(sparse, negatives=Negatives(50)), samples())[0])
     assert {e for h, _, t in found for e in (h, t)} <= set(ENTITIES[:4])
+
+
+@pytest.mark.parametrize("filtered", [True, False])
+def test_entities_in_no_triple_are_no_false_ends(graph: GraphStore, filtered: bool) -> None:
+    """An inductive split holds them out: their texts are there, and training must not meet them."""
+    assert set(graph.ids) > set(STATED)
+    made = objective(graph, negatives=Negatives(200, filtered=filtered))
+    met = {e for sample in arranged(made, samples()) for h, _, t in false_triples(sample) for e in (h, t)}
+    assert met == set(STATED)
 
 
 @pytest.mark.parametrize("filtered", [True, False])

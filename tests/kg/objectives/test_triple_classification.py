@@ -53,6 +53,16 @@ def test_false_triples_are_not_in_the_graph_and_differ_in_one_end(graph: GraphSt
     assert set(ends) == {(True, True, False), (False, True, True)}
 
 
+def test_entities_in_no_triple_are_in_no_false_one(tmp_path: Path) -> None:
+    """An inductive split holds them out: their texts are there, and training must not meet them."""
+    unseen = {f"unseen{number}": {"label": "never"} for number in range(50)}
+    graph = GraphStore.build(TRIPLES, tmp_path / "graph", entity_texts=unseen)
+    assert graph.num_entities == 50 + len({end for h, _, t in TRIPLES for end in (h, t)})
+    met = {end for sample in arranged(graph, 30) for end in (named(sample)[0], named(sample)[2])}
+    assert met
+    assert not met & set(unseen)
+
+
 def test_samples_are_drawn_alone_with_the_seed(graph: GraphStore) -> None:
     objective = TripleClassification(graph, 2)
     made = arranged(graph, 2)

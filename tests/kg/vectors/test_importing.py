@@ -123,6 +123,18 @@ def test_keys_of_wikipedia2vec(store, tmp_path):
     assert (list(found.ids), found.vectors.tolist()) == (["Q1", "Q2", "Q4"], [[1, 2], [3, 4], [5, 6]])
 
 
+def test_words_that_are_spelt_as_an_id(store, tmp_path):
+    """Beside titles they are words; other keys that a file names mean what it says."""
+    (tmp_path / "wiki.txt").write_text("4 2\nQ1 9 9\nENTITY/Q1 1 2\nQ2 8 8\nmother 5 6\n")
+    found = taken(store, tmp_path / "wiki.txt")
+    assert (list(found.ids), found.vectors.tolist()) == (["Q1"], [[1, 2]])
+    (tmp_path / "keys.tsv").write_text("mother\tQ4\n")
+    found = taken(store, tmp_path / "wiki.txt", keys=tmp_path / "keys.tsv")
+    assert (list(found.ids), found.vectors.tolist()) == (["Q1", "Q4"], [[1, 2], [5, 6]])
+    (tmp_path / "plain.txt").write_text("2 2\nQ1 9 9\nQ2 8 8\n")
+    assert list(taken(store, tmp_path / "plain.txt").ids) == ["Q1", "Q2"]
+
+
 @pytest.mark.parametrize(
     ("write", "name", "edit", "message"),
     [

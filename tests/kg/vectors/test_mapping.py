@@ -45,7 +45,7 @@ def vectors(folder: Path, model: Path, noise: float = 0.0) -> tuple[Path, np.nda
     y = source.tensors[TABLE].numpy()[[source.vocabulary[word] for word in WORDS]].astype(np.float64)
     x = (y @ MAP + noise * np.random.default_rng(1).normal(size=(len(WORDS), SIZE))).astype(np.float32)
     rows = [*zip(WORDS, x, strict=True), ("[MASK]", np.ones(SIZE)), ("unheard", np.ones(SIZE))]
-    rows += [("Q1", np.array([1, 0, 2], np.float32)), ("ENTITY/Small_town", np.array([0, 1, 0], np.float32))]
+    rows += [("ENTITY/Q1", np.array([1, 0, 2], np.float32)), ("ENTITY/Small_town", np.array([0, 1, 0], np.float32))]
     lines = [f"{len(rows)} {SIZE}", *(f"{key} {' '.join(map(str, vector.tolist()))}" for key, vector in rows)]
     (folder / "vectors.txt").write_text("\n".join(lines) + "\n")
     return folder / "vectors.txt", x.astype(np.float64), y

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from kg.models.embeddings.sense_token import SenseToken
+from kg.objectives.supersense import Supersense
+from kg.sequences.policies.single_sense import SingleSense
 from tests.contracts.cases import EmbeddingCase
 from tests.contracts.material import tokenizer
 from tests.kg.sense_files import sense_file, supersenses
@@ -40,3 +42,29 @@ def test_which_supersenses_a_token_may_have_is_no_part_of_a_checkpoint() -> None
 def test_it_may_go_on_from_a_network_with_another_norm() -> None:
     embedding = SenseToken(8, tokenizer().vocab_size, supersenses(), norm_eps=1e-5)
     assert embedding.norm.eps == 1e-5
+
+
+def test_controls_change_whose_supersenses_are_added() -> None:
+    ids = {"input_ids": torch.from_numpy(tokenizer().ordinary_ids[:9])}
+    found = {}
+    for control in (None, "no-kg", "shuffled-kg"):
+        torch.manual_seed(0)
+        embedding = SenseToken(8, tokenizer().vocab_size, supersenses(), max_positions=None, token_types=0, dropout=0.0)
+        other = SenseToken(8, tokenizer().vocab_size, supersenses(), None, None, 0, 0.0, control=control, seed=3)
+        other.load_state_dict(embedding.state_dict())
+        found[control] = other.token(ids["input_ids"])
+    torch.testing.assert_close(found["no-kg"], embedding.token.weight[ids["input_ids"]])
+    assert not torch.allclose(found["shuffled-kg"], found[None])
+
+
+def test_all_parts_of_a_run_read_what_the_control_leaves() -> None:
+    """The embedding, the objective and the policy exchange alike; a run without knowledge predicts no supersense."""
+    for control, some in (("shuffled-kg", True), ("no-kg", False)):
+        embedding = SenseToken(8, tokenizer().vocab_size, supersenses(), control=control, seed=5)
+        objective = Supersense(supersenses(), control=control, seed=5)
+        policy = SingleSense(tokenizer(), sense_file(), control=control, seed=5)
+        assert embedding.allowed.numpy().tolist() == objective.senses.allowed.tolist()
+        assert policy.single.tolist() == (objective.senses.allowed.sum(1) == 1).tolist()
+        assert bool(embedding.allowed.any()) is some
+        for part in (embedding, objective, policy):
+            assert part.controls == ("no-kg", "shuffled-kg")
