@@ -12,30 +12,31 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kg.graph.store import GraphStore
-from kg.sequences.mentions import right_links
 from kg.vectors.importing import TITLE, underscored
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import atomic
 from workbench.text.word_vectors import WordVectorOptions
 
 Words = list[str]
+Linked = tuple[str, Sequence[Sequence[Any]]]
+"""A text and its links, [start, end, entity, ...] in characters."""
 _WORD = re.compile(r"\w+")
 
 
 def save_joint_vectors(
-    path: Path, records: Callable[[], Iterable[Mapping[str, Any]]], graph: GraphStore | None, options: WordVectorOptions
+    path: Path, texts: Callable[[], Iterable[Linked]], graph: GraphStore | None, options: WordVectorOptions
 ) -> tuple[int, int]:
     """Train vectors of the words and entities of linked texts, and write them whole or not at all.
 
     The same texts and options give the same file.
 
     Args:
-        records: with `text` and `spans`, as often as asked.
+        texts: as often as asked.
         graph: its triples are sentences too.
 
     Returns:
@@ -51,7 +52,7 @@ def save_joint_vectors(
             "training word vectors needs the package 'gensim': pip install 'pretraining-workbench[text]'"
         ) from error
     logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second of its training
-    sentences = _Sentences(records, graph)
+    sentences = _Sentences(texts, graph)
     model = Word2Vec(
         vector_size=options.dim,
         window=options.window,
@@ -79,22 +80,21 @@ def save_joint_vectors(
 class _Sentences:
     """The texts and the graph as lists of words and entities, as often as asked."""
 
-    def __init__(self, records: Callable[[], Iterable[Mapping[str, Any]]], graph: GraphStore | None) -> None:
-        self.records, self.graph = records, graph
+    def __init__(self, texts: Callable[[], Iterable[Linked]], graph: GraphStore | None) -> None:
+        self.texts, self.graph = texts, graph
 
     def __iter__(self) -> Iterator[Words]:
-        for record in self.records():
-            yield from read_twice(record)
+        for text, links in self.texts():
+            yield from read_twice(text, links)
         if self.graph is not None:
             yield from stated(self.graph)
 
 
-def read_twice(record: Mapping[str, Any]) -> Iterator[Words]:
+def read_twice(text: str, links: Sequence[Sequence[Any]]) -> Iterator[Words]:
     """The words of a text; and again, where there are any, with its entities in the places of their mentions."""
-    text = str(record["text"])
     yield _words(text)
     with_entities, end = [], 0
-    for start, stop, entity, *_ in sorted(right_links(record), key=lambda link: (link[0], -link[1])):
+    for start, stop, entity, *_ in sorted(links, key=lambda link: (link[0], -link[1])):
         if start >= end:
             with_entities += [*_words(text[end:start]), key_of(entity)]
             end = stop

@@ -19,7 +19,6 @@ from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
 from workbench.options.command import command
 from workbench.runs.outputs import OutputFile
-from workbench.sequences.sequence import Sample
 from workbench.text.word_vectors import WordVectorOptions
 
 log = logging.getLogger(__name__)
@@ -58,13 +57,15 @@ def joint_vectors(
             )
     with needs_kg():
         from kg.graph.store import GraphStore
-        from kg.vectors.joint import save_joint_vectors
+        from kg.sequences.mentions import right_links
+        from kg.vectors.joint import Linked, save_joint_vectors
     store = None if graph is None else GraphStore.open(graph)
 
-    def records() -> Iterator[Sample]:
-        return islice(chain.from_iterable(map(all_samples, opened)), limit)
+    def texts() -> Iterator[Linked]:
+        for sample in islice(chain.from_iterable(map(all_samples, opened)), limit):
+            yield sample["text"], right_links(sample)
 
-    words, entities = save_joint_vectors(output, records, store, training)
+    words, entities = save_joint_vectors(output, texts, store, training)
     log.info("%s: vectors of %s words and %s entities", output, f"{words:,}", f"{entities:,}")
 
 

@@ -100,7 +100,24 @@ def triples(
     if graph:
         parts = [*parse_splits(options.split), *options.own_split]
         held_out = [part_folder(options.output, part) for part in parts]
-        tell(build_graph(options.output, held_out), Corpus.open(options.output), strict)
+        store = build_graph(options.output, held_out)
+        _check_triples(store, Corpus.open(options.output), bool(parts))
+        tell(store, Corpus.open(options.output), strict)
+
+
+def _check_triples(store: GraphStore, corpus: Corpus, split: bool) -> None:
+    """
+    Raises:
+        WorkbenchError: the graph has entities alone.
+    """
+    if store.num_triples:
+        return
+    lost = corpus.manifest.dropped.get(HELD_OUT_TAIL, 0)
+    why = f"the others are heads of held-out parts{f', or their tail is held out ({lost:,})' if lost else ''}"
+    raise WorkbenchError(
+        f"{corpus.place} has {corpus.records:,} entities and no triple{f': {why}' if split else ''}. Delete it"
+        + (" and its parts, and hold out smaller shares, or give more triples" if split else ", and give triples")
+    )
 
 
 def tell(store: GraphStore, corpus: Corpus, strict: bool) -> None:

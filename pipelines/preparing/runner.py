@@ -43,6 +43,10 @@ from workbench.processes.ending import Ended
 log = logging.getLogger(__name__)
 
 
+class NothingLeftError(WorkbenchError):
+    """All records went to held-out parts; the same command would come to the same end."""
+
+
 def prepare(
     job: Job, inputs: Sequence[Path], limits: Limits, *, command: str = "", source: Mapping[str, Any] | None = None
 ) -> Preparation:
@@ -73,8 +77,8 @@ def prepare(
             with _interruptible(job.output), ProgressBar(job.output.name) as meter:
                 outcomes = _run(job, inputs, limits, meter)
             manifests = _finish(job, space, outcomes)
-        except BaseException:
-            space.abandon()
+        except BaseException as error:
+            space.abandon(finished=isinstance(error, NothingLeftError))
             raise
         space.close()
     skipped = sum(outcome.skipped for outcome in outcomes)
@@ -93,6 +97,7 @@ def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str
     space.check_unchanged()
     shards = {part: [outcome.shards[part] for outcome in outcomes] for part in space.folders}
     check_keys([space.folders[part] / info.name for part, infos in shards.items() for info in infos])
+    _check_left({part: sum(info.records for info in infos) for part, infos in shards.items()}, job.output)
     for part, infos in shards.items():
         if part != MAIN and not any(info.records for info in infos):
             log.warning("the part %s got none of the records; no corpus was written for it", part)
@@ -104,6 +109,20 @@ def _finish(job: Job, space: Workspace, outcomes: Sequence[Outcome]) -> dict[str
         if part == MAIN or any(info.records for info in infos)
     }
     return dict(reversed(manifests.items()))
+
+
+def _check_left(records: Mapping[str, int], output: Path) -> None:
+    """
+    Raises:
+        NothingLeftError: parts have records, and the corpus itself has none.
+    """
+    held_out = {part: count for part, count in records.items() if part != MAIN and count}
+    if held_out and not records[MAIN]:
+        told = ", ".join(f"{part}: {count:,}" for part, count in held_out.items())
+        raise NothingLeftError(
+            f"{output}: no record is left for the corpus itself, as all that were kept went to held-out parts ({told})"
+            "; hold out smaller shares, or give more records. Nothing was written"
+        )
 
 
 def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -> list[Outcome]:

@@ -106,11 +106,14 @@ class Workspace:
             with locked(self.job.output):
                 self.close()
 
-    def abandon(self) -> None:
-        """The run failed: where no finished shard has a record, nothing stays, so that other options may be tried."""
+    def abandon(self, *, finished: bool = False) -> None:
+        """The run failed: where no finished shard has a record, nothing stays, so that other options may be tried.
+
+        With `finished`, such shards go too: the run could not come to another end.
+        """
         shards = [path for folder in self.folders.values() for path in folder.glob("part-*.tar")]
         infos = [finished_shard(path) for path in shards]
-        if any(info is not None and info.records for info in infos):
+        if any(info is not None and info.records for info in infos) and (self.before or not finished):
             return
         for path in shards:
             remove_shard(path)

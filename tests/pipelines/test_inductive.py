@@ -14,6 +14,7 @@ from kg.graph.store import GraphStore
 from kg.objectives.triple_classification import TripleClassification
 from pipelines.commands.app import app
 from pipelines.preparing.corpus_reader import all_samples
+from pipelines.preparing.inductive import part_of_entity
 from tests.kg.evaluation.graph_world import recipe_tree
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -102,6 +103,26 @@ def test_a_run_is_evaluated_on_the_unseen_ones(source: Path) -> None:
     assert found.counts["triples"] == len(triples_of(source / "graph-test"))
     assert found.counts["triples left out"] == 0
     assert "an entity that is in no triple of the graph" in found.variant
+
+
+@pytest.mark.parametrize("inductive", [(), ("--inductive",)])
+def test_a_split_that_leaves_no_triple_says_so(source: Path, inductive: tuple[str, ...]) -> None:
+    shares = {"test": 0.5}
+    held_out = next(name for name in ENTITIES if part_of_entity(name, shares))
+    kept = [name for name in ENTITIES if not part_of_entity(name, shares)][:3]
+    (source / "g.tsv").write_text("".join(f"{held_out}\tP1\t{name}\n" for name in kept))
+    with pytest.raises(
+        WorkbenchError, match=r"entities and no triple: the others are heads of held-out parts\. Delete"
+    ):
+        prepare(source, "heads", "--split", "test=0.5", *inductive)
+    (source / "g.tsv").write_text("".join(f"{name}\tP1\t{held_out}\n" for name in kept))
+    if inductive:
+        with pytest.raises(
+            WorkbenchError, match=r"no triple: .* or their tail is held out \(3\)\. Delete it and its parts"
+        ):
+            prepare(source, "tails", "--split", "test=0.5", *inductive)
+    else:
+        assert len(triples_of(prepare(source, "tails", "--split", "test=0.5"))) == 3
 
 
 @pytest.mark.parametrize("wrong", [(), ("--own-split", "test", "--split", "valid=0.1")])

@@ -282,6 +282,18 @@ def test_held_out_documents_are_a_partition_by_key(json_lines, text_job, stored)
         assert parts[name] <= {s["key"] for s in stored(folder)}
 
 
+def test_a_split_that_gets_everything_says_so_and_leaves_nothing(json_lines, text_job):
+    path = json_lines("docs.jsonl", [*ROWS, {"id": "short", "text": "x"}])
+    job = text_job(path, splits={"a": 0.0005, "dev": 0.999}, stages=(MinimumLength(5),))
+    for _ in range(2):
+        with pytest.raises(
+            WorkbenchError, match=r"no record is left for the corpus itself, .*\(dev: 23\); hold out smaller"
+        ):
+            prepare(job, [path], Limits(workers=1, shard_size=5))
+        assert [p.name for p in job.output.parent.iterdir()] == ["docs.jsonl"]
+    assert prepare(text_job(path, splits={"dev": 0.5}), [path], Limits(workers=1)).read == 24, "with other options"
+
+
 def test_a_split_that_gets_nothing_leaves_no_corpus_and_says_so(json_lines, text_job, caplog):
     path = json_lines("docs.jsonl", ROWS[:2])
     result = prepare(text_job(path, splits={"dev": 0.001}), [path], Limits(workers=1))

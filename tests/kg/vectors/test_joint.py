@@ -24,16 +24,21 @@ IDS = {"Oslo": "Q585", "Ann": "New York_City"}
 
 def test_entities_stand_among_the_words_around_them() -> None:
     spans = [[16, 22, "Q20", 1.0], [0, 4, "Q585", 1.0], [0, 4, "Q2", 0.5]]
-    assert [*read_twice({"text": "Oslo, a city in Norway", "spans": spans})] == [
+    assert [*read_twice("Oslo, a city in Norway", spans)] == [
         ["oslo", "a", "city", "in", "norway"],
         ["ENTITY/Q585", "a", "city", "in", "ENTITY/Q20"],
     ]
-    assert [*read_twice({"text": "No links"})] == [["no", "links"]]
+    assert [*read_twice("No links", [])] == [["no", "links"]]
 
 
-def test_of_candidates_those_that_people_marked() -> None:
+def test_of_candidates_those_that_people_marked(tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
     spans = [[0, 4, "Q2", 0.9, {"right": 0}], [0, 4, "Q585", 0.1, {"right": 1}], [8, 12, "Q3", 1.0]]
-    assert [*read_twice({"text": "Oslo, a city", "spans": spans})][1] == ["ENTITY/Q585", "a", "city"]
+    rows = [{"id": n, "text": "Oslo, a city", "spans": spans} for n in range(9)]
+    prepare("text", lines(tmp_path / "t.jsonl", rows), "-o", tmp_path / "texts", "--workers", 1)
+    prepare("joint-vectors", tmp_path / "texts", "--dim", 2, "-o", tmp_path / "joint.txt")
+    keys = {row.split()[0] for row in (tmp_path / "joint.txt").read_text().splitlines()[1:]}
+    assert keys == {"oslo", "a", "city", "ENTITY/Q585"}
 
 
 def test_a_triple_is_read_as_a_sentence(tmp_path: Path) -> None:
