@@ -6,7 +6,7 @@ that nothing reads or that has no room, would vanish without a word.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.linked import tell_no_room
+from workbench.tasks.task import Task
 from workbench.tasks.windows import window_of
 from workbench.text.tokenizer import Tokenizer
 
@@ -81,13 +82,24 @@ def _check_builder(base: Recipe, spec: TaskSpec) -> None:
 def _check_streams(base: Recipe, recipe: Recipe, filled: set[str]) -> None:
     """A control says itself what is missing; otherwise every stream of the network is filled, or named."""
     streams = next(iter(recipe.networks.values())).streams
-    for lost in sorted(streams.keys() - filled):
+    empty = streams.keys() - filled
+    for lost in sorted(empty - _left_empty(base, empty) if empty else empty):
         before = ", ".join(dict.fromkeys(_name(task) for task in base.tasks.values()))
         raise WorkbenchError(
             f"the network reads the stream {lost!r}, and nothing fills it in fine-tuning: the builder "
             f"{_name(_first(recipe))!r} and its steps don't (pretraining's builder: {before}). Name a builder or steps "
             f"that bring it (tasks.{next(iter(recipe.tasks))}.sequence...), or say --without {lost}"
         )
+
+
+def _left_empty(base: Recipe, streams: Set[str]) -> set[str]:
+    """Those of the streams that the run did not fill either: it is fine-tuned itself, and so is told again; none where
+    its corpora are not at hand."""
+    try:
+        tasks = tasks_of(base, _tokenizer(base)).values()
+        return set(streams) - {name for task in tasks for made in _of_task(task)[0] for name in made.streams}
+    except WorkbenchError:
+        return set()
 
 
 def _made_by_objectives(base: Recipe) -> set[str]:
@@ -102,12 +114,17 @@ def _made_by_objectives(base: Recipe) -> set[str]:
 
 def _first_sequences(recipe: Recipe) -> list[Sequence]:
     task = next(iter(tasks_of(recipe, _tokenizer(recipe)).values()))  # overrides may add others
+    sequences, samples = _of_task(task)
+    tell_no_room(task, samples)
+    return sequences
+
+
+def _of_task(task: Task) -> tuple[list[Sequence], int]:
+    """The sequences of a task's first samples, and how many samples these are."""
     corpora = [Corpus.open(place) for place in task.spec.corpora]
     window = window_of(task, corpora)
     samples = next(sample_pass(corpora, size=SAMPLES, unit=task.builder.unit, window=window, limit=SAMPLES))
-    sequences = task.sequences(samples)
-    tell_no_room(task, len(samples))
-    return sequences
+    return task.sequences(samples), len(samples)
 
 
 def _check_sees(recipe: Recipe, sequences: list[Sequence], pairs: list[tuple[str, str]]) -> None:

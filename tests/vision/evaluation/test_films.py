@@ -127,6 +127,13 @@ def test_what_was_learnt_of_films_finds_them(run: Path, films: Path, tmp_path: P
     assert {example["key"] for example in result.examples} <= {*keys(5)}
 
 
+def test_what_is_fine_tuned_is_fine_tuned_again(run: Path, films: Path, tmp_path: Path) -> None:
+    """The decoder's stream was left empty before, so it is no loss that it is empty again."""
+    first = tuned(run, films / "train", tmp_path / "first", epochs=1)
+    again = tuned(first, films / "train", tmp_path / "again", objective="itm", epochs=1)
+    assert "target" in read_recipe(again).networks["main"].streams
+
+
 def test_matching_reranks_what_the_vectors_find(run: Path, films: Path) -> None:
     scoring = RetrievalScoring(run=run, corpus=str(films / "test"), rerank=3)
     assert evaluate(Retrieval(), scoring).variant.startswith("pair_contrast re-ranks the first 3 of a dual encoder")
