@@ -61,11 +61,14 @@ def fit(
     """
     from pykeen.training import SLCWATrainingLoop
 
+    from kg.vectors.sampling import StatedSampler
+
     triples = triples_of(store, options)
     loop = SLCWATrainingLoop(
         model=network,
         triples_factory=triples,
         optimizer=torch.optim.Adam(network.parameters(), lr=options.lr),
+        negative_sampler=StatedSampler,
         negative_sampler_kwargs={"num_negs_per_pos": options.negatives},
         automatic_memory_optimization=False,  # it makes a trial run to find a batch size
     )
