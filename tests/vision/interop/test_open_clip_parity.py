@@ -19,7 +19,9 @@ from tests.vision.interop.test_clip_parity import batch_of, pixels
 from vision.interop.releases.open_clip_coca import OpenClipCoca
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
+from workbench.interop.described import described, differences
 from workbench.interop.release import Config
+from workbench.models.networks import build_networks
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loading import load
 from workbench.tasks.forward import Seen, read
@@ -136,6 +138,28 @@ def test_it_goes_out_and_computes_the_same_there(world: World) -> None:
     one, other = (model(images, ids) for model in (world.theirs, again))
     for name in ("image_features", "text_features", "logits"):
         torch.testing.assert_close(other[name], one[name], **CLOSE)
+
+
+def test_the_recipe_is_the_published_configuration() -> None:
+    """Of the network and of both heads, and as many parameters."""
+    place = Path(open_clip.__file__).parent / "model_configs" / "coca_ViT-B-32.json"
+    config = Config(json.loads(place.read_text()))
+    recipe, family = load_recipe("coca-open-clip"), OpenClipCoca()
+    heads = {spec["objective"].rpartition(".")[2]: spec for spec in recipe.tasks["pairs"].objectives}
+    ours = described(recipe.networks["main"], heads, vocab_size=config["text_cfg"]["vocab_size"])
+    theirs = described(family.network(config), family.heads(config))
+    assert ours.heads.keys() == theirs.heads.keys()
+    assert differences(ours, theirs, family.free) == []
+    with torch.device("meta"):
+        model = open_clip.CoCa(**{name: value for name, value in config.items() if name != "custom_text"})
+        [network] = build_networks(recipe, vocab_size=config["text_cfg"]["vocab_size"]).values()
+    of_heads = [
+        name for rule in family.rules(config) if rule.ours[0].startswith(("itc.", "clm.")) for name in rule.theirs
+    ]
+    shapes = dict(model.named_parameters())
+    body = sum(p.numel() for n, p in shapes.items() if n not in of_heads)
+    positions = shapes["visual.class_embedding"].numel() + shapes["text.cls_emb"].numel()  # one with a vector here
+    assert body - positions == sum(p.numel() for p in network.parameters())
 
 
 @pytest.mark.parametrize(
