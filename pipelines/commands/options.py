@@ -120,6 +120,7 @@ class Reading(Writing):
             splits,
             check_parts(self.own_split, splits),
             meta,
+            reader.about(),
             on_error="skip" if self.on_error is OnError.skip else "stop",
         )
 

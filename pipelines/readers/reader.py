@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -142,6 +142,10 @@ class RawReader:
     def detect(cls, source: Peek) -> bool:
         """Whether the input looks like this format."""
         raise NotImplementedError(f"{cls.__name__} must define detect")
+
+    def about(self) -> Mapping[str, Any]:
+        """Facts on the whole corpus for its corpus.json (`Manifest.about`): what made its features."""
+        return {}
 
     def inputs(self, paths: Sequence[Path]) -> list[Path]:
         """All files that decide what `records` gives; their identity is part of the run's fingerprint."""

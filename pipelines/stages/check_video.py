@@ -15,7 +15,7 @@ from workbench.sequences.sequence import Sample
 @dataclass(frozen=True)
 class CheckVideo:
     """Drops what is no film, is cut off, has no picture that can be decoded, or pictures with a side below `min_side`;
-    and a record that has captions behind the end of its film.
+    and a record that has captions behind the end of its film. Of clips alone the end is that of the last one.
     """
 
     min_side: Side = 1
@@ -23,12 +23,15 @@ class CheckVideo:
     def __call__(self, sample: Sample) -> Sample | Drop:
         from vision.video.films import frames, length
 
+        times = sample.get("caption_times", ())
+        if "video" not in sample:
+            return LATE if are_late(times, float(sample["clips"]["times"][-1, 1])) else sample
         film, where = sample["video"], f"video {sample['key']!r}"
         try:
             first = next(frames(film, 1.0, where)).picture
             if is_cut_off(film):
                 return CUT_OFF
-            late = are_late(sample.get("caption_times", ()), length(film, where))
+            late = are_late(times, length(film, where))
         except BadValueError as error:
             return Drop(error.reason)
         if min(first.size) < self.min_side:
