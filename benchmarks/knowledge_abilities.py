@@ -21,7 +21,7 @@ from workbench.runs.results import read_result
 TRANSE, LINKER = "TransE (pykeen)", "the corpus's linker"
 """What is asked that is no system."""
 TRIPLES = (TRANSE, "kepler", "kg-bert")
-WITHOUT_WORDS = ("minilm", "kg-bert", "k-adapter", "k-adapter-linguistic")
+WITHOUT_WORDS = ("minilm", "kg-bert", "k-adapter", "k-adapter-linguistic", "k-adapter-both")
 """Systems that predict no words."""
 RANKED = ("--candidates", "50", "--limit", "60")
 DECIDED = ("--limit", "400")

@@ -42,6 +42,8 @@ TITLE = "Knowledge-enhanced systems at a small budget"
 def pretrained(name: str, seed: int, budget: Budget, output: Path) -> str:
     """What a system is fine-tuned from, made where it is not there."""
     system, run = SYSTEMS[name], output / "runs" / f"{name}-seed-{seed}"
+    if system.of:
+        return pretrained(system.of, seed, budget, output)
     if system.recipe is None:
         return WEIGHTS
     alike = (*common(name, seed, budget.steps, output / "corpora"), f"train.precision={budget.precision}")
@@ -57,7 +59,9 @@ def cell(name: str, task: str, seed: int, budget: Budget, output: Path) -> None:
         loop = (f"seed={seed}", f"name={name}-{task}", "train.num_workers=0", "train.log_every=10")
         loop += (f"train.precision={budget.precision}",)
         start = pretrained(name, seed, budget, output)
-        own, texts = SYSTEMS[name].tuning, SYSTEMS[name].texts
+        own, texts, adapters = SYSTEMS[name].tuning, SYSTEMS[name].texts, SYSTEMS[name].adapters
+        if adapters:
+            own += ("--adapters", pretrained(adapters, seed, budget, output))
         begun = (chosen.command, start, str(corpora / f"{task}-train{texts}"), "--output", str(run))
         call("finetune", *begun, *tuned_alike(budget), *chosen.tuning, *own, *loop)
         call("evaluate", chosen.command, str(run), str(corpora / f"{task}-test{texts}"), *chosen.scoring)

@@ -31,6 +31,8 @@ class System:
         tuning: options of fine-tuning beside those that are alike for all.
         texts: which preparation of the labelled texts it reads: the linked ones, or of these `-candidates`, `-tagged`.
         asked: options with which it is asked for facts.
+        of: the system whose run it starts from, where it is pretrained by no recipe of its own.
+        adapters: the system whose adapters it is fine-tuned with beside its own.
     """
 
     recipe: str | None
@@ -39,6 +41,8 @@ class System:
     tuning: tuple[str, ...] = ()
     texts: str = ""
     asked: tuple[str, ...] = ()
+    of: str = ""
+    adapters: str = ""
 
 
 def layers(repeats: dict[int, int], heads: str = "12") -> tuple[str, ...]:
@@ -156,6 +160,7 @@ SYSTEMS = {
     "joint-entity": System("joint-entity", PICTURES, tuning=("--without", "image"), asked=("--task", "wiki")),
     "k-adapter": System("k-adapter", ADAPTED, without="minilm", tuning=BESIDE),
     "k-adapter-linguistic": System("k-adapter-linguistic", ADAPTED, without="minilm", tuning=BESIDE),
+    "k-adapter-both": System(None, without="minilm", tuning=BESIDE, of="k-adapter", adapters="k-adapter-linguistic"),
     "kg-bert": System("kg-bert", (*PLAIN, *FACTS), without="minilm"),
 }
 TAKEN_AWAY = {

@@ -43,7 +43,7 @@ def test_who_was_asked_stands_above_the_baselines(tmp_path: Path) -> None:
 
 def test_all_systems_that_predict_words_or_score_triples_are_asked() -> None:
     asked = {name for ability in abilities(Path("corpora")).values() for name in ability.asked}
-    assert set(SYSTEMS) - asked == {"minilm", "k-adapter", "k-adapter-linguistic"}
+    assert set(SYSTEMS) - asked == {"minilm", "k-adapter", "k-adapter-linguistic", "k-adapter-both"}
 
 
 def test_facts_that_are_asked_for_are_in_no_graph_that_a_system_reads(tmp_path: Path) -> None:
