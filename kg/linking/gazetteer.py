@@ -17,6 +17,7 @@ from kg.linking.anywhere import Anywhere
 from kg.linking.folding import Case, fold
 from kg.linking.names import Found, Names
 from kg.linking.spaced import Spaced, begins_unspaced
+from kg.linking.word_ends import WordEnds
 
 _SIGN = re.compile(r"[^\w\s]")
 
@@ -47,12 +48,37 @@ class Gazetteer:
     def __getstate__(self) -> dict[str, object]:
         return {"names": self.names, "case": self.case}
 
-    def find(self, text: str) -> list[Found]:
+    def find(self, text: str, words: WordEnds | None = None) -> list[Found]:
         """(number of the name, start, end) of the names in a text, from left to right, without overlap.
 
         At each boundary, from the left: the longest name that ends at a boundary. The search goes on at its end.
+
+        Args:
+            words: what tells words of scripts without spaces: inside of one there is no boundary.
         """
-        return self._anywhere.find(fold(text, self.case)) if begins_unspaced(text) else self._spaced.find(text)
+        found = self._anywhere.find(fold(text, self.case)) if begins_unspaced(text) else self._spaced.find(text)
+        return found if words is None or not found else self._whole(fold(text, self.case), found, words)
+
+    def _whole(self, folded: str, found: list[Found], words: WordEnds) -> list[Found]:
+        """The names between words, of those that were found without looking at words.
+
+        Where one of these begins or ends inside of a word, others begin that it hid: shorter ones, and those that
+        begin within it.
+        """
+        inner = words.within(folded, [place for _, start, stop in found for place in (start, stop)])
+        if not inner:
+            return found
+        whole: list[Found] = []
+        end = 0
+        for name in found:
+            _, start, stop = name
+            if start >= end and start not in inner and stop not in inner:
+                whole.append(name)
+                end = stop
+            else:
+                within = words.within(folded, range(start, min(stop + self._index.longest, len(folded))))
+                end = self._index.rescan(folded, start, stop, end, whole, within)
+        return whole
 
     def number(self, folded: str) -> int:
         """The number of a folded name, -1 where there is none."""

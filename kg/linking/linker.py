@@ -30,7 +30,7 @@ from kg.graph.strings import open_array, open_strings, save_strings
 from kg.linking.ambiguities import ambiguities
 from kg.linking.building import Linked, Name, Tables, names_of, profiles, tables
 from kg.linking.context import Profiles, Words
-from kg.linking.folding import Case, fold
+from kg.linking.folding import Case
 from kg.linking.gazetteer import Gazetteer, spellings
 from kg.linking.lexicon import Lexicon
 from kg.linking.mentions import COMMON_NOUN, Form
@@ -156,7 +156,7 @@ class Linker:
         """
         if inside is not None:
             return [link for link in self._inside(text, inside, candidates) if link[3] >= min_score]
-        found = self._find(text)
+        found = self._gazetteer.find(text, self.lexicon)
         if not found:
             return []
         outcomes = self._first if candidates == 1 else self._only
@@ -302,14 +302,6 @@ class Linker:
             state.update(array.tobytes())
         return state.hexdigest()
 
-    def _find(self, text: str) -> list[Found]:
-        """The names in a text, without those that begin or end inside a word of the lexicon."""
-        found = self._gazetteer.find(text)
-        if self.lexicon is None or not found:
-            return found
-        inner = self.lexicon.within(fold(text, self.case), [place for _, start, end in found for place in (start, end)])
-        return [name for name in found if name[1] not in inner and name[2] not in inner] if inner else found
-
     def _inside(self, text: str, stretches: Iterable[Stretch], most: int) -> list[Link]:
         """The links within stretches; of two that overlap in the one that begins first, or else is longer."""
         end = 0
@@ -317,7 +309,10 @@ class Linker:
         certain: set[Stretch] = set()
         for first, last in sorted(stretches, key=lambda stretch: (stretch[0], -stretch[1])):
             if first >= end:
-                found += [(number, first + a, first + b) for number, a, b in self._find(text[first:last])]
+                found += [
+                    (number, first + a, first + b)
+                    for number, a, b in self._gazetteer.find(text[first:last], self.lexicon)
+                ]
                 certain.add((first, last))
                 end = last
         return self._completed(text, found, [None] * len(found), most, certain)

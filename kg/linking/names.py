@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Names:
                 lengths.setdefault(name[:PREFIX], set()).add(len(name))
         self._lengths = {prefix: tuple(sorted(found, reverse=True)) for prefix, found in lengths.items()}
         self._short = tuple(sorted({len(name) for name in names if len(name) < PREFIX}, reverse=True))
+        self.longest = max(map(len, names), default=0)
 
     def number(self, folded: str) -> int:
         """The number of a folded name, -1 where there is none."""
@@ -40,26 +41,31 @@ class Names:
             place += 1
         return -1
 
-    def longest_at(self, folded: str, start: int) -> Found | None:
-        """The longest name at a boundary that ends at one."""
+    def longest_at(self, folded: str, start: int, inner: Container[int] = ()) -> Found | None:
+        """The longest name at a boundary that ends at one; places that are `inner` are none."""
         lengths = self._lengths.get(folded[start : start + PREFIX], ())
         for length in (*lengths, *self._short):
             stop = start + length
-            if stop <= len(folded) and boundary(folded, stop):
+            if stop <= len(folded) and boundary(folded, stop) and stop not in inner:
                 number = self.number(folded[start:stop])
                 if number >= 0:
                     return number, start, stop
         return None
 
-    def rescan(self, folded: str, start: int, stop: int, end: int, found: list[Found]) -> int:
+    def rescan(
+        self, folded: str, start: int, stop: int, end: int, found: list[Found], inner: Container[int] = ()
+    ) -> int:
         """Find the names that begin in [start, stop) and not before `end`; returns the new end.
+
+        Places that are `inner`, within a word of a script without spaces, are no boundaries.
 
         For where an automaton proposed a name that breaks a word or overlaps: it may hide others, a shorter one at its
         start, and those that begin at a boundary within it. One of a single word has none within and hides nothing.
         """
         i = max(start, end)
         while i < stop:
-            match = self.longest_at(folded, i) if folded[i] != " " and boundary(folded, i) else None
+            begins = folded[i] != " " and i not in inner and boundary(folded, i)
+            match = self.longest_at(folded, i, inner) if begins else None
             if match is None:
                 i += 1
             else:

@@ -91,6 +91,7 @@ class Segmenter(WordEnds):
                 "may cut otherwise; install those versions, or make the linker again"
             )
         self._cut = SEGMENTERS[name].make()
+        self._last: tuple[str, frozenset[int]] = ("", frozenset())  # a run, and where its words end
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Segmenter, (self.name, self.versions)
@@ -99,7 +100,9 @@ class Segmenter(WordEnds):
         return f"{self.name} ({_told(self.versions)})"
 
     def _within(self, run: str, offset: int, wanted: Sequence[int]) -> Iterable[int]:
-        return set(wanted).difference(accumulate(map(len, self._cut(run)), initial=offset))
+        if run != self._last[0]:
+            self._last = run, frozenset(accumulate(map(len, self._cut(run)), initial=0))
+        return (place for place in wanted if place - offset not in self._last[1])
 
 
 def chosen_for(names: Iterable[str]) -> WordEnds | None:

@@ -46,18 +46,18 @@ def plain_links(text: str, known: dict[str, str], case: str, lexicon: Lexicon | 
     folded, links, start = plain_fold(text, case), [], 0
     inner = lexicon.within(folded, range(len(folded) + 1)) if lexicon is not None else set()
     ends = [i for i in range(len(text) + 1) if apart(folded[i - 1 : i] if i else "", folded[i : i + 1])]
+    ends = [i for i in ends if i not in inner]
     while start < len(text):
         stops = [end for end in ends if end > start and folded[start:end] in known] if start in ends else []
         if not stops:
             start += 1
             continue
         name = known[folded[start : stops[-1]]]
-        if start not in inner and stops[-1] not in inner:
-            likely = LIKELY["small" if name.islower() else "words" if " " in name.strip() else "word"]
-            capitals = text != plain_fold(text, case) and not text.islower()
-            if case == "ignore" and capitals and text[start].islower():
-                likely = min(likely, LIKELY["small"])
-            links.append((start, stops[-1], name, likely))
+        likely = LIKELY["small" if name.islower() else "words" if " " in name.strip() else "word"]
+        capitals = text != plain_fold(text, case) and not text.islower()
+        if case == "ignore" and capitals and text[start].islower():
+            likely = min(likely, LIKELY["small"])
+        links.append((start, stops[-1], name, likely))
         start = stops[-1]
     return links
 

@@ -33,6 +33,7 @@ def test_no_name_inside_of_a_word() -> None:
     text = "我在上海水果店看具有价值的书"
     assert linked(CHINESE, text, None) == ["海水", "有价值"]
     assert linked(CHINESE, text, Segmenter("jieba")) == []
+    assert linked([*CHINESE, "电影", "看电影"], "看看电影", Segmenter("jieba")) == ["电影"], "what 看电影 hid"
     assert linked([*CHINESE, "水果店"], "我在上海，水果店", Segmenter("jieba")) == ["水果店"]
     text = "アイスランドと東京都庁"
     assert linked(["アイス", "京都"], text, None) == ["アイス", "京都"]
