@@ -29,7 +29,7 @@ def text(
         Word | None, typer.Option(help="What the texts are in (en), where their records do not say it.")
     ] = None,
 ) -> None:
-    """Documents (plain or parallel text, JSON lines, WikiText, tables, linked text, relations) -> a text corpus.
+    """Documents (plain or parallel text, JSON lines, WikiText, tables, linked text, relations, ...) -> a text corpus.
 
     Texts that carry character spans (links, typed mentions) are stored as they are.
 
@@ -44,6 +44,8 @@ def text(
       workbench prepare text news.fr -o corpora/news-fr --option document=line --language fr
 
       workbench prepare text mnli/train.tsv -o corpora/mnli --option 'fields={labels: [gold_label]}'
+
+      workbench prepare text wordnet/dict -o corpora/senses
 
       workbench prepare text news.jsonl -o corpora/news --option text_field=body --min-length 200 --dedupe
     """
