@@ -20,7 +20,9 @@ from vision.interop.releases.open_clip_coca import OpenClipCoca
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
 from workbench.interop.described import described, differences
+from workbench.interop.exporting import exported
 from workbench.interop.release import Config
+from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loading import load
@@ -138,6 +140,15 @@ def test_it_goes_out_and_computes_the_same_there(world: World) -> None:
     one, other = (model(images, ids) for model in (world.theirs, again))
     for name in ("image_features", "text_features", "logits"):
         torch.testing.assert_close(other[name], one[name], **CLOSE)
+
+
+@pytest.mark.parametrize(("name", "message"), [("coca", "it lacks joint layers"), ("clip", "it lacks 'captioning'")])
+def test_another_stack_is_not_exported(name: str, message: str) -> None:
+    spec = load_recipe(name).networks["main"]
+    with torch.device("meta"):
+        network = Network(spec, vocab_size=40)
+    with pytest.raises(WorkbenchError, match=message):
+        exported("vision.open_clip_coca", network, spec, torch.nn.ModuleDict(), {}, vocab_size=40)
 
 
 def test_the_recipe_is_the_published_configuration() -> None:

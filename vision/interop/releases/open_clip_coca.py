@@ -9,7 +9,7 @@ matrix of its own. Its loss leaves out labels that are the padding's id, which i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,10 +113,12 @@ class OpenClipCoca(Release):
     def config(self, described: Described) -> dict[str, Any]:
         streams, layers = described.streams, described.layers
         words, image, pooled = streams["text"], streams["image"], streams["captioning"]
-        looks = [one for one in layers if one.get("stream") == "image" and "num_heads" in one]
-        reads = [one for one in layers if one.get("streams")]
-        writes = [one for one in layers if one.get("to") == "captioning"]
-        [pool] = [one for one in layers if one.get("to") == "image"]
+        looks = _found(
+            layers, "self layers of the image", lambda one: one.get("stream") == "image" and "num_heads" in one
+        )
+        reads = _found(layers, "joint layers", lambda one: bool(one.get("streams")))
+        writes = _found(layers, "layers that read captioning", lambda one: one.get("to") == "captioning")
+        pool = _found(layers, "a pooler of the image", lambda one: one.get("to") == "image")[0]
         context = {"context_length": words["max_positions"], "vocab_size": words["vocab_size"]}
         return {
             "model_cfg": {
@@ -217,6 +219,17 @@ class EndToken(Stack):
     def write(self, state: State) -> dict[str, Tensor]:
         token, table = (state[name] for name in self.ours)
         return dict(zip(self.sources, (token[0], torch.cat([table, torch.zeros_like(token)])), strict=True))
+
+
+def _found(layers: list[Spec], what: str, wanted: Callable[[Spec], bool]) -> list[Spec]:
+    """
+    Raises:
+        LookupError: there is no such layer.
+    """
+    found = [one for one in layers if wanted(one)]
+    if not found:
+        raise LookupError(what)
+    return found
 
 
 def _sizes(words: Spec, layers: list[Spec]) -> dict[str, Any]:
