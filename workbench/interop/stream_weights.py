@@ -92,6 +92,6 @@ def _streams(layer: Spec) -> tuple[str, ...]:
 
 def _option(layer: Spec, key: str) -> Any:
     """An option's value; of a list (one per stream) the first, and numbers that YAML reads as text as numbers."""
-    value = layer.get(key, None if DEFAULTS[key] is dataclasses.MISSING else DEFAULTS[key])
+    value: Any = layer.get(key, None if DEFAULTS[key] is dataclasses.MISSING else DEFAULTS[key])
     value = value[0] if isinstance(value, list) else value
     return float(value) if key == "norm_eps" else value
