@@ -60,9 +60,10 @@ CONNECTED = (
     f"tasks.pairs.objectives[0].pooled_size={WIDTH}",
 )
 LAYER = f"num_heads: {HEADS}, intermediate_size: {INNER}, repeat: 3"
+STORED = f"{{embedding: vision.regions, hidden_size: {WIDTH}, feature_size: '${{vars.feature_size}}'}}"
 CELLS = "{image: vision.regions, backbone: '${vars.backbone}'}"
 ALIGNED = (
-    f"model.main.streams.image={{embedding: vision.regions, hidden_size: {WIDTH}, feature_size: {FEATURES}}}",
+    f"model.main.streams.image={STORED}",
     f"model.main.streams.text={{embedding: token, hidden_size: {WIDTH}, max_positions: 512, norm_eps: 1e-12}}",
     f"model.main.layers=[{{layer: self, stream: text, {LAYER}}},{{layer: tap, name: encoded}},"
     f"{{layer: cross, stream: text, to: image, {LAYER}}}]",
@@ -71,7 +72,7 @@ ALIGNED = (
 )
 CAPTIONED = (
     "vars.queries=16",
-    f"model.streams.image={{embedding: vision.regions, hidden_size: {WIDTH}, feature_size: {FEATURES}}}",
+    f"model.streams.image={STORED}",
     f"model.streams.text={{embedding: token, hidden_size: {WIDTH}, max_positions: 512, norm_eps: 1e-12}}",
     *(f"model.streams.{name}.hidden_size={WIDTH}" for name in ("captioning", "contrast")),
     f"model.layers=[{{layer: vision.attention_pool, stream: captioning, to: image, num_heads: {HEADS}}},"

@@ -50,7 +50,7 @@ def test_keys_of_mappings_name_other_values_too(file: Path) -> None:
     recipe = load_recipe(str(file), ["vars.data=/data", "name=b", f"tasks.text.corpora={places}"])
     assert recipe.tasks["text"].corpora == {"/data/a": 3.0, "/data/b": 1.0}
     with pytest.raises(WorkbenchError, match=r"\$\{vars\.dat\} in a key: the recipe has no such value"):
-        load_recipe(str(file), ["vars.data=/data", 'tasks.text.corpora={"${vars.dat}/a": 3}'])
+        load_recipe(str(file), ['tasks.text.corpora={"${vars.dat}/a": 3}'])
     with pytest.raises(WorkbenchError, match=r"two keys of a mapping are 'x/a'"):
         load_recipe(str(file), ["vars.data=x", 'tasks.text.corpora={"${vars.data}/a": 3, "x/a": 1}'])
 

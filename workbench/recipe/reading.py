@@ -14,6 +14,7 @@ from workbench.parts.trust import allow, import_paths
 from workbench.recipe.sizes import KEY, resized, sizes_of, splits
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
+from workbench.recipe.variables import check_variables
 
 
 @cache
@@ -82,8 +83,13 @@ def read_recipe(path: Path, overrides: list[str] | tuple[str, ...] = (), size: s
         named = {"name": path.stem, **plain}
         return recipe_from_dict(named if size is None else {**named, "name": f"{named['name']}-{size}"})
 
+    def prepared(tree: Any, size: str | None) -> Any:
+        tree = resized(tree, size)
+        check_variables(tree, overrides)
+        return tree
+
     def read(size: str | None) -> Recipe:
-        return read_yaml(path, overrides, lambda plain: made(plain, size), lambda tree: resized(tree, size))
+        return read_yaml(path, overrides, lambda plain: made(plain, size), lambda tree: prepared(tree, size))
 
     try:
         return read(size)
