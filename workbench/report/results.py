@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from workbench.metrics.baselines import unreached
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, metric_name, number, section, table
+from workbench.report.lines import Line, Values, baselines_of, identity, lines_of, told_apart
 from workbench.report.run import HELD_OUT, Record, Run, loss_names
 from workbench.report.seeds import by_seed, mean_series, merged, name_of, spread
 
 MAX_COLUMNS = 8
 MAX_CLASSES = 40
-KINDS = ("control", "options", "variant")
-"""What tells results of a run on a test set apart."""
-Values = dict[str, tuple[Any, ...]]
-"""By number its value, or those of several seeds."""
 
 
 def results(runs: Sequence[Run]) -> str | None:
@@ -36,25 +30,15 @@ def test_set_of(result: Record) -> str:
     return str(place).rstrip("/").rsplit("/", 1)[-1]
 
 
-@dataclass(frozen=True)
-class _Line:
-    """One kind of result of runs that differ in their seed alone."""
-
-    group: list[Run]
-    results: list[Record]
-
-    @property
-    def numbers(self) -> Values:
-        return merged([result["numbers"] for result in self.results])
-
-
 def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
     wanted = (task, test_set)
     found = [(run, r) for run in runs for r in run.evaluations if (r["task"], test_set_of(r)) == wanted]
-    lines = [line for group in by_seed(runs) for line in _lines(group, [(run, r) for run, r in found if run in group])]
+    lines = told_apart(
+        [line for group in by_seed(runs) for line in lines_of(group, [(run, r) for run, r in found if run in group])]
+    )
     names = list(dict.fromkeys(name for line in lines for name in line.numbers))
-    rows = [(_kind(line), _label(line), line.numbers) for line in lines]
-    rows += [("baseline", _baseline(name), numbers) for name, numbers in _baselines(lines).items()]
+    rows = [(line.kind, _label(line), line.numbers) for line in lines]
+    rows += [("baseline", _baseline(name), numbers) for name, numbers in baselines_of(lines)]
     rows.sort(key=lambda row: ("result", "control", "baseline").index(row[0]))
     body = _table(names[:MAX_COLUMNS], rows)
     if names[MAX_COLUMNS:]:
@@ -64,20 +48,6 @@ def _task(task: str, test_set: str, runs: Sequence[Run]) -> str:
     notes = [f"Variant of the metric: {', '.join(variants)}."] if variants else []
     notes += _budgets([line.group for line in lines])
     return section(f"{task}: {test_set}" if test_set else task, body + _sources(found), " ".join(notes))
-
-
-def _lines(group: list[Run], found: Sequence[tuple[Run, Record]]) -> list[_Line]:
-    """The results of a group by what was evaluated: those that each of its runs has once are one line."""
-    alike: dict[str, list[tuple[Run, Record]]] = {}
-    for run, result in found:
-        alike.setdefault(json.dumps([result.get(name) for name in KINDS], sort_keys=True), []).append((run, result))
-    lines = []
-    for of in alike.values():
-        if [run.folder for run, _ in of] == [run.folder for run in group]:
-            lines.append(_Line(group, [result for _, result in of]))
-        else:
-            lines += [_Line([run], [result]) for run, result in of]
-    return lines
 
 
 def _budgets(groups: Sequence[Sequence[Run]]) -> list[str]:
@@ -129,7 +99,7 @@ def _turned(names: Sequence[str], rows: Sequence[tuple[str, str, Values]]) -> st
     return f'<div class="scroll"><table><thead><tr><th></th>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _classes(lines: Sequence[_Line]) -> str:
+def _classes(lines: Sequence[Line]) -> str:
     """F1 of each class by itself, a column per result; the most frequent classes."""
     told = [line for line in lines if all(result.get("classes") for result in line.results)]
     if not told:
@@ -145,29 +115,17 @@ def _classes(lines: Sequence[_Line]) -> str:
     return f"<details><summary>F1 by class{few}</summary>{shown}</details>"
 
 
-def _kind(line: _Line) -> str:
-    return "control" if line.group[0].control or line.results[0].get("control") else "result"
+def _label(line: Line) -> str:
+    """The run's name, or that of several seeds, and how the result was made."""
+    told = "".join(f' <span class="tag">{escape(tag)}</span>' for tag in line.tags)
+    return escape(line.name) + told + _below(line)
 
 
-def _label(line: _Line) -> str:
-    """The run's name, or that of several seeds; a control says whether the model was trained or only evaluated under
-    it."""
-    run, result = line.group[0], line.results[0]
-    tags = [f"{len(line.group)} seeds"] if len(line.group) > 1 else []
-    if run.control:
-        tags.append(f"trained with {run.control}")
-    if result.get("control"):
-        tags.append(f"evaluated with {result['control']}")
-    tags += [f"{name} {_identity(value)}" for name, value in (result.get("options") or {}).items()]
-    told = "".join(f' <span class="tag">{escape(tag)}</span>' for tag in tags)
-    return escape(name_of(line.group)) + told + _below(line)
-
-
-def _below(line: _Line) -> str:
+def _below(line: Line) -> str:
     """That a result's mean is below that of a baseline; nothing is said of a control."""
-    if _kind(line) == "control":
+    if line.kind == "control":
         return ""
-    theirs = {baseline: _means(numbers) for baseline, numbers in _baselines([line]).items()}
+    theirs = {baseline: _means(numbers) for baseline, numbers in line.baselines.items()}
     name, above = unreached(_means(line.numbers), theirs)
     said = f"{metric_name(name)} below {escape(', '.join(above))}"
     return f' <span class="tag below">{said}</span>' if above else ""
@@ -177,28 +135,6 @@ def _means(numbers: Values) -> dict[str, float]:
     """The means of those that are numbers."""
     real = {name: values for name, values in numbers.items() if all(isinstance(v, int | float) for v in values)}
     return {name: statistics.fmean(values) for name, values in real.items()}
-
-
-def _baselines(lines: Sequence[_Line]) -> dict[str, Values]:
-    """Baselines by name; one that runs share is shown once, others with the name of their run."""
-    by_run: dict[str, dict[str, Values]] = {}
-    for line in lines:
-        told = [result.get("baselines") or {} for result in line.results]
-        for name in told[0]:
-            numbers = merged([_named(of[name], line.results[0]) for of in told if name in of])
-            same = {metric: values[:1] if len(set(values)) == 1 else values for metric, values in numbers.items()}
-            by_run.setdefault(name, {})[name_of(line.group)] = same
-    shown: dict[str, Values] = {}
-    for name, runs in by_run.items():
-        first, *others = runs.values()
-        shared = all(numbers == first for numbers in others)
-        shown |= {name: first} if shared else {f"{name} ({run})": numbers for run, numbers in runs.items()}
-    return shown
-
-
-def _named(numbers: Any, result: Record) -> dict[str, Any]:
-    """A baseline's numbers; one that is a number alone is of the result's first."""
-    return numbers if isinstance(numbers, dict) else {next(iter(result["numbers"])): numbers}
 
 
 def _baseline(name: str) -> str:
@@ -213,7 +149,7 @@ def _sources(found: Sequence[tuple[Run, Record]]) -> str:
         used = [f"{number(value)} {escape(name)} used" for name, value in (result.get("used") or {}).items()]
         lost = [f"{number(value)} left out: {escape(name)}" for name, value in (result.get("dropped") or {}).items()]
         parts = [*counts, *used, *lost]
-        inputs = [f"{escape(name)} {escape(_identity(value))}" for name, value in (result.get("inputs") or {}).items()]
+        inputs = [f"{escape(name)} {escape(identity(value))}" for name, value in (result.get("inputs") or {}).items()]
         if parts or inputs:
             lines.append(f"<li><b>{escape(run.name)}</b> {'; '.join([*parts, *inputs])}</li>")
     return (
@@ -221,15 +157,3 @@ def _sources(found: Sequence[tuple[Run, Record]]) -> str:
         if lines
         else ""
     )
-
-
-def _identity(value: Any) -> str:
-    """What went in, in one line: a corpus is its place, its size and the beginning of its checksum."""
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_identity(part)}" for name, part in value.items())
-    if isinstance(value, list | tuple):
-        more = f" and {len(value) - 3} more" if len(value) > 3 else ""
-        return " ".join(_identity(part) for part in value[:3]) + more
-    text = str(value)
-    hexadecimal = len(text) >= 32 and set(text) <= set("0123456789abcdef")
-    return text[:12] + "…" if hexadecimal else text

@@ -1,0 +1,142 @@
+"""The lines of a table of results: what tells them apart, and the baselines that each of them brings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.report.run import Record, Run
+from workbench.report.seeds import merged, name_of
+
+KINDS = ("control", "options", "variant")
+"""What tells results of a run on a test set apart."""
+Values = dict[str, tuple[Any, ...]]
+"""By number its value, or those of several seeds."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kind of result of runs that differ in their seed alone."""
+
+    group: list[Run]
+    results: list[Record]
+    more: tuple[str, ...] = ()
+    """What tells it from other results of its runs, where control and options don't."""
+
+    @property
+    def numbers(self) -> Values:
+        return merged([result["numbers"] for result in self.results])
+
+    @property
+    def name(self) -> str:
+        """The run's name, or that of several seeds."""
+        return name_of(self.group)
+
+    @property
+    def kind(self) -> str:
+        return "control" if self.group[0].control or self.results[0].get("control") else "result"
+
+    @property
+    def tags(self) -> list[str]:
+        """How it was made; a control says whether the model was trained or only evaluated under it."""
+        run, result = self.group[0], self.results[0]
+        tags = [f"{len(self.group)} seeds"] if len(self.group) > 1 else []
+        if run.control:
+            tags.append(f"trained with {run.control}")
+        if result.get("control"):
+            tags.append(f"evaluated with {result['control']}")
+        return [*tags, *(f"{name} {identity(value)}" for name, value in _options(result).items()), *self.more]
+
+    @property
+    def baselines(self) -> dict[str, Values]:
+        """Its own, by name; one that is the same for all seeds has one value."""
+        told = [result.get("baselines") or {} for result in self.results]
+        found = {name: merged([_named(of[name], self.results[0]) for of in told if name in of]) for name in told[0]}
+        return {
+            name: {metric: values[:1] if len(set(values)) == 1 else values for metric, values in numbers.items()}
+            for name, numbers in found.items()
+        }
+
+
+def lines_of(group: list[Run], found: Sequence[tuple[Run, Record]]) -> list[Line]:
+    """The results of a group by what was evaluated: those that each of its runs has once are one line."""
+    alike: dict[str, list[tuple[Run, Record]]] = {}
+    for run, result in found:
+        alike.setdefault(json.dumps([result.get(name) for name in KINDS], sort_keys=True), []).append((run, result))
+    lines = []
+    for of in alike.values():
+        if [run.folder for run, _ in of] == [run.folder for run in group]:
+            lines.append(Line(group, [result for _, result in of]))
+        else:
+            lines += [Line([run], [result]) for run, result in of]
+    return lines
+
+
+def told_apart(lines: Sequence[Line]) -> list[Line]:
+    """The same; lines that would read alike tell their variants of the metric, or else what they alone have read."""
+    for telling in (_variant, _read):
+        alike: dict[tuple[str, ...], list[Line]] = {}
+        for line in lines:
+            alike.setdefault((line.name, *line.tags), []).append(line)
+        lines = [_with_own(line, alike[line.name, *line.tags], telling) for line in lines]
+    return list(lines)
+
+
+def baselines_of(lines: Sequence[Line]) -> list[tuple[str, Values]]:
+    """The baselines of a table: one that all lines share stands once, others say whose they are."""
+    shown = []
+    for name in dict.fromkeys(name for line in lines for name in line.baselines):
+        by_numbers: list[tuple[Values, list[str]]] = []
+        for line in lines:
+            if (numbers := line.baselines.get(name)) is None:
+                continue
+            whose = next((names for known, names in by_numbers if known == numbers), None)
+            if whose is None:
+                by_numbers.append((numbers, whose := []))
+            whose.append(" ".join([line.name, *(f"[{tag}]" for tag in line.tags)]))
+        alone = len(by_numbers) == 1
+        for numbers, names in by_numbers:
+            shown.append((name if alone else f"{name} ({', '.join(dict.fromkeys(names))})", numbers))
+    return shown
+
+
+def identity(value: Any) -> str:
+    """What went in, in one line: a corpus is its place, its size and the beginning of its checksum."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {identity(part)}" for name, part in value.items())
+    if isinstance(value, list | tuple):
+        more = f" and {len(value) - 3} more" if len(value) > 3 else ""
+        return " ".join(identity(part) for part in value[:3]) + more
+    text = str(value)
+    hexadecimal = len(text) >= 32 and set(text) <= set("0123456789abcdef")
+    return text[:12] + "…" if hexadecimal else text
+
+
+def _with_own(line: Line, alike: Sequence[Line], telling: Any) -> Line:
+    """With what it tells and not all of those that read like it."""
+    shared = set.intersection(*(set(telling(other)) for other in alike))
+    return Line(line.group, line.results, (*line.more, *(each for each in telling(line) if each not in shared)))
+
+
+def _variant(line: Line) -> Iterable[str]:
+    """The parts of the variant's name."""
+    return dict.fromkeys(filter(None, str(line.results[0].get("variant") or "").split("; ")))
+
+
+def _read(line: Line) -> Iterable[str]:
+    """Kind, place and identity of what was opened beside the checkpoint and the corpus."""
+    read = (line.results[0].get("inputs") or {}).get("read")
+    kinds = read.items() if isinstance(read, Mapping) else ()
+    of_kinds = ((kind, of) for kind, of in kinds if isinstance(of, Mapping))
+    return dict.fromkeys(f"{kind} {place} {identity(what)}" for kind, of in of_kinds for place, what in of.items())
+
+
+def _options(result: Record) -> dict[str, Any]:
+    return result.get("options") or {}
+
+
+def _named(numbers: Any, result: Record) -> dict[str, Any]:
+    """A baseline's numbers; one that is a number alone is of the result's first."""
+    return numbers if isinstance(numbers, dict) else {next(iter(result["numbers"])): numbers}
