@@ -76,9 +76,9 @@ class CaptionWords:
     most: CountOrZero | None = None
 
     def __call__(self, sample: Sample) -> Sample | Drop:
-        if "captions" not in sample:
+        counts = [len(caption.split()) for caption in sample.get("captions", ())]
+        if not counts and not self.least:
             return sample
-        counts = [len(caption.split()) for caption in sample["captions"]]
         wrong = {i for i, n in enumerate(counts) if n < self.least or (self.most is not None and n > self.most)}
         if len(wrong) == len(counts) and not sample.get("questions"):
             return Drop("no caption of so many words")

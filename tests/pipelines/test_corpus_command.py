@@ -133,3 +133,7 @@ def test_captions_by_their_words():
     assert CaptionWords(2, 2)(sample) == {"captions": ["one two"], "caption_spans": [[[0, 3, "Q1", 1.0]]]}
     assert CaptionWords(4)(sample) == Drop("no caption of so many words")
     assert CaptionWords(1)(sample) == sample
+    labelled, asked = {"labels": {"true": 1}}, {"questions": [{"question": "What?", "answers": []}]}
+    assert CaptionWords(1)(labelled) == Drop("no caption of so many words")
+    assert CaptionWords(0, 9)(labelled) == labelled
+    assert CaptionWords(1)(asked) == asked

@@ -95,6 +95,12 @@ def check_pairs(run: Evaluated, corpus: Corpus) -> None:
             f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); retrieval needs a "
             "corpus of images or films with captions"
         )
+    lacking = corpus.records - corpus.manifest.fields.get("captions", corpus.records)
+    if lacking:
+        raise WorkbenchError(
+            f"{lacking} of {corpus.records} records of corpus {corpus.name!r} have no captions, so nothing could find "
+            "them. Leave them out: workbench prepare corpus CORPUS --min-words 1 --output CAPTIONED"
+        )
 
 
 class ImageGroup(NamedTuple):

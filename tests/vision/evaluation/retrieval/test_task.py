@@ -31,6 +31,8 @@ from vision.metrics.retrieval import rank_images
 from vision.objectives.itc import Itc, ItcHead
 from vision.objectives.itm import Itm, ItmHead
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.manifest import finish_corpus
+from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
@@ -276,6 +278,19 @@ def test_wrong_inputs(
     mixing = train("mixing", [{"objective": "vision.itc", "size": 8}], max_steps=1)
     with pytest.raises(WorkbenchError, match="no vector of its own"):
         scored(mixing, test_corpus, size=4)
+
+
+def test_images_that_nothing_is_said_of_are_told(contrast: Path, test_corpus: Corpus, tmp_path: Path) -> None:
+    """The command that the message names leaves them out."""
+    with ShardWriter(tmp_path / "some/part-000000.tar", kind="image-text") as writer:
+        for number in range(4):
+            sample = test_corpus.read(0, number)
+            kept = {name: sample[name] for name in ("image", "captions", "meta") if name != "captions" or number}
+            writer.add(f"i{number}", {**kept, "labels": {"true": 1}})
+    assert writer.info is not None
+    finish_corpus(tmp_path / "some", kind="image-text", shards=[writer.info], provenance={"command": "test"})
+    with pytest.raises(WorkbenchError, match=r"1 of 4 records of corpus 'some' have no captions.*--min-words 1"):
+        evaluated(contrast, Corpus.open(tmp_path / "some"))
 
 
 def test_pairs_hold_each_image_once(contrast: Path, test_corpus: Corpus) -> None:
