@@ -19,10 +19,15 @@ def hidden(span: Span, sequence: Sequence) -> bool:
     )
 
 
+def noted_linker(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What `prepare link` noted with a record of who put its links there, and how; empty where it did not."""
+    linker = sample.get("meta", {}).get("linker")
+    return linker if isinstance(linker, dict) else {}
+
+
 def are_candidates(sample: Mapping[str, Any]) -> bool:
     """Whether the links of a record are what its mentions may mean: the linker noted it, or some are marked."""
-    linker = sample.get("meta", {}).get("linker")
-    noted = linker if isinstance(linker, dict) else {}
+    noted = noted_linker(sample)
     several = noted.get("candidates", 1) > 1 or noted.get("given") == "supervise"
     return several or any(mark_of(link) is not None for link in sample.get("spans", ()))
 

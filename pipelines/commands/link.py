@@ -18,7 +18,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema import fields_of, links_among
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Count, Name, Share
-from workbench.options.command import command
+from workbench.options.command import changed, command
 from workbench.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def link(
     Each record notes the linker's name and version, each span its score: how likely a person would link these words to
     this entity. Spans that are there are replaced, unless --keep, --beside or --supervise is given. Options on how a
     linker is made (--case, --min-length, --skip, --common, --names, --knowledge-base, --anchors, --priors, --words,
-    --context) are for --graph; a saved linker has its own.
+    --context) are for --graph; with --linker they are refused, as a saved linker has its own.
 
     Examples:
 
@@ -81,6 +81,7 @@ def link(
     if graph is not None and linker is None:
         chosen = make_linker(graph, making)
     elif linker is not None and graph is None:
+        _refuse_making(linker, making)
         chosen = _load(linker)
     else:
         raise WorkbenchError("give one of --graph (a triples corpus or graph store) and --linker (a saved linker)")
@@ -107,6 +108,18 @@ def _given(**asked: bool) -> str:
     if len(said) > 1:
         raise WorkbenchError(f"--{' and --'.join(said)} contradict each other; give one of them")
     return said[0] if said else "replace"
+
+
+def _refuse_making(linker: Path, making: LinkerOptions) -> None:
+    """
+    Raises:
+        WorkbenchError: options say how a linker is made, and this one is made already.
+    """
+    if given := changed(making):
+        raise WorkbenchError(
+            f"{', '.join(given)}: how a linker is made, and --linker {linker} is made already; give "
+            f"{'it' if len(given) == 1 else 'them'} to `prepare linker`, or link with --graph instead of --linker"
+        )
 
 
 def _load(folder: Path) -> Linker:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kg.linking.linker import Link, Linker
+from kg.linking.parted import Parted
 from kg.sequences.mentions import RIGHT
 from workbench.corpora.schema import FIELDS, Field, links_among
 from workbench.corpora.values import Stretches
@@ -73,11 +73,11 @@ class LinkEntities:
         places = None if inside is None else [(stretch[0], stretch[1]) for stretch in inside]
         if not self.signs:
             return self.linker.link(text, min_score, candidates, places)
-        at = [i for i, sign in enumerate(text) if not sign.isspace()]
+        parted = Parted(text)
         if places is not None:
-            places = [(bisect_left(at, start), bisect_left(at, end)) for start, end in places]
-        links = self.linker.link("".join(text[i] for i in at), min_score, candidates, places)
-        return [(at[start], at[end - 1] + 1, entity, score) for start, end, entity, score in links]
+            places = [parted.in_joined(*place) for place in places]
+        links = self.linker.link(parted.joined, min_score, candidates, places)
+        return [(*parted.in_text(start, end), entity, score) for start, end, entity, score in links]
 
     def _spans(
         self, text: str, given: Sequence[list[Any]] | None, inside: Sequence[list[Any]] | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import subprocess
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 from kg.graph.store import GraphStore
 from kg.linking.linker import Linker
 from pipelines.commands.app import app
+from pipelines.commands.linker import LinkerOptions
 from pipelines.commands.tokenizer import Smoothed
 from pipelines.preparing.coverage import coverage
 from pipelines.stages.link_entities import LinkEntities
@@ -446,6 +448,35 @@ def test_bad_link_options(tmp_path, json_lines, graph):
     with pytest.raises(WorkbenchError, match="no linker"):
         prepare("link", tmp_path / "c", "-o", tmp_path / "l", "--linker", tmp_path / "gone")
     assert not (tmp_path / "l").exists()
+
+
+NOT_DEFAULT = {
+    "case": ("--case", "exact"),
+    "min_length": ("--min-length", 5),
+    "skip": ("--skip", "skip.txt"),
+    "common": ("--common",),
+    "names": ("--names", "names.tsv"),
+    "knowledge_base": ("--knowledge-base", "kb"),
+    "anchors": ("--anchors", "linked"),
+    "priors": ("--priors", "priors.tsv"),
+    "words": ("--words", "nosuchfile.txt"),
+    "context": ("--no-context",),
+}
+
+
+def test_a_saved_linker_takes_no_option_that_makes_one(tmp_path, json_lines, graph, stored):
+    assert NOT_DEFAULT.keys() == {field.name for field in dataclasses.fields(LinkerOptions)}
+    prepare("text", json_lines("d.jsonl", [{"text": "Bob"}]), "-o", tmp_path / "c", "--workers", 1)
+    prepare("linker", graph, "-o", tmp_path / "linker")
+    link = ("link", tmp_path / "c", "--linker", tmp_path / "linker", "-o", tmp_path / "l", "--workers", 1)
+    for option in NOT_DEFAULT.values():
+        with pytest.raises(WorkbenchError, match=f"^{option[0]}: how a linker is made.* `prepare linker`.*--graph"):
+            prepare(*link, *option)
+    with pytest.raises(WorkbenchError, match=r"^--case, --min-length: "):
+        prepare(*link, "--min-length", 5, "--case", "exact")
+    assert not (tmp_path / "l").exists()
+    prepare(*link, "--min-score", 0.1, "--candidates", 2, "--signs", "--case", "ignore")
+    assert [span[2] for span in stored(tmp_path / "l")[0]["spans"]] == ["e2"]
 
 
 def test_tokenizer_command(tmp_path, json_lines):

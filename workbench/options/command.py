@@ -84,6 +84,17 @@ def options_of(function: Callable[..., Any]) -> Iterator[Parameter]:
             yield parameter.replace(annotation=hints.get(name, Any), kind=Parameter.KEYWORD_ONLY)
 
 
+def changed(options: Any) -> list[str]:
+    """Those of a dataclass of options that are not as by default, as the user types them: `--words`, `--no-context`."""
+    told = []
+    for field in _fields(type(options)):
+        value = getattr(options, field.name)
+        if value != field.default:
+            name = spelling(field.name, field.annotation)
+            told.append(name.replace("--", "--no-", 1) if value is False else name)
+    return told
+
+
 def _fields(group: Any) -> Iterator[Parameter]:
     hints = typing.get_type_hints(group, include_extras=True)
     for field in dataclasses.fields(group):

@@ -8,7 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kg.sequences.mentions import are_candidates, mark_of
+from kg.linking.parted import Parted
+from kg.sequences.mentions import are_candidates, mark_of, noted_linker
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.passes import all_records
@@ -22,6 +23,8 @@ class Annotated:
 
     Of candidates (`prepare link --candidates --supervise`) those that are marked as right count; a mention with none
     of these may mean anything: it is one of `unknown`, and no mention. `candidates` is how many there are.
+
+    `signs` says that its spaces are none, as the linker noted (`prepare link --signs`).
     """
 
     text: str
@@ -29,10 +32,12 @@ class Annotated:
     first: dict[Stretch, str] = field(default_factory=dict)
     unknown: set[Stretch] = field(default_factory=set)
     candidates: int = 0
+    signs: bool = False
 
     def add(self, sample: Mapping[str, Any], same: Mapping[str, str]) -> None:
         """The mentions of a record of this text."""
         links = sample.get("spans", ())
+        self.signs = self.signs or noted_linker(sample).get("signs") is True
         if are_candidates(sample):
             self._add_candidates(((s[0], s[1]), same.get(s[2], s[2]), mark_of(s)) for s in links)
         else:
@@ -44,6 +49,16 @@ class Annotated:
                 self.mentions.setdefault((start, end), set())
             if sample.get("choices"):
                 self.first[start, end] = same.get(sample["choices"][0], sample["choices"][0])
+
+    def joined(self) -> Annotated:
+        """The same without spaces."""
+        parted = Parted(self.text)
+        mentions: dict[Stretch, set[str]] = {}
+        for place, entities in self.mentions.items():
+            mentions.setdefault(parted.in_joined(*place), set()).update(entities)
+        first = {parted.in_joined(*place): entity for place, entity in self.first.items()}
+        unknown = {parted.in_joined(*place) for place in self.unknown}
+        return Annotated(parted.joined, mentions, first, unknown, self.candidates)
 
     def _add_candidates(self, spans: Iterable[tuple[Stretch, str, int | None]]) -> None:
         """Those of a mention, the best first, each with what is known of it: right (1), wrong (0), or nothing."""
@@ -57,11 +72,16 @@ class Annotated:
         self.mentions.update({place: entities for place, entities in right.items() if entities})
 
 
-def annotated(corpus: Corpus, same: Mapping[str, str], limit: int | None = None) -> Iterator[Annotated]:
+def annotated(
+    corpus: Corpus, same: Mapping[str, str], limit: int | None = None, *, signs: bool = False
+) -> Iterator[Annotated]:
     """The texts of a corpus with their mentions; records of the same text that follow each other are one.
+
+    Texts whose spaces are none, as their linker noted, are joined: that is what it read.
 
     Args:
         same: ids of the corpus -> ids of the linker, where they differ.
+        signs: the spaces of all texts are none.
 
     Raises:
         WorkbenchError: the corpus has no links, or candidates of which none is marked as right.
@@ -74,7 +94,7 @@ def annotated(corpus: Corpus, same: Mapping[str, str], limit: int | None = None)
     candidates, right = 0, False
     for text in _texts(islice(all_records(corpus), limit), same):
         candidates, right = candidates + text.candidates, right or any(text.mentions.values())
-        yield text
+        yield text.joined() if signs or text.signs else text
     if candidates and not right:
         raise WorkbenchError(
             f"the {candidates:,} links in {corpus.place} are candidates of a linker, and none is marked as right; "

@@ -34,7 +34,8 @@ class LinkingScoring(Measuring):
     is a `mention` without a link. With finding them, a link is right where both ends and the entity are. Beside the
     linker stands what each name means most often, whatever the text, and the first candidate of a corpus that has them.
     Of candidates (`prepare link --candidates N --supervise`) the one that is marked is right; mentions without such a
-    one are left out, and counted.
+    one are left out, and counted. Texts that were linked with `prepare link --signs` are read without spaces, as they
+    were then; --signs says it of texts whose links are other people's.
 
     Examples:
 
@@ -48,6 +49,9 @@ class LinkingScoring(Measuring):
     same: Annotated[
         Path | None, typer.Option(help="Other ids of the same entities: lines CORPUS-ID<tab>LINKER-ID.")
     ] = None
+    signs: Annotated[
+        bool, typer.Option("--signs", help="Spaces are none: they part the signs of Chinese, as in tagging sets.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Linking(DownstreamTask[Tuning, LinkingScoring]):
     def score(self, run: OpenedLinker, corpus: Corpus, scoring: LinkingScoring) -> Result:
         made = _Compared(run.linker, scoring.min_score)
         same = read_same(scoring.same) if scoring.same is not None else {}
-        for text in annotated(corpus, same, scoring.limit):
+        for text in annotated(corpus, same, scoring.limit, signs=scoring.signs):
             made.add(text)
         if not made.known:
             raise WorkbenchError(

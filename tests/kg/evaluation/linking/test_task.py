@@ -163,3 +163,53 @@ def test_candidates_that_nobody_marked_are_refused(linker: Path, tmp_path: Path,
     records = [by_linker("Paris", [0, 5, "france", 0.6], [0, 5, "troy", 0.4], given=given)]
     with pytest.raises(WorkbenchError, match=r"the 2 links .* none is marked as right; .*--candidates N --supervise"):
         scored(linker, written(tmp_path / "candidates", records))
+
+
+NAMES = [("上海", "city", 1.0), ("海水", "sea", 1.0), ("水果", "fruit", 2.0), ("水果", "band", 1.0)]
+"""In 上海水果 the sea is no mention: 上海 begins first."""
+JOINED = [
+    {"text": "上海水果店有海水", "spans": [[0, 2, "city", 1.0], [2, 4, "band", 1.0], [6, 8, "sea", 1.0]]},
+    {"text": "水果无海", "spans": [[0, 2, "fruit", 1.0]], "mention": [3, 4], "choices": ["sea"]},
+]
+
+
+def parted(record: dict, **meta: object) -> dict:
+    """The record with a space between any two signs."""
+    record = {**record, "text": " ".join(record["text"]), "meta": meta}
+    record["spans"] = [[2 * start, 2 * end - 1, *rest] for start, end, *rest in record["spans"]]
+    if "mention" in record:
+        start, end = record["mention"]
+        record["mention"] = [2 * start, 2 * end - 1]
+    return record
+
+
+def test_texts_whose_spaces_are_none_are_linked_as_their_records_note(tmp_path: Path) -> None:
+    linker = tmp_path / "linker"
+    Linker.from_names(NAMES).save(linker)
+    joined = scored(linker, written(tmp_path / "joined", JOINED))
+    assert joined.counts == {"texts": 2, "given mentions": 5, "of them NIL": 1, "links found": 4}
+    assert 0 < joined.numbers["F1"] < 1
+    noted = {"linker": {"name": "gazetteer", "signs": True}}
+    by_note = scored(linker, written(tmp_path / "noted", [parted(record, **noted) for record in JOINED]))
+    others = written(tmp_path / "others", [parted(record) for record in JOINED])
+    for result in (by_note, scored(linker, others, signs=True)):
+        assert result.numbers == joined.numbers
+        assert result.counts == joined.counts
+        assert result.baselines == joined.baselines
+        assert result.examples == joined.examples
+    assert scored(linker, others).counts["links found"] == 0, "spaces are spaces where nobody says otherwise"
+
+
+def test_candidates_in_texts_whose_spaces_are_none(tmp_path: Path) -> None:
+    linker = tmp_path / "linker"
+    Linker.from_names(NAMES).save(linker)
+    spans = [told(0, 2, "fruit", 0.7, 0), told(0, 2, "band", 0.3, 1), told(3, 5, "sea", 1.0, 0)]
+    record = {"text": "水果无海水", "spans": spans}
+    noted = {"candidates": 2, "given": "supervise"}
+    joined = scored(linker, written(tmp_path / "joined", [{**record, "meta": {"linker": noted}}]))
+    apart = parted(record, linker={**noted, "signs": True})
+    result = scored(linker, written(tmp_path / "parted", [apart]))
+    assert result.counts == joined.counts
+    assert result.counts["left out: no candidate is right"] == 1
+    assert result.numbers == joined.numbers
+    assert result.baselines == joined.baselines
