@@ -240,12 +240,13 @@ def require(row: dict[str, Any], name: str, kind: type | tuple[type, ...], where
     """A field of a row.
 
     Raises:
-        MalformedError: the field is missing or of another type (names the fields there are), or a text that holds half
-            a character.
+        MalformedError: the field is missing or of another type (names the fields there are; true and false are no
+            numbers), or a text that holds half a character.
     """
     if name not in row:
         raise MalformedError(f"no field {name!r}", where, f"fields: {', '.join(row) or 'none'}")
-    if not isinstance(row[name], kind):
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(row[name], kinds) or (isinstance(row[name], bool) and bool not in kinds):
         raise MalformedError(f"field {name!r} has the wrong type", where, f"found {type(row[name]).__name__}")
     if isinstance(row[name], str) and not row[name].isascii():
         check_pairs(row[name], where)

@@ -152,11 +152,14 @@ def majority_baseline(
 
 
 def major_answer(question: Mapping[str, Any]) -> str:
-    """The normalised answer that stands for a question: its `answer`, else the most frequent (the first of equals)."""
-    given = question.get("answer")
-    if given is None:
+    """The normalised answer that stands for a question: its `answer`, else the most frequent (the first of equals).
+
+    Blank ones stand for it only where it has no others.
+    """
+    given = question.get("answer") or ""
+    if not given.strip():
         texts = [a if isinstance(a, str) else a["answer"] for a in question["answers"]]
-        given = Counter(texts).most_common(1)[0][0]
+        given = Counter([text for text in texts if text.strip()] or texts).most_common(1)[0][0]
     return normalise(given)
 
 

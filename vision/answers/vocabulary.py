@@ -31,13 +31,14 @@ class AnswerVocabulary:
     def build(cls, questions: Iterable[Mapping[str, Any]], min_count: int = 9) -> AnswerVocabulary:
         """Major answers that at least `min_count` questions have, most frequent first.
 
-        The published VQA v2 vocabulary (3,129 answers) is that of train + val with min_count 9. Questions that nobody
-        has answered are passed over.
+        The published VQA v2 vocabulary (3,129 answers) is that of train + val with min_count 9. It has a blank one, the
+        normal form of "a"; here an answer of which its normal form leaves nothing is none. Questions that nobody has
+        answered are passed over.
 
         Raises:
             WorkbenchError: no answer is that frequent.
         """
-        counts = Counter(major_answer(question) for question in questions if question["answers"])
+        counts = Counter(filter(None, (major_answer(question) for question in questions if question["answers"])))
         kept = sorted((a for a, n in counts.items() if n >= min_count), key=lambda a: (-counts[a], a))
         if not kept:
             most = counts.most_common(1)
@@ -72,6 +73,10 @@ class AnswerVocabulary:
             raise WorkbenchError(f"{path}: the answer {twice!r} occurs twice; an answer is one class")
         note(KIND, path, sha256_of(path))
         return cls(tuple(answers))
+
+    def without_blanks(self) -> AnswerVocabulary:
+        """The answers that can be seen, for a new classifier: the published lists of VQA v2 hold a blank one."""
+        return AnswerVocabulary(tuple(answer for answer in self.answers if answer.strip()))
 
     def save(self, path: Path) -> None:
         """Write the answers as a JSON list."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
+from pipelines.readers.image_text.questions import Asked, question_of
 from pipelines.readers.json_rows import row_records
 from pipelines.readers.reader import Malformed, MalformedError, Peek, check_pairs
 from pipelines.sources.files import files
@@ -46,13 +47,12 @@ class EasyVqa(ImageReader):
                 f"easy-vqa reads one list of questions at a time, found {', '.join(map(str, named))}: image 0 of "
                 "the one is not image 0 of the other. Prepare a corpus of each"
             )
-        gathered: dict[int, tuple[list[dict[str, Any]], str]] = {}
+        asked = Asked[int]()
         for record in row_records(paths):
             _, number, raw = record.data
             with malformed:
-                image, question = _question(raw, number, record.where)
-                gathered.setdefault(image, ([], record.where))[0].append(question)
-        for image, (questions, where) in gathered.items():
+                asked.add(*_question(raw, number, record.where), record.where)
+        for image, questions, where in asked:
             name = self.named(self.image_name, where, id=image, subset="")
             yield name, {"questions": questions, "meta": {"id": image}}, where
 
@@ -67,7 +67,7 @@ def _question(raw: bytes, number: int, where: str) -> tuple[int, dict[str, Any]]
         raise MalformedError(FORM, where, raw[:60].decode(errors="replace"))
     check_pairs(row, where)
     question, answer, image = row
-    return image, {"question_id": number, "question": question, "answers": [answer], "answer": answer}
+    return image, question_of({"question_id": number, "question": question, "answer": answer}, where)
 
 
 def _fits(row: Any) -> bool:

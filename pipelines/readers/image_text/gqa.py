@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
+from pipelines.readers.image_text.questions import Asked, question_of
 from pipelines.readers.reader import Malformed, Peek, as_object, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json
@@ -32,7 +33,7 @@ class Gqa(ImageReader):
         return source.has_key("imageId") and source.has_key("question")
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        gathered: dict[str, tuple[list[dict[str, Any]], str]] = {}
+        asked = Asked[str]()
         for path in files(paths, self.suffixes):
             for number, (question, row) in enumerate(read_json(path).items()):
                 where = f"{path.name}:{number}"
@@ -40,9 +41,8 @@ class Gqa(ImageReader):
                     if self.balanced and not as_object(row, where).get("isBalanced"):
                         continue
                     image = require(as_object(row, where), "imageId", str, where)
-                    asked = _question(question, row, where)
-                    gathered.setdefault(image, ([], where))[0].append(asked)
-        for image, (questions, where) in gathered.items():
+                    asked.add(image, _question(question, row, where), where)
+        for image, questions, where in asked:
             name = self.named(self.image_name, where, id=image, subset="")
             yield name, {"key": image, "questions": questions, "meta": {"id": image}}, where
 
@@ -51,9 +51,5 @@ def _question(identifier: str, row: dict[str, Any], where: str) -> dict[str, Any
     answers = [require(row, "answer", str, where)] if "answer" in row else []
     types = row["types"] if isinstance(row.get("types"), dict) else {}
     told = {"answer": row.get("answer"), "question_type": types.get("structural"), "answer_type": types.get("semantic")}
-    return {
-        "question_id": identifier,
-        "question": require(row, "question", str, where),
-        "answers": answers,
-        **{name: value for name, value in told.items() if isinstance(value, str)},
-    }
+    known = {name: value for name, value in told.items() if isinstance(value, str)}
+    return question_of({**row, **known, "question_id": identifier, "answers": answers}, where)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.image_text.vqa_jsonl import question_of
+from pipelines.readers.image_text.questions import Identifiers, question_of
 from pipelines.readers.json_rows import row_records
 from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, Record, parse_row, require
 from workbench.errors import BadValueError
@@ -37,6 +37,7 @@ class VisualGenome(ImageReader):
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[int, tuple[dict[str, Any], str]] = {}
+        identifiers = Identifiers()
         for record in row_records(paths):
             with malformed:
                 row = parse_row(record.data[2], record.where)
@@ -44,7 +45,7 @@ class VisualGenome(ImageReader):
                 if "regions" not in row and "qas" not in row:
                     raise MalformedError("neither regions nor qas", record.where, f"fields: {', '.join(row)}")
                 said = _phrases(row, record.where) if "regions" in row else {}
-                asked = {"questions": _questions(row, record.where)} if "qas" in row else {}
+                asked = {"questions": _questions(row, record.where, identifiers, malformed)} if "qas" in row else {}
                 fields, _ = gathered.setdefault(image, ({"key": str(image), "meta": {"id": image}}, record.where))
                 for name, listed in (said | asked).items():
                     fields.setdefault(name, []).extend(listed)
@@ -89,9 +90,15 @@ def _within(box: list[float], width: int, height: int) -> list[float]:
     return corners if corners[0] < corners[2] and corners[1] < corners[3] else []
 
 
-def _questions(row: dict[str, Any], where: str) -> list[dict[str, Any]]:
-    asked = _objects(row, "qas", where)
-    return [question_of({**one, "question_id": one.get("qa_id")}, where) for one in asked]
+def _questions(row: dict[str, Any], where: str, identifiers: Identifiers, malformed: Malformed) -> list[dict[str, Any]]:
+    """Those of an image that are as they should be; one that is not takes no others with it."""
+    questions = []
+    for one in _objects(row, "qas", where):
+        with malformed:
+            question = question_of({**one, "question_id": one.get("qa_id")}, where)
+            identifiers.take(question, where)
+            questions.append(question)
+    return questions
 
 
 def _objects(row: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:

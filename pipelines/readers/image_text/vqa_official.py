@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.image_text.vqa_jsonl import question_of
-from pipelines.readers.reader import Malformed, Peek, as_object, require
+from pipelines.readers.image_text.questions import Asked, question_of
+from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json, rows_of
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import FileTemplate
 
+log = logging.getLogger(__name__)
+
 Answers = dict[int | str, tuple[dict[str, Any], str]]
+
+
+class _Questions(NamedTuple):
+    """A file of them; `subset` is that of its images."""
+
+    file: str
+    subset: str
+    rows: list[Any]
 
 
 @dataclass(frozen=True)
@@ -31,39 +42,57 @@ class VqaOfficial(ImageReader):
         return source.has_key("data_subtype") or (source.has_key("questions") and source.has_key("task_type"))
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-        questions: list[tuple[Any, str, str]] = []
-        answers: Answers = {}
+        sets: list[_Questions] = []
+        answers: Answers | None = None
         for path in files(paths, self.suffixes):
             tree = read_json(path)
             if "questions" in tree:
                 subset = str(tree.get("data_subtype", "")).replace("test-dev", "test")  # its images are those of test
-                rows = rows_of(tree, "questions", path)
-                questions += [(row, subset, f"{path.name}:questions[{i}]") for i, row in enumerate(rows)]
+                sets.append(_Questions(path.name, subset, rows_of(tree, "questions", path)))
             else:
-                answers |= _answers(rows_of(tree, "annotations", path), path, malformed)
-        if not questions:
+                answers = {} if answers is None else answers
+                _add_answers(answers, rows_of(tree, "annotations", path), path, malformed)
+        if not sets:
             raise WorkbenchError(
                 f"no questions file among {', '.join(p.name for p in paths)}; give it with the annotations"
             )
-        gathered: dict[str, tuple[list[dict[str, Any]], str]] = {}
-        for row, subset, where in questions:
+        asked = Asked[str]()
+        for one in sets:
+            self._ask(asked, one, answers, malformed)
+        for name, questions, where in asked:
+            yield name, {"questions": questions}, where
+
+    def _ask(self, asked: Asked[str], those: _Questions, answers: Answers | None, malformed: Malformed) -> None:
+        """Add the questions of a file; where annotations were given it is told how many have none, but of test sets."""
+        unanswered = 0
+        for number, row in enumerate(those.rows):
+            where = f"{those.file}:questions[{number}]"
             with malformed:
                 image = require(as_object(row, where), "image_id", int, where)
-                name = self.named(self.image_name, where, subset=subset, id=image)
-                question = _answered(row, answers, where)
-                gathered.setdefault(name, ([], where))[0].append(question)
-        for name, (found, where) in gathered.items():
-            yield name, {"questions": found}, where
+                name = self.named(self.image_name, where, subset=those.subset, id=image)
+                question = _answered(row, answers or {}, where)
+                asked.add(name, question, where)
+                unanswered += not question["answers"]
+        if unanswered and answers is not None and not those.subset.startswith("test"):
+            log.warning(
+                "%s: %s of %s questions have no answers in the annotations that were given, and stay without; is a "
+                "part of the annotations missing, or are they those of other questions?",
+                those.file,
+                f"{unanswered:,}",
+                f"{len(those.rows):,}",
+            )
 
 
-def _answers(rows: list[Any], path: Path, malformed: Malformed) -> Answers:
-    """By question what was answered, and where it stands."""
-    answers: Answers = {}
+def _add_answers(answers: Answers, rows: list[Any], path: Path, malformed: Malformed) -> None:
+    """Take up by question what was answered, and where it stands. Of two annotations the first is taken."""
     for number, row in enumerate(rows):
         where = f"{path.name}:annotations[{number}]"
         with malformed:
-            answers[require(as_object(row, where), "question_id", (int, str), where)] = (row, where)
-    return answers
+            identifier = require(as_object(row, where), "question_id", (int, str), where)
+            if identifier in answers:
+                found = f"question_id {identifier!r}, see {answers[identifier][1]}"
+                raise MalformedError("a second annotation of a question", where, found)
+            answers[identifier] = (row, where)
 
 
 def _answered(row: dict[str, Any], answers: Answers, where: str) -> dict[str, Any]:
@@ -72,6 +101,9 @@ def _answered(row: dict[str, Any], answers: Answers, where: str) -> dict[str, An
     if identifier not in answers:
         return question_of({**row, "answers": []}, where)
     answered, told = answers[identifier]
+    if "image_id" in answered and require(answered, "image_id", int, told) != row["image_id"]:
+        found = f"question_id {identifier!r}: {answered['image_id']}, the question's is {row['image_id']}"
+        raise MalformedError("an annotation of another image than its question", told, found)
     merged = {**answered, **row, "answers": require(answered, "answers", list, told)}
     if "multiple_choice_answer" in answered:
         merged["answer"] = answered["multiple_choice_answer"]

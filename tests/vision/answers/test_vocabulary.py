@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from vision.answers.metric import accuracy, variant_of
 from vision.answers.vocabulary import AnswerVocabulary
+from workbench.errors import WorkbenchError
 
 VOCABULARY = AnswerVocabulary(("chair", "table", "lamp"))
 
@@ -28,3 +31,15 @@ def test_a_set_with_a_single_answer_somewhere_has_no_annotators() -> None:
     ten = {"answers": ["yes"] * 10}
     assert variant_of([ten, ten]) == "official_2015"
     assert variant_of([ten, {"answers": ["a", "b"]}, {"answers": ["c"]}]) == "single_answer"
+
+
+def test_no_class_is_blank(tmp_path: Path) -> None:
+    """Older corpora hold blank answers, and of "a" the normal form leaves nothing."""
+    given = [{"answers": ["", " ", "dog"]}, {"answer": " ", "answers": ["dog"]}, {"answers": [""]}, {"answers": ["a"]}]
+    assert AnswerVocabulary.build(given, min_count=1).answers == ("dog",)
+    with pytest.raises(WorkbenchError, match="no answer is the major one of 1 questions"):
+        AnswerVocabulary.build(given[2:], min_count=1)
+    published = tmp_path / "trainval_label2ans.json"
+    published.write_text('["", "woods", "net"]')
+    assert AnswerVocabulary.load(published).answers == ("", "woods", "net"), "the classes of published weights"
+    assert AnswerVocabulary.load(published).without_blanks().answers == ("woods", "net")

@@ -61,7 +61,12 @@ class Answered:
         """
         name = found.meta["question_id"]
         if name in self.predictions:
-            raise WorkbenchError(f"the question id {name!r} occurs twice (again in record {found.key!r})")
+            raise WorkbenchError(
+                f"the question id {name!r} occurs twice (again in record {found.key!r}), and predictions go by it. "
+                "Prepare the corpus anew: workbench prepare image-text says where the ids are that occur twice, and "
+                "--on-error skip leaves out all but the first. Corpora that were put together can be evaluated one by "
+                "one"
+            )
         self.predictions[name], self.confidence[name] = found.answer, found.confidence
         self.records[name], self.asked[name] = self.images + found.place, found.meta
 

@@ -62,7 +62,7 @@ class VqaTuning(Tuning):
     ] = None
     answers_of: Annotated[
         list[Location] | None,
-        typer.Option(metavar="CORPUS", help="Their answers count too (VQA v2: train and val have 3,129). Repeatable."),
+        typer.Option(metavar="CORPUS", help="Their answers count too (VQA v2: those of train and val). Repeatable."),
     ] = None
     min_count: Annotated[Count, typer.Option(help="How many questions an answer must be the main one of.")] = 9
     max_length: Annotated[Count | None, typer.Option(help="Tokens of a question; default: the run's.")] = None
@@ -183,7 +183,7 @@ def _vocabulary(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVoca
     if tuning.answers and tuning.answers_of:
         raise WorkbenchError("--answers is a whole vocabulary, and --answers-of says what to make one of: give one")
     if tuning.answers:
-        return AnswerVocabulary.load(tuning.answers)
+        return AnswerVocabulary.load(tuning.answers).without_blanks()
     others = [question for place in tuning.answers_of or () for question in questions_of(Corpus.open(place))]
     return AnswerVocabulary.build([*answered, *others], tuning.min_count)
 

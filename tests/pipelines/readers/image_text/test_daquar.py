@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from pipelines.readers.formats import make_reader
+from pipelines.readers.reader import MalformedError
 from tests.contracts.cases import ReaderCase
 from tests.contracts.material import picture as small
 from tests.contracts.raw import lines, tar_of
@@ -84,3 +87,33 @@ def test_the_real_questions(tmp_path, shared, read):
     assert asked == {
         (row["image"], f"qa.894.raw.train-{2 * number + 1}"): row["answers"] for number, row in enumerate(rows)
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "missing"),
+    [
+        ("1 ?\nbed\n2 ?\n\n\nlamp\n3 ?\ncat\n", {1: "bed", 3: "cat"}, 2),
+        ("1 ?\nbed\n2 ?\n\n3 ?\ncat\n", {1: "bed", 3: "cat"}, 1),
+        ("1 ?\nbed\n\nlamp\n3 ?\ncat\n", {1: "bed", 3: "cat"}, 1),
+        ("1\nbed\n2\n3\ncat\n", {1: "bed", 3: "cat"}, 1),
+        ("1 ?\nbed\n\n2 ?\nlamp\n\n3 ?\ncat\n", {1: "bed", 2: "lamp", 3: "cat"}, 0),
+        ("1 ?\n\nbed\n\n2 ?\n\nlamp\n", {1: "bed", 2: "lamp"}, 0),
+        ("1 ?\n\n\nbed\n\n\n2 ?\n\n\nlamp\n", {1: "bed", 2: "lamp"}, 0),
+    ],
+)
+def test_no_question_gets_the_answers_of_another(tmp_path, tar, picture, text, found, missing):
+    """Blank lines in place of an answer or a question, a question without its mark, and files spread by blank lines."""
+    tar("images.tar", {f"image{i}.png": picture(i, format="PNG") for i in (1, 2, 3)})
+    (tmp_path / "qa.txt").write_text(re.sub(r"(?m)^(\d)", r"what is there in this image\1", text))
+    reader = make_reader("image-text", "daquar", [tmp_path / "qa.txt"], {})
+    records = list(reader.records([tmp_path / "qa.txt"]))
+    wrong = [record for record in records if isinstance(record.data, MalformedError)]
+    told = [
+        (record.data[0], question)
+        for record in records
+        if record not in wrong
+        for question in record.data[1]["questions"]
+    ]
+    assert {int(name[5]): ", ".join(question["answers"]) for name, question in told} == found
+    assert {question["question"] for _, question in told} == {"what is there ?"}
+    assert len(wrong) == missing

@@ -243,6 +243,12 @@ def test_questions_without_answers_among_others_are_counted_apart(answering: Pat
     assert "yes" in Vqa().setup(few, read_recipe(answering)).objective["answers"]
 
 
+def test_an_id_that_occurs_twice_is_told_with_what_to_do(answering: Path, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "corpus", [record(1), record(1)])
+    with pytest.raises(WorkbenchError, match=r"id 10 occurs twice .*'r1'.*workbench prepare image-text.*--on-error sk"):
+        evaluate(Vqa(), VqaScoring(run=answering, corpus=str(tmp_path / "corpus")))
+
+
 def test_answers_over_sets_by_wordnet(answering: Path, squares: Path, tmp_path: Path) -> None:
     write_wordnet(tmp_path / "dict")
     index = tmp_path / "dict" / "index.noun"
@@ -279,9 +285,9 @@ def test_the_answers_of_several_corpora_make_the_vocabulary(matching: Path, squa
     alone = Vqa().setup(VqaTuning(**told), base).objective["answers"]
     both = Vqa().setup(VqaTuning(answers_of=[other], **told), base).objective["answers"]
     assert both == [*alone, "mauve"]
-    (tmp_path / "rows.json").write_text(json.dumps({"no": 1, "yes": 0}))
+    (tmp_path / "rows.json").write_text(json.dumps({"no": 2, "yes": 1, "": 0}))
     published = Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **told), base).objective["answers"]
-    assert published == ["yes", "no"]
+    assert published == ["yes", "no"], "without the blank one"
     (tmp_path / "rows.json").write_text(json.dumps(["qux", "quux"]))
     with pytest.raises(WorkbenchError, match=r"none of its 2 answers is one to the \d+ questions of .*another set"):
         Vqa().setup(VqaTuning(answers=tmp_path / "rows.json", **told), base)
