@@ -33,6 +33,9 @@ PARTS = {"blob": "", "spans": ".spans", "hashes": ".hashes", "order": ".order"}
 IDS = {kind: {part: f"{kind}_ids{ending}" for part, ending in PARTS.items()} for kind in ("entity", "relation")}
 TENSORS = ("entity", "relation", *(name for names in IDS.values() for name in names.values()))
 CHECKSUM = "sha256"
+TRAINED_ON = "trained_on"
+"""Under which the provenance of vectors that a run made names the graphs that the run was trained on: digests by place.
+(`graph` is then the one whose entities they are of.)"""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def entity_vectors(
     with needs_kg():
         from kg.graph.store import GraphStore
         from kg.objectives.knowledge_embedding import KnowledgeEmbedding
-        from kg.vectors.vectors import Vectors, save_vectors
+        from kg.vectors.vectors import TRAINED_ON, Vectors, save_vectors
     from workbench.evaluation.opening import find_fitting
     from workbench.interop.opening import load
 
@@ -58,6 +58,7 @@ def entity_vectors(
     provenance = {
         **made.provenance,
         "checkpoint": found.checkpoint,
+        TRAINED_ON: found.read.get("graph", {}),
         "graph": {"path": str(store.path), "shuffled": None, **store.meta},
     }
     save_vectors(Vectors(made.ids, made.vectors, made.relation_ids, made.relations, provenance), output)

@@ -6,6 +6,7 @@ in this order in the data set's list of types (`types.txt`). A group is scored a
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,40 @@ def by_group(inventory: list[str], groups: Groups) -> tuple[list[str], list[int]
     return [name for group in found for name in group], [len(group) for group in found if group]
 
 
+def refuse_other(groups: Groups, names: list[str], learnt: list[int] | None, place: Path, run: Path) -> None:
+    """Check the groups that are scored against those that a run has learnt.
+
+    Args:
+        names: the types of the run's inventory, those of a group side by side.
+        learnt: how many of them each group has; None where groups were not learnt.
+
+    Raises:
+        WorkbenchError: the list puts the run's types into other groups, or lacks some.
+    """
+    if learnt is None:
+        return
+    ours = [[name for name in names if name in types] for types in groups.values()]
+    ordered, sizes = [name for group in ours for name in group], [len(group) for group in ours if group]
+    if (ordered, sizes) == (names, learnt):
+        return
+    first = next((name for name, other in zip_longest(names, ordered) if name != other), None)
+    example = f", from {first!r} on in another order" if first is not None else ""
+    raise WorkbenchError(
+        f"--groups {place}: {run} was fine-tuned with another list of types: its {len(names):,} types were in groups "
+        f"of {_told(learnt)}, and in those of this list they are {_told(sizes)}{example}. Give the list that it was "
+        "fine-tuned with (`finetune entity-typing --groups`), or fine-tune a run with this one"
+    )
+
+
+def _told(sizes: list[int]) -> str:
+    return ", ".join(f"{size:,}" for size in sizes) or "none"
+
+
 class GroupScores:
-    """The loose macro scores of each group, which the data set's paper reports, for any prediction of one test set."""
+    """The loose macro scores of each group, which the data set's paper reports, for any prediction of one test set.
+
+    A group of which the inventory, or the test set, has no type has none.
+    """
 
     def __init__(self, groups: Groups, names: list[str], test: Predictions, macro: Macro, gold: Gold) -> None:
         """`names` are the types of the inventory, in the order of the logits."""
@@ -71,11 +104,17 @@ class GroupScores:
         known = frozenset(names)
         self.columns = {group: np.isin(names, [*types]) for group, types in groups.items()}
         self.outside = {group: _count(test, types - known) for group, types in groups.items()} if gold == "all" else {}
+        self.measured = [
+            group
+            for group, columns in self.columns.items()
+            if columns.any() and (test.gold[:, columns].any() or np.any(self.outside.get(group, 0)))
+        ]
 
     def numbers(self, predicted: np.ndarray) -> dict[str, float]:
         """`coarse/loose_macro/f1` and so on, of predicted types [mentions, types]."""
         found: dict[str, float] = {}
-        for group, columns in self.columns.items():
+        for group in self.measured:
+            columns = self.columns[group]
             scores = typing_scores(
                 predicted[:, columns], self.test.gold[:, columns], self.macro, self.outside.get(group)
             )

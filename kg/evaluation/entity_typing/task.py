@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from kg.evaluation.entity_typing.baselines import baselines
-from kg.evaluation.entity_typing.groups import GroupScores, by_group, read_groups
+from kg.evaluation.entity_typing.groups import Groups, GroupScores, by_group, read_groups, refuse_other
 from kg.evaluation.entity_typing.inventory import read_inventory
 from kg.evaluation.entity_typing.predictions import examples, inventory_of, predict
 from kg.evaluation.entity_vectors import linked_at
@@ -126,7 +126,11 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: TypingScoring) -> Result:
         names = inventory_of(run)
-        groups = read_groups(scoring.groups) if scoring.groups is not None else {}
+        groups: Groups = {}
+        if scoring.groups is not None:
+            groups, objective = read_groups(scoring.groups), run.objective.objective
+            assert isinstance(objective, Types)
+            refuse_other(groups, names, objective.groups, scoring.groups, run.folder)
         found = predict(run, corpus, scoring.batch_size, scoring.limit)
         chosen = predicted_types(found.logits, scoring.rule)
         missed = found.outside if scoring.gold == "all" else None

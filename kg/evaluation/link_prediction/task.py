@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from rich.progress import Progress
 
+from kg.evaluation.trained_on import COUNTED, TrainedOn
 from kg.evaluation.triple_scoring import (
     ScoredVectors,
     Triples,
@@ -80,9 +81,12 @@ class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
     def score(self, run: Evaluated | ScoredVectors, corpus: Corpus, scoring: LinkScoring) -> Result:
         graph = GraphStore.open(scoring.graph)
         held_out = Triples.of(corpus, graph)
-        triples = (_of_unseen(held_out.rows, graph) if scoring.unseen else held_out.rows)[: scoring.limit]
+        trained = TrainedOn.of(run, graph)
+        learnt = trained.rows
+        triples = (_of_unseen(held_out.rows, learnt, graph) if scoring.unseen else held_out.rows)[: scoring.limit]
+        not_held_out = trained.count(triples, str(corpus.place))
         others = [rows_of(graph, GraphStore.open(place).triples())[0] for place in scoring.known or ()]
-        known = np.concatenate([graph.triple_rows, held_out.rows, *others])
+        known = np.concatenate([learnt, held_out.rows, *others])
         sampled = Sampled(scoring.candidates, scoring.seed) if scoring.candidates else None
 
         def ranked(scores: Scores, what: str) -> Ranks:
@@ -105,16 +109,22 @@ class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
         return Result(
             task=self.name,
             numbers=_numbers(found, triples, graph),
-            counts={"triples": len(triples), "entities": graph.num_entities, "triples left out": held_out.left_out},
-            variant=_variant(scoring, graph.num_entities),
+            counts={
+                "triples": len(triples),
+                "entities": graph.num_entities,
+                "triples left out": held_out.left_out,
+                COUNTED: not_held_out,
+            },
+            variant="; ".join([_variant(scoring, graph.num_entities), *trained.told]),
             baselines={"most frequent entities": _numbers(frequent, triples, graph), "chance": chance(competing)},
             examples=list(_examples(found, triples, graph)),
         )
 
 
-def _of_unseen(triples: np.ndarray, graph: GraphStore) -> np.ndarray:
-    """Those with an entity that is in no triple of the graph."""
-    unseen = graph.degrees == 0
+def _of_unseen(triples: np.ndarray, learnt: np.ndarray, graph: GraphStore) -> np.ndarray:
+    """Those with an entity that is in no triple that was learnt."""
+    unseen = np.ones(graph.num_entities, bool)
+    unseen[learnt[:, [0, 2]]] = False
     chosen = triples[unseen[triples[:, 0]] | unseen[triples[:, 2]]]
     if not len(chosen):
         raise WorkbenchError(

@@ -17,6 +17,7 @@ from kg.evaluation.relation_prediction.ranking import (
     RelationsOfEnds,
     rank_relations,
 )
+from kg.evaluation.trained_on import COUNTED, TrainedOn
 from kg.evaluation.triple_scoring import Triples, in_words, relation_name
 from kg.graph.store import GraphStore
 from kg.objectives.relation_prediction import RelationPrediction
@@ -69,8 +70,10 @@ class PredictedRelations(DownstreamTask[Tuning, RelationPredictionScoring]):
         graph = objective.graph
         held_out = Triples.of(corpus, graph)
         triples = held_out.rows[: scoring.limit]
+        trained = TrainedOn.of(run, graph)
+        not_held_out = trained.count(triples, str(corpus.place))
         others = [rows_of(graph, GraphStore.open(place).triples())[0] for place in scoring.known or ()]
-        known = np.concatenate([graph.triple_rows, held_out.rows, *others])
+        known = np.concatenate([trained.rows, held_out.rows, *others])
 
         def ranked(scores: RelationScores) -> RankedRelations:
             with Progress(console=Terminal(stderr=True), transient=True) as progress:
@@ -94,8 +97,9 @@ class PredictedRelations(DownstreamTask[Tuning, RelationPredictionScoring]):
                 "pairs": len(np.unique(triples[:, [0, 2]], axis=0)),
                 "relations": graph.num_relations,
                 "triples left out": held_out.left_out,
+                COUNTED: not_held_out,
             },
-            variant=f"filtered by {known_parts}; realistic ranks",
+            variant="; ".join([f"filtered by {known_parts}", "realistic ranks", *trained.told]),
             baselines={
                 "most frequent relations": _numbers(frequent, triples, names),
                 "relations of head and tail": _numbers(of_ends, triples, names),

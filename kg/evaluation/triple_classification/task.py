@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 import typer
 
+from kg.evaluation.trained_on import COUNTED, TrainedOn, stated_by
 from kg.evaluation.triple_classification.thresholds import Thresholds
 from kg.evaluation.triple_scoring import (
     ScoredVectors,
@@ -33,7 +35,9 @@ from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
 from workbench.options.bounds import Location
 
+logger = logging.getLogger(__name__)
 EXAMPLES = 12
+VARIANT = "thresholds of --valid, a relation each"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,19 +71,36 @@ class Labelled:
     left_out: int
 
     @classmethod
-    def of(cls, true: Corpus, false: Corpus, graph: GraphStore, limit: int | None = None) -> Labelled:
-        """Those of two corpora, or the first ones of each."""
-        both = [Triples.of(corpus, graph) for corpus in (true, false)]
-        shared = set(map(tuple, both[0].rows.tolist())) & set(map(tuple, both[1].rows.tolist()))
-        if shared:
-            raise WorkbenchError(
-                f"{len(shared):,} triples are among the true ones ({true.place}) and among the false ones "
-                f"({false.place}), such as "
-                f"{' - '.join(in_words(graph, np.array(min(shared))).values())}; leave them out of one of the two"
-            )
-        parts = [triples.rows[:limit] for triples in both]
+    def of(cls, true: Triples, false: Triples, limit: int | None = None) -> Labelled:
+        """Both, or the first ones of each."""
+        parts = [triples.rows[:limit] for triples in (true, false)]
         labels = np.repeat([True, False], [len(part) for part in parts])
-        return cls(np.concatenate(parts), labels, sum(triples.left_out for triples in both))
+        return cls(np.concatenate(parts), labels, true.left_out + false.left_out)
+
+
+def refuse_true(true: Mapping[str, Triples], false: Mapping[str, Triples], trained: TrainedOn) -> None:
+    """Check that nothing is true and false: corpora by their place, each false one against all true ones and graphs.
+
+    Raises:
+        WorkbenchError: a triple is both; names how many are, and of what.
+    """
+    graph = trained.graph
+    for of_false, those in false.items():
+        found = {place: stated_by(each, those.rows, graph) for place, each in trained.named.items()}
+        found |= {place: _among(those.rows, each.rows) for place, each in true.items()}
+        for of_true, both in found.items():
+            if both.any():
+                raise WorkbenchError(
+                    f"{both.sum():,} triples are among the true ones ({of_true}) and among the false ones "
+                    f"({of_false}), such as {' - '.join(in_words(graph, those.rows[both.argmax()]).values())}; leave "
+                    "them out of one of the two"
+                )
+
+
+def _among(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Which of the triples are among others: [triples] bool."""
+    known = set(map(tuple, others.tolist()))
+    return np.array([tuple(row) in known for row in rows.tolist()], bool)
 
 
 class TripleDecision(DownstreamTask[Tuning, TripleClassificationScoring]):
@@ -93,12 +114,23 @@ class TripleDecision(DownstreamTask[Tuning, TripleClassificationScoring]):
 
     def score(self, run: Evaluated | ScoredVectors, corpus: Corpus, scoring: TripleClassificationScoring) -> Result:
         graph = GraphStore.open(scoring.graph)
+        trained = TrainedOn.of(run, graph)
         beside = {name: Corpus.open(getattr(scoring, name)) for name in ("negatives", "valid", "valid_negatives")}
-        known = Labelled.of(beside["valid"], beside["valid_negatives"], graph)
-        asked = Labelled.of(corpus, beside["negatives"], graph, scoring.limit)
+        of_test, of_valid = Triples.of(corpus, graph), Triples.of(beside["valid"], graph)
+        false, false_valid = (Triples.of(beside[name], graph) for name in ("negatives", "valid_negatives"))
+        refuse_true(
+            {f"CORPUS {corpus.place}": of_test, f"--valid {scoring.valid}": of_valid},
+            {f"--negatives {scoring.negatives}": false, f"--valid-negatives {scoring.valid_negatives}": false_valid},
+            trained,
+        )
+        known, asked = Labelled.of(of_valid, false_valid), Labelled.of(of_test, false, scoring.limit)
+        not_held_out = trained.count(asked.rows[asked.true], str(corpus.place))
+        others = [ScoredVectors(Path(file), load_vectors(file)) for file in scoring.beside or ()]
+        for each in others:
+            TrainedOn.of(each, graph).count(asked.rows[asked.true], str(corpus.place))
         models: dict[str, Scores] = {
             "most frequent entities": FrequencyScores(graph.triple_rows, graph.num_entities),
-            **{Path(file).name: VectorScores(load_vectors(file), graph) for file in scoring.beside or ()},
+            **{each.path.name: VectorScores(each.vectors, graph) for each in others},
         }
         scores, decided = _decided(scores_of(run, graph, scoring.batch_size), known, asked)
         baselines = {name: _decided(model, known, asked)[1] for name, model in models.items()}
@@ -112,12 +144,25 @@ class TripleDecision(DownstreamTask[Tuning, TripleClassificationScoring]):
                 "false triples": int((~asked.true).sum()),
                 "of relations without a threshold": int((~np.isin(asked.rows[:, 1], list(own))).sum()),
                 "triples left out": asked.left_out,
+                COUNTED: not_held_out,
             },
             inputs={name: corpus_input(of) for name, of in beside.items()},
-            variant="thresholds of --valid, a relation each",
+            variant="; ".join(
+                ["thresholds of --valid, a relation each", *_of_thresholds(known, trained), *trained.told]
+            ),
             baselines={name: _numbers(made, asked, graph) for name, made in baselines.items()},
             examples=list(_examples(scores, decided, asked, graph)),
         )
+
+
+def _of_thresholds(known: Labelled, trained: TrainedOn) -> list[str]:
+    """That triples which thresholds are chosen on were trained on, whose scores are higher than those of others."""
+    count = int(trained.state(known.rows[known.true]).sum())
+    if not count:
+        return []
+    told = f"{count:,} of the {int(known.true.sum()):,} true triples of --valid were trained on"
+    logger.warning("%s, so that the thresholds are too high for triples that are held out; hold these out too", told)
+    return [told]
 
 
 def _decided(model: Scores, known: Labelled, asked: Labelled) -> tuple[np.ndarray, np.ndarray]:

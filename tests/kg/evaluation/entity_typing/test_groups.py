@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kg.evaluation.entity_typing.groups import FINE, GroupScores, read_groups
+from kg.evaluation.entity_typing.groups import FINE, GroupScores, read_groups, refuse_other
 from kg.evaluation.entity_typing.inventory import OPEN_ENTITY
 from kg.evaluation.entity_typing.predictions import Predictions
 from workbench.errors import WorkbenchError
@@ -84,3 +84,44 @@ def test_a_group_is_scored_as_if_its_types_were_all_there_are(listed: Path, gold
         assert numbers[f"{group}/loose_macro/recall"] == pytest.approx(recall)
         assert numbers[f"{group}/loose_macro/f1"] == pytest.approx(2 * precision * recall / (precision + recall))
     assert len(numbers) == 9
+
+
+@pytest.mark.parametrize("gold_types", ["all", "inventory"])
+def test_a_group_without_types_of_the_inventory_or_the_test_set_has_no_numbers(listed: Path, gold_types: Any) -> None:
+    groups, inventory = read_groups(listed), ["person", "fine 0"]
+    samples = [{"types": ["person", "poet"]}, {"types": ["person"]}]
+    gold = np.array([[True, False], [True, False]])
+    test = Predictions(samples, gold.astype(float), gold, np.array([1, 0]))
+    found = GroupScores(groups, inventory, test, "open_type", gold_types)
+    assert {name.split("/")[0] for name in found.numbers(gold)} == {"coarse"}
+    assert found.numbers(~gold)["coarse/loose_macro/f1"] == 0  # a wrong prediction is measured
+
+
+def test_a_group_whose_types_the_test_set_has_beside_the_inventory_is_measured(listed: Path) -> None:
+    groups, inventory = read_groups(listed), ["person", "fine 0"]
+    test = Predictions([{"types": ["fine 1"]}], np.zeros((1, 2)), np.zeros((1, 2), bool), np.array([1]))
+    numbers = GroupScores(groups, inventory, test, "open_type", "all").numbers(np.array([[False, True]]))
+    assert numbers == {f"fine/loose_macro/{name}": 0.0 for name in ("precision", "recall", "f1")}
+
+
+@pytest.mark.parametrize(
+    ("names", "learnt", "told"),
+    [
+        (["person", "fine 0", "poet"], [1, 1, 1], None),
+        (["person", "poet"], [1, 1], None),
+        (["person", "poet"], None, None),
+        (["person", "elsewhere"], None, None),
+        (["person", "fine 0", "poet"], [1, 2], "3 types were in groups of 1, 2, .* they are 1, 1, 1. Give"),
+        (["person", "poet", "fine 0"], [1, 1, 1], "they are 1, 1, 1, from 'poet' on in another order"),
+        (["person", "fine 0", "elsewhere"], [1, 1, 1], "they are 1, 1, from 'elsewhere' on"),
+    ],
+)
+def test_a_run_is_scored_in_the_groups_that_it_has_learnt(
+    listed: Path, names: list[str], learnt: list[int] | None, told: str | None
+) -> None:
+    groups = read_groups(listed)
+    if told is None:
+        refuse_other(groups, names, learnt, listed, Path("runs/typing"))
+        return
+    with pytest.raises(WorkbenchError, match=f"runs/typing was fine-tuned with another list .*{told}"):
+        refuse_other(groups, names, learnt, listed, Path("runs/typing"))

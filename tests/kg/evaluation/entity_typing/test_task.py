@@ -188,6 +188,12 @@ def test_the_whole_inventory_of_ultra_fine_typing(
     assert found["baselines"]["always place"]["coarse/loose_macro/f1"] == 1
 
 
+def _with(listed: Path, name: str, other: str) -> str:
+    """A list with two names in each other's places."""
+    names = {name: other, other: name}
+    return "\n".join(names.get(each, each) for each in listed.read_text().split("\n"))
+
+
 def test_each_group_of_ultra_fine_typing_has_its_own_loss(
     world: Path, make_run: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -202,6 +208,17 @@ def test_each_group_of_ultra_fine_typing_has_its_own_loss(
     assert isinstance(task.sequence.builder, dict)
     assert task.sequence.builder["types"] == ["place", "city", "town"]
     assert task.objectives[0]["groups"] == [1, 2]
+    run_evaluate(tmp_path / "run", world / "typing-test", groups=listed, limit=3)
+    other = tmp_path / "other.txt"
+    for swapped, told in (
+        (("town", "fine 0"), "1, 2, and in those of this list they are 1, 1, 1, from 'city'"),
+        (("town", "village"), "1, 2, and in those of this list they are 1, 1, from 'town'"),
+    ):
+        other.write_text(_with(listed, *swapped))
+        with pytest.raises(
+            WorkbenchError, match=rf"other\.txt: .*run was fine-tuned with another list .*{told}.* Give"
+        ):
+            run_evaluate(tmp_path / "run", world / "typing-test", groups=other, limit=3)
     listed.write_text(listed.read_text().replace("town", "village"))
     with pytest.raises(WorkbenchError, match=r"1 of 3 types are not in the list that --groups names: town"):
         fine_tune(EntityTyping(), replace(tuning, output=tmp_path / "other"))

@@ -13,7 +13,7 @@ from kg.evaluation.relation_prediction.ranking import FrequentRelations, Relatio
 from kg.evaluation.relation_prediction.task import PredictedRelations, RelationPredictionScoring
 from kg.graph.store import GraphStore
 from tests.contracts.cases import EvaluationCase, World
-from tests.kg.evaluation.graph_world import HELD_OUT, make_graph_world, recipe_tree, write_triples
+from tests.kg.evaluation.graph_world import HELD_OUT, TRIPLES, make_graph_world, recipe_tree, write_triples
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.result import Result
@@ -55,7 +55,7 @@ def scored(world: Path, run: Path, **options: Any) -> Result:
 
 def test_the_relation_of_unseen_pairs_is_learnt_and_stands_beside_what_the_graph_says(world: Path, run: Path) -> None:
     found = scored(world, run)
-    assert found.counts == {"triples": 4, "pairs": 4, "relations": 2, "triples left out": 0}
+    assert found.counts == {"triples": 4, "pairs": 4, "relations": 2, "triples left out": 0, "triples trained on": 0}
     assert found.numbers["hits@1"] == 1  # a country is told from a town by its name
     assert found.numbers["mean_rank"] == 1
     assert found.classes["country (lies in)"] == {"precision": 1, "recall": 1, "f1": 1, "gold": 3, "predicted": 3}
@@ -130,3 +130,13 @@ def test_the_right_relation_is_never_shown_to_the_builder(world: Path, run: Path
     turned = [(h, "near" if r == "country" else "country", t) for h, r, t in HELD_OUT["test"]]
     other = scored(world, run, corpus=str(write_triples(world / "turned", turned)))
     assert [e["prediction"] for e in found.examples] == [e["prediction"] for e in other.examples]
+
+
+def test_triples_that_were_trained_on_are_counted_and_no_test_by_themselves(
+    world: Path, run: Path, tmp_path: Path
+) -> None:
+    mixed = write_triples(tmp_path / "mixed", [*HELD_OUT["test"], TRIPLES[0]])
+    assert scored(world, run, corpus=str(mixed)).counts["triples trained on"] == 1
+    alone = write_triples(tmp_path / "alone", TRIPLES[:3])
+    with pytest.raises(WorkbenchError, match=r"3 of the 3 triples of .*none is held out"):
+        scored(world, run, corpus=str(alone))

@@ -12,7 +12,7 @@ from kg.evaluation.triple_classification.task import TripleClassificationScoring
 from kg.graph.store import GraphStore
 from kg.vectors.vectors import Vectors, save_vectors
 from tests.contracts.cases import EvaluationCase, World
-from tests.kg.evaluation.graph_world import NAMES, make_graph_world
+from tests.kg.evaluation.graph_world import HELD_OUT, NAMES, TRIPLES, make_graph_world, write_triples
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.result import Result
@@ -59,6 +59,7 @@ def test_true_triples_are_told_by_vectors_that_know_them(
         "false triples": 3,
         "of relations without a threshold": 1,
         "triples left out": 0,
+        "triples trained on": 0,
     }
     assert set(found.baselines) == {"majority", "most frequent entities", "v.safetensors"}
     assert found.baselines["majority"]["accuracy of country (lies in)"] == 0.5  # two of three valid ones are false
@@ -66,7 +67,38 @@ def test_true_triples_are_told_by_vectors_that_know_them(
     assert set(found.inputs) >= {"negatives", "valid", "valid_negatives"}
 
 
-def test_a_triple_that_is_true_and_false_is_refused(world: Path) -> None:
-    message = r"4 triples are among the true ones \(.*test\) and among the false .*such as "
+PAIRS = {"negatives": r"--negatives .*", "valid_negatives": r"--valid-negatives .*"}
+
+
+@pytest.mark.parametrize("option", [*PAIRS])
+@pytest.mark.parametrize(("stated", "by"), [("test", "CORPUS .*test"), ("valid", "--valid .*"), ("graph", "--graph ")])
+def test_a_triple_that_is_true_and_false_is_refused(
+    world: Path, tmp_path: Path, option: str, stated: str, by: str
+) -> None:
+    true = {**HELD_OUT, "graph": TRIPLES}[stated][:1]
+    false = write_triples(tmp_path / "false", [*HELD_OUT["test-false"], *true])
+    message = rf"^1 triples are among the true ones \({by}.* among the false ones \({PAIRS[option]}such as .*leave them"
     with pytest.raises(WorkbenchError, match=message):
-        scored(world, world / "v.safetensors", negatives=str(world / "test"))
+        scored(world, world / "v.safetensors", **{option: str(false)})
+
+
+def test_thresholds_of_triples_that_were_trained_on_are_told(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    valid = write_triples(tmp_path / "valid", [*HELD_OUT["valid"], TRIPLES[0]])
+    found = scored(world, world / "v.safetensors", valid=str(valid))
+    assert "1 of the 2 true triples of --valid were trained on" in found.variant
+    assert "1 of the 2 true triples of --valid were trained on" in caplog.text
+    assert "trained on" not in scored(world, world / "v.safetensors").variant
+
+
+def test_true_triples_that_were_trained_on_are_no_test(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained = write_triples(tmp_path / "trained", TRIPLES[:2])
+    with pytest.raises(WorkbenchError, match=r"2 of the 2 triples of .*trained are in .*graph.*none is held out"):
+        scored(world, world / "v.safetensors", corpus=str(trained))
+    mixed = write_triples(tmp_path / "mixed", [*HELD_OUT["test"], *TRIPLES[:2]])
+    assert scored(world, world / "v.safetensors", corpus=str(mixed)).counts["triples trained on"] == 2
