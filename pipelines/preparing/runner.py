@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +73,13 @@ def prepare(
             return _found(complete, space, started)
         space.open()
         try:
-            with _interruptible(job.output), ProgressBar(job.output.name) as meter:
+            with ProgressBar(job.output.name) as meter:
                 outcomes = _run(job, inputs, limits, meter)
             manifests = _finish(job, space, outcomes)
         except BaseException as error:
-            space.abandon(finished=isinstance(error, NothingLeftError))
+            kept = space.abandon(finished=isinstance(error, NothingLeftError))
+            if isinstance(error, KeyboardInterrupt | Ended):
+                _say_stopped(job.output, kept)
             raise
         space.close()
     skipped = sum(outcome.skipped for outcome in outcomes)
@@ -172,11 +173,9 @@ def _to_do(job: Job, chunk: Chunk, repeated: Mapping[int, Repeated], media: Medi
     return chunk._replace(repeated=repeated.get(chunk.number, Repeated()))
 
 
-@contextmanager
-def _interruptible(output: Path) -> Iterator[None]:
-    """What ends the run from outside says how to go on."""
-    try:
-        yield
-    except (KeyboardInterrupt, Ended):
+def _say_stopped(output: Path, kept: bool) -> None:
+    """What was ended from outside says how to go on."""
+    if kept:
         console.print(f"stopped; the finished shards of {output} are kept: run the same command again to go on")
-        raise
+    else:
+        console.print(f"stopped before a shard of {output} with a record was finished: nothing is kept")

@@ -106,15 +106,18 @@ class Workspace:
             with locked(self.job.output):
                 self.close()
 
-    def abandon(self, *, finished: bool = False) -> None:
+    def abandon(self, *, finished: bool = False) -> bool:
         """The run failed: where no finished shard has a record, nothing stays, so that other options may be tried.
 
         With `finished`, such shards go too: the run could not come to another end.
+
+        Returns:
+            Whether finished shards stay.
         """
         shards = [path for folder in self.folders.values() for path in folder.glob("part-*.tar")]
         infos = [finished_shard(path) for path in shards]
         if any(info is not None and info.records for info in infos) and (self.before or not finished):
-            return
+            return True
         for path in shards:
             remove_shard(path)
         shutil.rmtree(self.job.output / DROPPED, ignore_errors=True)
@@ -122,6 +125,7 @@ class Workspace:
         for folder in self.folders.values():
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+        return False
 
     def provenance(self, part: str) -> dict[str, Any]:
         """What corpus.json says about how the corpus came to be."""

@@ -189,6 +189,20 @@ def test_an_interrupted_run_goes_on_where_it_was(json_lines, text_job, monkeypat
     assert shard_hashes(job.output) == shard_hashes(whole.output)
 
 
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [(5, "stopped; the finished shards of {} are kept: run the same"), (50, "stopped before a shard of {} ")],
+)
+def test_a_stop_tells_of_shards_where_there_are_some(json_lines, text_job, capfd, size, told):
+    path = json_lines("docs.jsonl", ROWS)
+    job = text_job(path, stages=(stop_at_17,))
+    with pytest.raises(KeyboardInterrupt):
+        prepare(job, [path], Limits(workers=1, shard_size=size))
+    said = " ".join(capfd.readouterr().err.split())
+    assert told.format(job.output) in said
+    assert job.output.exists() == ("are kept" in said)
+
+
 def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     """A killed preparation leaves finished shards; the rerun completes the corpus, equal to an uninterrupted one."""
     rows = [{"id": f"d{i}", "text": f"{i} some words. " * 100} for i in range(1500)]

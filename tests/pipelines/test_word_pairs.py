@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from typer.testing import CliRunner
 from kg.graph.store import GraphStore
 from kg.lexicons.word_vectors import WordVectors
 from pipelines.commands.app import app
+from workbench.cli.app import main
 from workbench.corpora.corpus import Corpus
 
 ENTITIES = {
@@ -63,3 +67,30 @@ def test_a_graph_of_other_relations_is_told_which_one_is_wanted(tmp_path: Path) 
     assert re.search(
         r"unknown relation 'hypernym' in .*Valid: country\. Give a graph of senses, such as WordNet's", told
     )
+
+
+def test_one_that_is_stopped_at_its_start_is_stopped(
+    tmp_path: Path, json_lines: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object) -> Iterator[object]:
+        signal.raise_signal(signal.SIGINT)
+        yield
+
+    pytest.importorskip("gensim")
+    GraphStore.build([("d", "hypernym", "c")], tmp_path / "graph", entity_texts=ENTITIES)
+    texts = json_lines("texts.jsonl", [{"text": "a dog"}])
+    assert CliRunner().invoke(app, ["text", str(texts), "-o", str(tmp_path / "texts"), "--workers", "1"]).exit_code == 0
+    monkeypatch.setattr("kg.lexicons.word_pairs.word_pairs", stopped)
+    monkeypatch.chdir(tmp_path)
+    command = ["word-pairs", "graph", "--texts", "texts", "-o", "pairs", "--workers", "1"]
+    monkeypatch.setattr("sys.argv", ["workbench", "prepare", *command])
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    said = capfd.readouterr().err
+    assert "raised in" not in said
+    assert "are kept" not in said
+    assert "stopped before a shard of pairs with a record was finished: nothing is kept" in said
+    assert said.endswith("error: stopped\n")
+    assert not (tmp_path / "pairs").exists()

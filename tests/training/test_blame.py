@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from workbench.errors import WorkbenchError
+from workbench.parts.blame import Blame
+from workbench.processes.ending import ending
+from workbench.processes.stop_request import StopRequest
 from workbench.recipe.reading import load_recipe
 from workbench.tasks.feed import WorkerError
 from workbench.training.pretrain import pretrain
@@ -109,3 +114,18 @@ def test_what_a_part_must_not_return(make_recipe: Any, tmp_path: Path, part: str
     assert f" {found}" in told
     assert "; allowed: " in told
     assert not hasattr(raised.value, "__notes__")
+
+
+@pytest.mark.parametrize(("within", "times"), [(ending, 1), (StopRequest, 2)])
+def test_ctrl_c_is_not_the_fault_of_the_part_at_work(within: type[AbstractContextManager[Any]], times: int) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as raised, within(), Blame("model.layers[1]"):
+        _ = [signal.raise_signal(signal.SIGINT) for _ in range(times)]
+    assert not hasattr(raised.value, "__notes__")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_of_its_own_is() -> None:
+    with pytest.raises(KeyboardInterrupt) as raised, ending(), Blame("model.layers[1]"):
+        raise KeyboardInterrupt
+    assert raised.value.__notes__ == ["raised in model.layers[1]"]

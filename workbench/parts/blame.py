@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from workbench.errors import RAISED_IN, MachineError, WorkbenchError
-from workbench.processes.ending import Ended
+from workbench.processes.ending import Ended, Interrupted
 
 T = TypeVar("T")
 MARK = "named_in_recipe"
@@ -42,7 +42,7 @@ class Blame:
     the recipe.
     An error of a class of its own stays what it is, as whoever catches it wants what it carries.
     What would end more than the part in silence does not leave it as it is: `sys.exit`, and a `StopIteration`, which is
-    the end of whatever loop it meets.
+    the end of whatever loop it meets. Ctrl-C (`Interrupted`) is nobody's fault.
 
     Args:
         part: a marked part, or a name.
@@ -69,7 +69,7 @@ class Blame:
             stop = RuntimeError("StopIteration, which is no error outside of an iterator's __next__")
             stop.add_note(RAISED_IN + name)
             raise stop from error
-        if not isinstance(error, Exception | KeyboardInterrupt):
+        if isinstance(error, Interrupted) or not isinstance(error, Exception | KeyboardInterrupt):
             return
         if any(note.startswith(RAISED_IN) for note in getattr(error, "__notes__", ())):
             return

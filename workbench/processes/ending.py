@@ -9,7 +9,20 @@ from contextlib import contextmanager
 from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-"""What schedulers and closing terminals send; Ctrl-C is Python's own KeyboardInterrupt."""
+"""What schedulers and closing terminals send; Ctrl-C is `Interrupted`."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: whatever was at work then is not to blame, as it is for a KeyboardInterrupt that it raises itself."""
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """The handler of Ctrl-C, in place of Python's own.
+
+    Raises:
+        Interrupted: always.
+    """
+    raise Interrupted
 
 
 class Ended(SystemExit):
@@ -22,13 +35,14 @@ class Ended(SystemExit):
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Within, the first signal of `ENDING` raises `Ended` in the main thread; a second one kills at once.
+    """Within, the first signal of `ENDING` raises `Ended` in the main thread; a second one kills at once. Ctrl-C raises
+    `Interrupted`, where Python's own handler would have taken it.
 
     Outside the main thread, where Python allows no handlers, nothing changes. A SIGHUP that the process was told to
     ignore (nohup) stays ignored.
 
     Raises:
-        Ended: a signal came.
+        Ended, Interrupted: a signal came.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -43,6 +57,8 @@ def ending() -> Iterator[None]:
     for number, handler in before.items():
         if handler != signal.SIG_IGN:
             signal.signal(number, end)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:

@@ -11,6 +11,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+from workbench.processes.ending import interrupt
+
 logger = logging.getLogger(__name__)
 
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -43,5 +45,5 @@ class StopRequest:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
         for each in self._before:
-            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+            signal.signal(each, interrupt if each == signal.SIGINT else signal.SIG_DFL)
         logger.warning("%s: finishing this step, then saving; once more to quit at once", signal.Signals(number).name)
