@@ -12,6 +12,8 @@ from workbench.options.bounds import CountOrZero, Location, Name, Share
 from workbench.sequences.entities import Entities
 from workbench.sequences.sequence import Sequence, Span
 
+WITHOUT_VECTOR = "entities without a vector"
+
 
 class TableStep(LinkedStep):
     """Base of such a step.
@@ -41,7 +43,7 @@ class TableStep(LinkedStep):
         elif span.score <= self.min_score:
             self.dropped[f"{self.scored} below min_score"] += 1
         elif row is None:
-            self.dropped["entities without a vector"] += 1
+            self.dropped[WITHOUT_VECTOR] += 1
         else:
             return row
         return None

@@ -174,6 +174,11 @@ def test_a_corpus_of_images_that_is_missing_is_told_as_one(name: str, fields: li
     assert "prepare text" not in str(raised.value)
 
 
+def test_a_corpus_that_a_step_reads_is_told_with_the_command_that_makes_it() -> None:
+    with pytest.raises(WorkbenchError, match=r"by `workbench prepare text .*`workbench prepare sentiment CORPUS"):
+        check_corpora(load_recipe("sentilr-tiny"))
+
+
 def test_a_corpus_of_pairs_that_is_missing_is_told_as_one(tmp_path: Path) -> None:
     assert fields_read(load_recipe("xlm-tiny"), "corpora/pairs") == ["translations"]
     assert fields_read(load_recipe("macbert"), "corpora/text") == ["text"]

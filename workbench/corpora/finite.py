@@ -108,6 +108,17 @@ class FinitePass:
         """As `Reader.wrong_sizes`."""
         return self._source.wrong_sizes()
 
+    def of_first(self, records: int) -> int:
+        """How many items the first records of the corpora have, of all together."""
+        found, left = 0, records
+        for corpus, shard in self._shards:
+            if left <= 0:
+                break
+            items = self._source.items[corpus]
+            found += items.of_first(shard, left)
+            left -= items.corpus.shards[shard].records
+        return found
+
     def micro_batch(self, number: int, lane: int) -> list[Sample]:
         """The samples of a micro-batch; [] beyond the end."""
         return self._source.read(self.places(number, lane))

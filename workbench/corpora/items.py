@@ -81,6 +81,10 @@ class Items:
         """How many items each record of a shard has, of items that are no whole records [records]."""
         return np.bincount(self._table(shard)[0], minlength=self.corpus.shards[shard].records)
 
+    def of_first(self, shard: int, records: int) -> int:
+        """How many items the first records of a shard have."""
+        return min(records, int(self.counts[shard])) if self.unit is None else int(self.runs(shard)[:records].sum())
+
     def goes_on(self, shard: int, item: int) -> bool:
         """Whether an item goes on where the one before it in the shard ends: in the text of one record."""
         return self.stretch(shard, item).start > 0

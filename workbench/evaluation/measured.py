@@ -22,6 +22,7 @@ from workbench.evaluation.sharing import shared
 from workbench.evaluation.task import DownstreamTask
 from workbench.keyed import Draws
 from workbench.metrics.classes import never_predicted
+from workbench.parts.controls import taken_by
 from workbench.processes.distributed import World
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen
@@ -73,10 +74,7 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
         made = measured(run, items(run, corpus, scoring.batch_size, scoring.limit))
         account = run.take_account()  # of this pass alone: examples are read again
         if not made:
-            raise WorkbenchError(
-                f"corpus {corpus.name!r} has no {self.needs(objective)} (it has {', '.join(corpus.manifest.fields)}); "
-                "evaluate on one that has"
-            )
+            raise WorkbenchError(self._unlabelled(run, corpus, scoring, account))
         samples = Samples(run, corpus, scoring.limit)
         baselines = self.baselines(run, objective, made, samples)
         classes = self.classes(objective, made)
@@ -96,6 +94,30 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
     def needs(self, objective: Any) -> str:
         """What a corpus must have, for the message where it has none."""
         raise NotImplementedError(f"{type(self).__name__} must define needs")
+
+    def cause(self, objective: Any, account: Mapping[str, Mapping[str, int]]) -> str:
+        """Why nothing is labelled in a corpus that may have all that is needed, and what to do, by what was `used` and
+        `dropped`; "" where that does not tell."""
+        return ""
+
+    def _unlabelled(
+        self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions, account: Mapping[str, Mapping[str, int]]
+    ) -> str:
+        """The message where nothing was measured: what the control, the limit or a step took, or the corpus lacks."""
+        objective, limit = run.objective.objective, scoring.limit
+        first = limit is not None and limit < corpus.records
+        within = f" in the first {limit} of its {corpus.records} records (--limit)" if first else ""
+        control = run.loaded.recipe.control
+        taken = taken_by(control, run.parts)
+        if taken:
+            return (
+                f"corpus {corpus.name!r}: nothing is left to measure{within}, as {taken}; evaluate without the control"
+            )
+        if cause := self.cause(objective, account):
+            return f"corpus {corpus.name!r}{within}: {cause}"
+        told = f"corpus {corpus.name!r} has no {self.needs(objective)}{within} (it has "
+        more = "; raise --limit, or evaluate on one that has" if first else "; evaluate on one that has"
+        return f"{told}{', '.join(corpus.manifest.fields)}){more}"
 
     def numbers(self, objective: Any, made: Made, scoring: ScoringOptions) -> dict[str, float]:
         """The scores: by default those of a held-out pass."""
@@ -126,7 +148,7 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
         """The first samples that are labelled, each read alone."""
         objective: Objective = run.objective.objective
         alone, shown = replace(run, world=World()), 0
-        for samples in items(run, corpus, 1, min(limit or LOOKED_AT, LOOKED_AT)):
+        for samples in items(run, corpus, 1, limit, LOOKED_AT):
             made = measured(alone, [samples])
             if made and shown < EXAMPLES:
                 shown += 1
@@ -145,7 +167,10 @@ class Samples:
         return (sample for group in items(self.run, self.corpus, 1, self.limit) for sample in group)
 
 
-def items(run: Evaluated, corpus: Corpus, size: int, limit: int | None) -> Iterator[list[Sample]]:
-    """What the run's task reads of a corpus, so many at once: every item once, or the first ones."""
+def items(
+    run: Evaluated, corpus: Corpus, size: int, records: int | None, limit: int | None = None
+) -> Iterator[list[Sample]]:
+    """What the run's task reads of a corpus, `size` items at once: each once, those of the first records, or at most
+    `limit`."""
     window = window_of(run.task, [corpus])
-    return sample_pass([corpus], size=size, unit=run.task.builder.unit, window=window, limit=limit)
+    return sample_pass([corpus], size=size, unit=run.task.builder.unit, window=window, limit=limit, records=records)

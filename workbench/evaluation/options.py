@@ -74,7 +74,7 @@ class Measuring:
 
     run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")]
     corpus: Annotated[Location, typer.Argument(help="Test set.")]
-    limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None
+    limit: Annotated[Count | None, typer.Option(help="Only so many records of it, the first ones.")] = None
 
     def chosen(self) -> dict[str, Any]:
         """The options that differ from their default, as plain values: what a result was made with. Files that are

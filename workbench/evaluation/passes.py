@@ -43,11 +43,13 @@ def sample_pass(
     window: int | None = None,
     limit: int | None = None,
     first: int = 0,
+    records: int | None = None,
 ) -> Iterator[list[Sample]]:
     """Every item once, in the corpora's own order, at most `size` at a time; at most `limit` items, from the item
-    numbered `first` on."""
+    numbered `first` on, and those of the first `records` records alone."""
     reader = Reader.finite(corpora, lanes=1, micro_batch_size=size, unit=unit, window=window)
-    left = reader.total - first if limit is None else min(limit, reader.total - first)
+    total = reader.total if records is None else reader.of_first(records)
+    left = total - first if limit is None else min(limit, total - first)
     for number in range(first // size, reader.steps):
         if left <= 0:
             return

@@ -90,6 +90,14 @@ def heeds(control: str, parts: Iterable[Any]) -> bool:
     return not _left(control, asked) and any(control in getattr(part, "controls", ()) for part in asked)
 
 
+def taken_by(control: str | None, parts: Iterable[Any]) -> str:
+    """In words, what a control takes away of these parts and those inside of them; "" where it is None or none heeds
+    it."""
+    heeding = (part for part in _with_inside(parts) if control in getattr(part, "controls", ()))
+    found = dict.fromkeys(named(part).rpartition(": ")[2] for part in heeding)
+    return f"control {control} takes away what {', '.join(found)} would bring in" if found else ""
+
+
 def _left(control: str, parts: Iterable[Any]) -> list[str]:
     """In words: the parts that read what the control takes away and don't heed it."""
     found = []

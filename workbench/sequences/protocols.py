@@ -25,12 +25,14 @@ class Step:
     `reads_spans` says that it reads the entities that are linked to the text: a corpus without any is then refused.
     `entity_stream` is the stream whose `entity_ids` are rows of the `known_entities`: an embedding of that stream must
     have the same ones. `reads` names other fields of samples that it goes by, which must be in the corpora,
-    unless the builder `gives` what they say.
+    unless the builder `gives` what they say. `prepared_by` is the command that makes its corpora of others, where no
+    field by itself says it: for messages.
     """
 
     reads: tuple[str, ...] = ()
     reads_spans: bool = False
     entity_stream: str | None = None
+    prepared_by: str = ""
 
     def known_entities(self) -> Entities | None:
         """The entities that it knows, and others it passes over; None where it knows all, or that of none is asked."""

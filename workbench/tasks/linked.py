@@ -18,7 +18,7 @@ from workbench.tasks.fitting import readers_of
 from workbench.tasks.task import Task
 
 logger = logging.getLogger(__name__)
-OVER = " over max_length"  # how the reasons end of what a step had no room for
+OVER = " over max_length"  # what the reasons say of what a step had no room for
 MUCH = 0.1  # a smaller share of it is usual
 OWN_SPANS = ("triples", "questions")  # units of builders that don't read the fields of linked entities
 
@@ -52,7 +52,7 @@ def tell_no_room(task: Task, texts: int) -> None:
     """Warn where much of what the steps would bring in has no room beside the text, of so many texts just read."""
     used, dropped = task.take_used(), task.take_dropped()
     for reason, lost in dropped.items():
-        what = reason.removesuffix(OVER)
+        what = reason.replace(OVER, "")  # behind it the stream may stand
         whole = lost + used.get(what, 0)
         if what != reason and lost >= MUCH * whole:
             logger.warning(

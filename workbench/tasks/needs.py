@@ -39,7 +39,7 @@ def _open(recipe: Recipe, place: str) -> None:
             raise
         fields = fields_read(recipe, place)
         commands = [f"`{command}`" for command in _commands(recipe, place)]
-        told = "; ".join(commands or _by_field(fields))
+        told = "; ".join([*(commands or _by_field(fields)), *_further(recipe, place)])
         raise WorkbenchError(f"{error}. The recipe reads {', '.join(fields)} of it. Prepare it: {told}") from error
 
 
@@ -50,6 +50,13 @@ def _commands(recipe: Recipe, place: str) -> list[str]:
     paths = {KINDS["objective"].path(spec["objective"]): spec for spec in specs}
     parts = [named_by("objective", spec, "")[0] for path, spec in paths.items() if not path.startswith("workbench.")]
     return list(dict.fromkeys(part.prepared_by for part in parts if getattr(part, "prepared_by", "")))
+
+
+def _further(recipe: Recipe, place: str) -> list[str]:
+    """What makes of such a corpus the one that the steps read (`Step.prepared_by`)."""
+    specs = [spec for task in recipe.tasks.values() if place in _places(task) for spec in task.sequence.steps]
+    commands = dict.fromkeys(getattr(named_by("step", spec, "")[0], "prepared_by", "") for spec in specs)
+    return [f"then, of what that made, `{command}`" for command in commands if command]
 
 
 def fields_read(recipe: Recipe, place: str) -> list[str]:

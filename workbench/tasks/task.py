@@ -182,11 +182,15 @@ class Task:
         return self._taken("take_used")
 
     def _taken(self, method: str) -> dict[str, int]:
-        """The counts of the builder and the steps, of those that have such."""
+        """The counts of the builder and the steps, of those that have such; of several steps that bring in entities
+        each count names the stream that it is of."""
         taken: Counter[str] = Counter()
+        several = sum(step.entity_stream is not None for step in self.steps) > 1
         for part in (self.builder, *self.steps):
             if hasattr(part, method):
-                taken.update({name: int(n) for name, n in call(part, method, DROPPED).items()})
+                stream = getattr(part, "entity_stream", None) if several else None
+                counts = call(part, method, DROPPED).items()
+                taken.update({of_stream(name, stream) if stream else name: int(n) for name, n in counts})
         return dict(taken)
 
     def _draws(self, part: str, hook: str, number: Draw, progress: float) -> Draws:
@@ -209,6 +213,11 @@ def labels(tasks: Mapping[str, Task]) -> dict[tuple[str, str], str]:
         for task in tasks.values()
         for placed in task.objectives
     }
+
+
+def of_stream(count: str, stream: str) -> str:
+    """What a count of used or dropped is called where several steps bring in entities: `mentions (wiki)`."""
+    return f"{count} ({stream})"
 
 
 def objective_name(spec: Spec) -> str:

@@ -101,7 +101,8 @@ class Trainer:
         self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
         # a run that goes on has learnt already
-        self.first = None if self.step else FirstSteps(tasks, self._moving(), tells=world.is_main)
+        first = FirstSteps(tasks, self._moving(), control=recipe.control, tells=world.is_main)
+        self.first = None if self.step else first
         self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
 
     def _moving(self) -> dict[str, nn.Parameter]:

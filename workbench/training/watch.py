@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from torch import nn
 
 from workbench.errors import WorkbenchError
+from workbench.parts.controls import taken_by
 from workbench.tasks.task import Task, labels
 from workbench.training.step import StepResult
 
@@ -53,13 +54,26 @@ class FirstSteps:
     Args:
         tasks: by name.
         trained: the parameters that move from the first step on.
+        control: the recipe's, which may take away what an objective learns from.
         tells: whether this rank is the one that warns.
     """
 
-    def __init__(self, tasks: Mapping[str, Task], trained: Mapping[str, nn.Parameter], *, tells: bool) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Task],
+        trained: Mapping[str, nn.Parameter],
+        *,
+        control: str | None = None,
+        tells: bool,
+    ) -> None:
         self.labels, self.tells = labels(tasks), tells
         placed = {(task.name, each.name): each.objective for task in tasks.values() for each in task.objectives}
-        self.advice = {name: placed[key].unlabelled for key, name in self.labels.items()}
+        taken = {name: taken_by(control, task.parts) for name, task in tasks.items()} if control else {}
+        self.taken = {name: taken.get(key[0], "") for key, name in self.labels.items()}
+        self.advice = {
+            name: f"{told}, which may be all that it learns from; ask without it" if told else placed[key].unlabelled
+            for (key, name), told in zip(self.labels.items(), self.taken.values(), strict=True)
+        }
         self.still = dict(trained)
         self.steps = 0
         self.asked: set[str] = set()
@@ -80,12 +94,7 @@ class FirstSteps:
         if self.steps < FIRST_STEPS and not last:
             return
         if not self.heard:
-            names = ", ".join(sorted(self.asked))
-            raise WorkbenchError(
-                f"nothing was learnt in {self.steps} steps: no objective ({names}) found a label in any "
-                "micro-batch. See what the model gets with `workbench show RECIPE --batch`; an objective writes "
-                "`sequence.targets[self.name]` in `corrupt`, or counts in `count`"
-            )
+            raise WorkbenchError(self._nothing())
         for name in sorted(self.asked - self.heard) if self.tells else ():
             told = name, self.steps, self.advice[name]
             logger.warning("objective %s found no label in the first %d steps; %s", *told)
@@ -99,3 +108,17 @@ class FirstSteps:
                 more,
                 self.steps,
             )
+
+    def _nothing(self) -> str:
+        """The message where no objective counted anything: the control's doing, or else the objectives'."""
+        names = ", ".join(sorted(self.asked))
+        found = f"nothing was learnt in {self.steps} steps: no objective ({names}) found a label in any micro-batch"
+        if taken := "; ".join(dict.fromkeys(filter(None, (self.taken[name] for name in sorted(self.asked))))):
+            return (
+                f"{found}. {taken[:1].upper()}{taken[1:]}, which may be all that was to be learnt: train without the "
+                "control, or with an objective that needs none of it, such as mlm"
+            )
+        return (
+            f"{found}. See what the model gets with `workbench show RECIPE --batch`; an objective writes "
+            "`sequence.targets[self.name]` in `corrupt`, or counts in `count`"
+        )

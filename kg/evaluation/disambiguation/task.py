@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,6 +10,7 @@ import torch
 import typer
 
 from kg.objectives.entity_linking import EntityLinking, by_mention
+from kg.sequences.table_step import WITHOUT_VECTOR
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated, find_fitting, texts_alone
 from workbench.evaluation.options import Scoring, Tuning
@@ -17,7 +18,7 @@ from workbench.interop.opening import load
 from workbench.options.bounds import Word
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
-from workbench.tasks.task import Task, TaskObjective
+from workbench.tasks.task import Task, TaskObjective, of_stream
 
 PRIOR = "the linker of the corpus"
 SHOWN = 500  # characters of an example
@@ -61,6 +62,19 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
 
     def needs(self, objective: EntityLinking) -> str:
         return "mentions whose entity is known (`prepare link --supervise` marks it among the candidates)"
+
+    def cause(self, objective: EntityLinking, account: Mapping[str, Mapping[str, int]]) -> str:
+        stream = objective.stream
+        mentions, strange = (
+            account[kind].get(of_stream(name, stream), account[kind].get(name, 0))
+            for kind, name in (("used", "mentions"), ("dropped", WITHOUT_VECTOR))
+        )
+        if mentions or not strange:
+            return ""
+        return (
+            f"none of the {strange} candidates is in the table of the stream {stream!r}; link it to the graph that "
+            "this was made of (`prepare link --graph GRAPH --supervise`), or say another --stream"
+        )
 
     def counts(self, objective: EntityLinking, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         known = int(made["labels"].sum())

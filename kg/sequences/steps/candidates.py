@@ -67,7 +67,7 @@ class Candidates(TableStep):
     def _add(self, sequence: Sequence) -> None:
         text = sequence.fields(self.tokens)
         found = self._found(sequence)
-        self.used[f"mentions ({self.entity_stream})"] += len(found)
+        self.used["mentions"] += len(found)
         places = np.array(list(found), np.int64).reshape(-1, 2)
         first, last = places[:, 0], places[:, 1] - 1
         sequence.streams[self.mentions] = {

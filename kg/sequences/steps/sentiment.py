@@ -31,6 +31,7 @@ class Sentiment(Step):
     """
 
     controls = ("no-kg",)
+    prepared_by = "workbench prepare sentiment CORPUS --lexicon FILE --output TAGGED"
 
     def __init__(self, labels: Count = 5, control: Name | None = None) -> None:
         self.labels = labels
@@ -65,7 +66,7 @@ def _tags(sequence: Sequence) -> list[list[object]]:
     if "tags" not in sequence.meta:
         raise WorkbenchError(
             f"sequence {sequence.key!r} has no 'tags', the parts of speech and polarities of its words. Prepare the "
-            "corpus so: `workbench prepare sentiment CORPUS --lexicon FILE --output TAGGED`"
+            f"corpus so: `{Sentiment.prepared_by}`"
         )
     found: list[list[object]] = sequence.meta["tags"]
     return found

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kg.objectives.entity_linking import EntityLinking
+from kg.sequences.steps.candidates import Candidates
+from workbench.errors import WorkbenchError
 from workbench.tasks.objective import Objective
 from workbench.training.watch import FirstSteps
 
@@ -20,9 +22,28 @@ def test_what_finds_no_label_says_what_to_do(objective: Objective, told: str, ca
     objectives = [
         SimpleNamespace(name=name, objective=each) for name, each in (("mlm", Objective()), ("it", objective))
     ]
-    tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives)}
+    tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, parts=[])}
     result: Any = SimpleNamespace(losses={"mlm": 1.0})
     FirstSteps(tasks, {}, tells=True).add(["text"], result, last=True)
     (record,) = caplog.records
     assert record.message.startswith("objective it found no label in the first 1 steps; ")
     assert re.search(told, record.message)
+
+
+@pytest.mark.parametrize("losses", [{}, {"mlm": 1.0}])
+def test_what_a_control_took_away_is_told(losses: dict[str, float], caplog: pytest.LogCaptureFixture) -> None:
+    objectives = [
+        SimpleNamespace(name=name, objective=each) for name, each in (("mlm", Objective()), ("it", EntityLinking()))
+    ]
+    parts = [Candidates({"Q64": 0}, control="no-kg")]
+    tasks: Any = {"text": SimpleNamespace(name="text", objectives=objectives, parts=parts)}
+    first, result = FirstSteps(tasks, {}, control="no-kg", tells=True), cast(Any, SimpleNamespace(losses=losses))
+    told = r"ontrol no-kg takes away what Candidates would bring in"
+    if losses:
+        first.add(["text"], result, last=True)
+        assert re.search(f"objective it found no label .*{told}", caplog.records[0].message)
+        assert "--supervise" not in caplog.text
+    else:
+        with pytest.raises(WorkbenchError, match=f"nothing was learnt .*{told}.* without the control") as raised:
+            first.add(["text"], result, last=True)
+        assert "sequence.targets" not in str(raised.value)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kg.evaluation.disambiguation.task import PRIOR, Disambiguation, DisambiguationScoring
+from kg.sequences.steps.candidates import Candidates
 from tests.contracts.cases import EvaluationCase, World
 from tests.kg.evaluation.conftest import TOWNS, WORDINGS, country_of, fact, make_world, recipe_tree, write
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.passes import all_records
 from workbench.recipe.trees import recipe_from_dict
 from workbench.training.pretrain import pretrain
 
@@ -90,3 +95,71 @@ def test_texts_are_read_to_their_end_where_training_read_pairs(tmp_path: Path) -
     result = evaluate(Disambiguation(), DisambiguationScoring(run=run, corpus=str(tmp_path / "long"), stream="towns"))
     assert result.counts == {"mentions": 10, "of them NIL": 0, "of them with a single candidate": 0, "candidates": 20}
     assert not result.dropped
+
+
+def long(records: int) -> list[dict[str, Any]]:
+    """Texts of several windows each, with ten mentions."""
+    found = []
+    for _ in range(records):
+        text, spans = "", []
+        for town in range(1, 11):
+            record = told(town, WORDINGS[2])
+            spans += [[start + len(text), end + len(text), *rest] for start, end, *rest in record["spans"]]
+            text += record["text"] + " "
+        found.append({"text": text, "spans": spans})
+    return found
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("disambiguation")
+    make_told(folder)
+    recipe = tree(folder)
+    recipe["tasks"]["facts"]["sequence"] |= {"builder": "document", "max_length": 24}
+    pretrain(recipe_from_dict(recipe), folder / "run", until=1)
+    return folder
+
+
+def test_a_limit_counts_records(untrained: Path) -> None:
+    write(untrained / "long", long(3))
+    scoring = DisambiguationScoring(run=untrained / "run", corpus=str(untrained / "long"))
+    seen = {limit: evaluate(Disambiguation(), replace(scoring, limit=limit)) for limit in (None, 1, 2)}
+    assert {limit: result.counts["mentions"] for limit, result in seen.items()} == {None: 30, 1: 10, 2: 20}
+
+
+CAUSES = {
+    "strange": r"in the first 1 of its 2 records.*: none of the 30 candidates is in the table of the stream 'towns'",
+    "unlinked": r"no mentions whose entity is known .* in the first 1 of its 2 records .*raise --limit",
+    "unsupervised": r"no mentions whose entity is known \(`prepare link --supervise`[^-]*evaluate on one that has",
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_why_nothing_was_measured_is_told(untrained: Path, name: str) -> None:
+    (usual,) = long(1)
+    spans = [span[:4] for span in usual["spans"]]
+    other = {
+        "strange": {**usual, "spans": [[start, end, f"foreign {entity}", *of] for start, end, entity, *of in spans]},
+        "unlinked": {"text": "Nobody is named here.", "spans": []},
+        "unsupervised": {**usual, "spans": spans},
+    }[name]
+    write(untrained / name, [other, usual if name != "unsupervised" else other])
+    limit = None if name == "unsupervised" else 1
+    scoring = DisambiguationScoring(run=untrained / "run", corpus=str(untrained / name), limit=limit)
+    with pytest.raises(WorkbenchError, match=CAUSES[name]):
+        evaluate(Disambiguation(), scoring)
+    with pytest.raises(WorkbenchError, match=r"as control no-kg takes away what step 'kg.candidates' would bring in"):
+        evaluate(Disambiguation(), replace(scoring, control="no-kg"))
+
+
+def test_what_was_used_and_left_out_names_its_stream_where_there_are_several(untrained: Path) -> None:
+    task = Disambiguation().open(DisambiguationScoring(run=untrained / "run", corpus="")).task
+    sample = next(all_records(Corpus.open(str(untrained / "told-test"))))
+    samples: list[Any] = [{**sample, "draw": (0, 0, 0)}]
+    task.sequences(samples)
+    assert task.take_used() == {"mentions": 2}
+    other = copy.copy(task)
+    other.steps = [*task.steps, Candidates({"elsewhere": 0}, stream="others", mentions="far")]
+    other.sequences(samples)
+    assert other.take_used() == {"mentions (towns)": 2}
+    assert other.take_dropped() == {"entities without a vector (others)": 3}
