@@ -70,7 +70,7 @@ def test_figures_of_the_shipped_recipes_name_numbers_of_ours() -> None:
         "choose/accuracy", "classify/accuracy", "classify/mcc", "entity-typing/loose_micro/f1", "relations/f1",
         "entity-typing/loose_macro/f1", "entity-typing/strict_accuracy", "extract/exact_match", "extract/f1",
         "generate/bleu", "generate/rouge1", "generate/rouge2", "generate/rougeLsum", "perplexity/perplexity", "tag/f1",
-        "vqa/accuracy", "linking/F1", "relations/relations_macro_f1",
+        "caption/bleu4", "vqa/accuracy", "linking/F1", "relations/relations_macro_f1",
         *(f"link-prediction/{name}" for name in ("mrr", "hits@1", "hits@3", "hits@10", "mean_rank")),
         *(f"retrieval/{side}_retrieval/r{k}" for side in ("image", "text") for k in (1, 5, 10)),
     }  # fmt: skip
