@@ -188,9 +188,9 @@ def test_values_of_options_that_cannot_be_read_are_one_message(here: Path, refus
     """The numbers of digits that Python reads is its own limit; its advice on that is for programmers."""
     (here / "a.tsv").write_text("a\tb\tc\n")
     option = refused("prepare", "triples", "a.tsv", "--output", "out", "--option", f"x={value}")
-    override = refused("show", "tiny-text", f"vars.x={value}", "--batch")
+    override = refused("show", "tiny-text", f"vars.corpus={value}", "--batch")
     assert "error: --option 'x=" in option
-    assert "error: override 'vars.x=" in override
+    assert "error: override 'vars.corpus=" in override
     for message in (option, override):
         assert "sys." not in message
         assert len(message) < 400
