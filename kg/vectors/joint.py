@@ -10,7 +10,6 @@ The file is word2vec's text as wikipedia2vec writes it: words in small letters, 
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from kg.graph.store import GraphStore
 from kg.vectors.importing import TITLE, underscored
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import atomic
-from workbench.text.word_vectors import WordVectorOptions
+from workbench.text.word_vectors import WordVectorOptions, skip_gram
 
 Words = list[str]
 Linked = tuple[str, Sequence[Sequence[Any]]]
@@ -45,22 +44,7 @@ def save_joint_vectors(
     Raises:
         WorkbenchError: no entity or no word occurs often enough, or gensim is not installed.
     """
-    try:
-        from gensim.models import Word2Vec
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            "training word vectors needs the package 'gensim': pip install 'pretraining-workbench[text]'"
-        ) from error
-    logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second of its training
-    sentences = _Sentences(texts, graph)
-    model = Word2Vec(
-        vector_size=options.dim,
-        window=options.window,
-        min_count=options.min_count,
-        seed=options.seed,
-        sg=1,
-        workers=1,  # with more of them the order of the updates depends on the machine
-    )
+    model, sentences = skip_gram(options), _Sentences(texts, graph)
     model.build_vocab(sentences)
     keys: list[str] = model.wv.index_to_key
     entities = sum(key.startswith(TITLE) for key in keys)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -36,6 +36,29 @@ class WordVectorOptions:
     seed: Seed = 0
 
 
+def skip_gram(options: WordVectorOptions) -> Any:
+    """gensim's untrained model of skip-grams (`Word2Vec`), which gives the same vectors for the same texts.
+
+    Raises:
+        WorkbenchError: gensim is not installed.
+    """
+    try:
+        from gensim.models import Word2Vec
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            "training word vectors needs the package 'gensim': pip install 'pretraining-workbench[text]'"
+        ) from error
+    logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second of its training
+    return Word2Vec(
+        vector_size=options.dim,
+        window=options.window,
+        min_count=options.min_count,
+        seed=options.seed,
+        sg=1,
+        workers=1,  # with more of them the order of the updates depends on the machine
+    )
+
+
 def train_word_vectors(
     texts: Iterable[str], tokenizer: Tokenizer, options: WordVectorOptions
 ) -> tuple[Words, np.ndarray]:
@@ -46,25 +69,13 @@ def train_word_vectors(
     Raises:
         WorkbenchError: no word occurs often enough, or gensim is not installed.
     """
-    try:
-        from gensim.models.word2vec import LineSentence, Word2Vec
-    except ModuleNotFoundError as error:
-        raise WorkbenchError(
-            "training word vectors needs the package 'gensim': pip install 'pretraining-workbench[text]'"
-        ) from error
-    logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second of its training
+    model = skip_gram(options)
+    from gensim.models.word2vec import LineSentence
+
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "words.txt"
         with lines.open("w", encoding="ascii") as file:
             file.writelines(f"{line}\n" for line in _lines(texts, tokenizer))
-        model = Word2Vec(
-            vector_size=options.dim,
-            window=options.window,
-            min_count=options.min_count,
-            seed=options.seed,
-            sg=1,
-            workers=1,  # with more of them the order of the updates depends on the machine
-        )
         model.build_vocab(LineSentence(str(lines)))
         if not len(model.wv):
             raise WorkbenchError(
