@@ -25,7 +25,7 @@ from benchmarks.vision_systems import BATCH, GRID, LENGTH, SYSTEMS, WEIGHTS, com
 from workbench.corpora.corpus import Corpus
 from workbench.runs.results import read_results
 
-TUNING_LR = "2e-4"
+TUNING_LR = "5e-5"
 TITLE = "Vision-language systems at a small budget"
 STATEMENTS = "fields={captions: sentence, labels: [label]}"
 DRAWINGS = ("--format", "media-jsonl", "--option", "media_field=images", "--option", STATEMENTS)
@@ -183,7 +183,7 @@ def tell(budget: Budget, output: Path) -> None:
 
 
 def main() -> None:
-    options, budget = read_budget(arguments(__doc__, SYSTEMS, TASKS), Budget(150, 100, 2, "float32"), "tuning-steps")
+    options, budget = read_budget(arguments(__doc__, SYSTEMS, TASKS), Budget(300, 1500, 2, "float32"), "tuning-steps")
     output = options.output
     prepare(options.data, output / "corpora")
     for seed in range(budget.seeds):

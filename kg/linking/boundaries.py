@@ -9,6 +9,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
+from kg.linking.folding import fold
+
 UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x1000, 0x109F),  # Burmese
@@ -36,14 +38,15 @@ def unspaced(character: str) -> bool:
 
 
 def meet(characters: Iterable[str]) -> None:
-    """Have characters in the tables."""
+    """Have characters in the tables, as what they are folded to."""
     for character in characters:
-        if unicodedata.category(character).startswith("M"):
+        folded = fold(character, "ignore")
+        if unicodedata.category(folded).startswith("M"):
             AFTER[character], BEFORE[character] = 1, 3
-        elif unspaced(character):
+        elif unspaced(folded):
             AFTER[character], BEFORE[character] = 2, 0
         else:
-            AFTER[character] = BEFORE[character] = int(character.isalnum() or character == "_")
+            AFTER[character] = BEFORE[character] = int(folded.isalnum() or folded == "_")
 
 
 meet(map(chr, range(128)))

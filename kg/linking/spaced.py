@@ -13,6 +13,7 @@ alone, have automata of their own, which are asked in the texts that have such a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from operator import itemgetter
 
 import ahocorasick_rs
@@ -69,7 +70,7 @@ class Spaced:
         self._numbers = np.array([*spelt.values(), *self._others[NO_SPACES], *self._others[SIGN]], np.int32).data
         self._first = {NO_SPACES: len(spelt), SIGN: len(spelt) + len(self._others[NO_SPACES])}
         codes.tell({names.names[number][0] for number in self._others[SIGN]})
-        self._automata: dict[int, ahocorasick_rs.AhoCorasick] = {}
+        self._automata: dict[int, tuple[ahocorasick_rs.AhoCorasick, int]] = {}
         self._automaton = ahocorasick_rs.BytesAhoCorasick(list(spelt), matchkind=_LONGEST)
 
     def find(self, text: str) -> list[Found]:
@@ -79,19 +80,32 @@ class Spaced:
             proposed = self._automaton.find_matches_as_indexes(codes)
         else:
             met = [code for code, others in self._others.items() if others and code in codes]
-            codes, folded = codes.translate(_BLANKS), fold(text, self.case)
-            proposed = self._automaton.find_matches_as_indexes(codes)
+            blanked = codes.translate(_BLANKS)
+            proposed = self._automaton.find_matches_as_indexes(blanked)
             for code in met:
-                first, places = self._first[code], self._automaton_of(code).find_matches_as_indexes(folded)
-                proposed += [(first + pattern, start, stop + 1) for pattern, start, stop in places]
-            proposed.sort(key=itemgetter(1))
+                proposed += self._beginning(code, codes, text)
+            if met:
+                proposed.sort(key=itemgetter(1))
+            codes = blanked
         return self._chosen(text, codes, proposed) if proposed else []
+
+    def _beginning(self, code: int, codes: bytes, text: str) -> Iterator[Found]:
+        """The patterns of names that begin with a character of this code, read from such characters on alone."""
+        first, (automaton, longest) = self._first[code], self._automaton_of(code)
+        place, most = codes.find(code), len(codes)
+        while place >= 0:
+            stop = min(place + longest, most)  # no name that begins here ends behind it; what begins until there may
+            while (later := codes.rfind(code, place, stop)) + longest > stop and stop < most:
+                stop = min(later + longest, most)
+            for pattern, start, after in automaton.find_matches_as_indexes(fold(text[place - 1 : stop - 1], self.case)):
+                yield first + pattern, start + place - 1, after + place
+            place = codes.find(code, stop)
 
     def _chosen(self, text: str, codes: bytes, proposed: list[Found]) -> list[Found]:
         """Of the proposed patterns, by their places in the codes, the names."""
         found: list[Found] = []
-        folded = ""  # the text is folded when something is to be compared
-        end, names, numbers, kinds = 0, self.names.names, self._numbers, self._kinds
+        folded = ""  # the text is folded as a whole when names are to be looked for again
+        end, numbers, kinds = 0, self._numbers, self._kinds
         for pattern, start, after in proposed:  # without the pattern's space, `start` is the place in the text
             kind, stop = kinds[pattern], after - 1
             if not kind:
@@ -99,28 +113,31 @@ class Spaced:
                     found.append((numbers[pattern], start, stop))
                     end = stop
                 continue
-            folded = folded or fold(text, self.case)
             if start >= end and kind < _SHARED and codes[after] == BLANK:
                 number = numbers[pattern]
-                if (
-                    folded[start:stop] == names[number]
-                    if kind & _COMPARED
-                    else folded.count(" ", start, stop) == codes.count(BLANK, start + 1, after)
-                ):
+                if self._reads(text, start, stop, number):
                     found.append((number, start, stop))
                     end = stop
                     continue
-            elif start >= end and kind == _ANYWHERE and boundary(folded, start) and boundary(folded, stop):
+            elif start >= end and kind == _ANYWHERE and boundary(text, start) and boundary(text, stop):
                 found.append((numbers[pattern], start, stop))
                 end = stop
                 continue
             if kind != _COMPARED:  # a single word hides nothing
+                folded = folded or fold(text, self.case)
                 end = self.names.rescan(folded, start - 1, stop, end, found)
         return found
 
-    def _automaton_of(self, code: int) -> ahocorasick_rs.AhoCorasick:
-        """That of the names that begin with a character of this code; built when a text first has one."""
+    def _reads(self, text: str, start: int, stop: int, number: int) -> bool:
+        """Whether a text has this name here. Most texts are spelt as the names but for capitals: others are folded."""
+        spelt, name = text[start:stop], self.names.names[number]
+        return (spelt.lower() if self.case == "ignore" else spelt) == name or fold(spelt, self.case) == name
+
+    def _automaton_of(self, code: int) -> tuple[ahocorasick_rs.AhoCorasick, int]:
+        """That of the names that begin with a character of this code, and the length of the longest; built when a text
+        first has one."""
         if code not in self._automata:
             others = [self.names.names[number] for number in self._others[code]]
-            self._automata[code] = ahocorasick_rs.AhoCorasick(others, matchkind=_LONGEST, store_patterns=False)
+            automaton = ahocorasick_rs.AhoCorasick(others, matchkind=_LONGEST, store_patterns=False)
+            self._automata[code] = automaton, max(map(len, others))
         return self._automata[code]

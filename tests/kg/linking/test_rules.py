@@ -105,3 +105,11 @@ def test_codes_know_where_words_are() -> None:
     assert codes[ord("!")] == codes[every.index("☃")] == SIGN
     assert len(set(Codes(["żółć"], "exact")("żółć"))) == 4
     assert max(Codes(["żółć"], "exact")("żółć")) < SHARED <= min(Codes(["żółć"], "exact")("ж"))
+
+
+@pytest.mark.parametrize("case", ["ignore", "exact"])
+def test_boundaries_are_those_of_the_folded_text(case: str) -> None:
+    every = [chr(c) for c in range(0x20000) if not 0xD800 <= c <= 0xDFFF]
+    text = "".join(f"{character}a{character}\u0301{character}中" for character in every)
+    folded = fold(text, case)
+    assert not [i for i in range(len(text)) if boundary(text, i) != boundary(folded, i)]
