@@ -50,7 +50,7 @@ class Task:
 
 RECALLS = tuple(f"{way}_retrieval/r{k}" for way in ("image", "text") for k in (1, 5, 10))
 TASKS = {
-    "retrieval": Task("retrieval", "pairs", (), ("--limit", str(RANKED)), RECALLS),
+    "retrieval": Task("retrieval", "pairs", scoring=("--limit", str(RANKED)), shown=RECALLS),
     "vqa": Task("vqa", "vqa", ("--min-count", "3"), (), blind=True),
     "daquar": Task("vqa", "daquar", ("--min-count", "3"), ("--limit", "500"), blind=True),
     "nlvr": Task("classify", "nlvr", (), ("--limit", "500")),
@@ -116,7 +116,8 @@ def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Pa
     )
     control = ("--control", "question-only") if blind else ()
     begun = (chosen.command, str(start), str(train), "--output", str(run))
-    call("finetune", *begun, *tuned, *chosen.tuning, *control, *loop, f"train.precision={budget.precision}")
+    own = SYSTEMS[name].compared if task == RETRIEVAL else chosen.tuning
+    call("finetune", *begun, *tuned, *own, *control, *loop, f"train.precision={budget.precision}")
     call("evaluate", chosen.command, str(run), str(test), *chosen.scoring)
     if task == RETRIEVAL and steps:
         rank(name, run, output, "--control", "shuffled-captions")

@@ -30,6 +30,8 @@ class System:
         answers: whether its words and image meet; where they do not, nothing is answered.
         halfway: the keys that say what begins or ends in the middle of pretraining.
         pixels: whether it reads images themselves, and no features of them.
+        compared: options of fine-tuning for retrieval; one that was not pretrained on true and wrong pairs says how it
+            is to compare them.
     """
 
     recipe: str
@@ -37,6 +39,7 @@ class System:
     answers: bool = True
     halfway: tuple[str, ...] = ()
     pixels: bool = False
+    compared: tuple[str, ...] = ()
 
 
 def stack(**repeats: int) -> tuple[str, ...]:
@@ -101,7 +104,11 @@ SYSTEMS = {
     "albef": System("albef", ALIGNED),
     "visualbert": System("visualbert-tiny", stack(layers0=DEEP)),
     "unicoder-vl": System("unicoder-vl-tiny", stack(layers0=DEEP)),
-    "vl-bert": System("vl-bert-tiny", (*stack(layers1=DEEP), "model.layers[0].max_positions=512")),
+    "vl-bert": System(
+        "vl-bert-tiny",
+        (*stack(layers1=DEEP), "model.layers[0].max_positions=512"),
+        compared=("--objective", "itm"),
+    ),
     "uniter": System("uniter-tiny", stack(layers0=DEEP)),
     "vilbert": System("vilbert-tiny", (*stack(layers0=3, layers1=3), *CONNECTED)),
     "lxmert": System(

@@ -48,11 +48,20 @@ class Choosing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pictures:
-    """Of images and captions."""
+class Captions:
+    """Of captions, of images or films."""
 
     min_words: Annotated[CountOrZero, typer.Option(help="Captions with fewer words are left out.")] = 0
     max_words: Annotated[CountOrZero | None, typer.Option(help="Captions with more words are left out.")] = None
+
+    def stages(self) -> list[Stage]:
+        return [CaptionWords(self.min_words, self.max_words)] if self.min_words or self.max_words else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """Of images and what is said of them."""
+
     min_side: Annotated[Side, typer.Option(help="Images with a shorter side are dropped.")] = 1
     max_aspect: Annotated[Ratio | None, typer.Option(help="Longest side of an image, in shortest sides.")] = None
     max_pixels: Annotated[Count, typer.Option(help="Images with more pixels are dropped.")] = 50_000_000
@@ -68,10 +77,8 @@ class Pictures:
     ] = None
 
     def stages(self) -> list[Stage]:
-        stages: list[Stage] = [CaptionWords(self.min_words, self.max_words)] if self.min_words or self.max_words else []
-        if self.max_aspect is not None:
-            stages.append(AspectRatio(self.max_aspect))
-        return [*stages, clean_captions, CheckImage(self.max_pixels, self.min_side, self.resize, self.quality)]
+        shaped: list[Stage] = [AspectRatio(self.max_aspect)] if self.max_aspect is not None else []
+        return [*shaped, clean_captions, CheckImage(self.max_pixels, self.min_side, self.resize, self.quality)]
 
 
 @command
@@ -79,6 +86,7 @@ def corpus(
     corpus: Annotated[Path, typer.Argument(help="Folder of a corpus, or indexed WebDataset.", show_default=False)],
     options: Writing,
     choosing: Choosing,
+    captions: Captions,
     pictures: Pictures,
 ) -> None:
     """Filter, resize, split or dedupe a corpus into a new one, without the raw files.
@@ -95,14 +103,13 @@ def corpus(
       workbench prepare corpus corpora/cc3m --dedupe --near-images 4 --near-captions 0.8 -o corpora/cc3m-once
     """
     opened = open_corpus(str(corpus))
+    stages = captions.stages()
     if opened.kind == "image-text":
-        stages = pictures.stages()
-    elif pictures == Pictures():
-        stages = []
-    else:
-        raise WorkbenchError(
-            f"{corpus} is a corpus of kind {opened.kind}; options of images and captions are not for it"
-        )
+        stages += pictures.stages()
+    elif pictures != Pictures():
+        raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; options of images are not for it")
+    elif stages and opened.kind != "video-text":
+        raise WorkbenchError(f"{corpus} is a corpus of kind {opened.kind}; options of captions are not for it")
     if pictures.near_captions is not None:
         rows_of_band(pictures.near_captions)
     splits = parse_splits(choosing.split)

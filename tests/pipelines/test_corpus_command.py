@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -14,6 +15,8 @@ from tests.pipelines.test_commands import prepare
 from tests.pipelines.test_near_duplicates import encoded, photo
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
+from workbench.corpora.manifest import finish_corpus
+from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
 
 WORKERS = ("--workers", 1)
@@ -100,8 +103,35 @@ def test_a_text_corpus_is_split_and_keeps_its_texts(tmp_path, json_lines, stored
     parts = [{s["text"] for s in stored(tmp_path / name)} for name in ("half", "half-dev")]
     assert not parts[0] & parts[1]
     assert len(parts[0] | parts[1]) == 10
-    with pytest.raises(WorkbenchError, match="of kind text; options of images and captions"):
+    with pytest.raises(WorkbenchError, match="of kind text; options of captions"):
         prepare("corpus", tmp_path / "raw", "--min-words", 3, "-o", tmp_path / "other", *WORKERS)
+
+
+def test_captions_of_films_are_left_out_with_their_times(tmp_path, stored):
+    films = {
+        "spoken": {"captions": ["a dog", "a dog runs home"], "caption_times": [[0.0, 1.0], [1.0, 3.0]]},
+        "silent": {},
+        "short": {"captions": ["a cat"], "caption_times": [[0.0, 2.0]]},
+    }
+    with ShardWriter(tmp_path / "films" / "part-000000.tar", kind="video-text") as writer:
+        for key, said in films.items():
+            writer.add(
+                key,
+                {
+                    "clips": {"features": np.zeros((2, 4), np.float16), "times": np.float32([[0, 1], [1, 3]])},
+                    **said,
+                    "meta": {},
+                },
+            )
+    finish_corpus(tmp_path / "films", kind="video-text", shards=[writer.info], provenance={"command": "test"})
+    prepare("corpus", tmp_path / "films", "--min-words", 3, "-o", tmp_path / "told", *WORKERS)
+    [kept] = stored(tmp_path / "told")
+    assert (kept["key"], kept["captions"]) == ("spoken", ["a dog runs home"])
+    assert np.asarray(kept["caption_times"]).tolist() == [[1.0, 3.0]]
+    prepare("corpus", tmp_path / "films", "-o", tmp_path / "all", *WORKERS)
+    assert [each["key"] for each in stored(tmp_path / "all")] == [*films]
+    with pytest.raises(WorkbenchError, match="of kind video-text; options of images"):
+        prepare("corpus", tmp_path / "films", "--resize", 64, "-o", tmp_path / "other", *WORKERS)
 
 
 @pytest.mark.parametrize(

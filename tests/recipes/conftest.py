@@ -116,6 +116,7 @@ def _image_texts(count: int) -> list[dict[str, Any]]:
                 "captions": captions,
                 "caption_spans": [[[len(c) - len(town), len(c), f"T{i % 6}", 0.9]] for c in captions],
                 "questions": [question],
+                "labels": {"label": answer},
                 "regions": {
                     "features": rng.normal(size=(5, FEATURES)).astype(np.float16),
                     "boxes": corners.reshape(5, 4),

@@ -27,6 +27,7 @@ from vision.sequences.pairs import MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.options.bounds import Share, Size, Word
+from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen, States
@@ -69,6 +70,11 @@ class Itm(Matching):
         self.exchange = exchange
         self.pool = list(pool)
         self.pooled_size = pooled_size
+
+    @classmethod
+    def tuned(cls, stated: Spec) -> Spec:
+        """One of two captions goes on as one of the caption: fine-tuning reads each caption alone with its image."""
+        return {**stated, "exchange": "caption"} if stated.get("exchange") == "second_caption" else stated
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         arranged = []
