@@ -25,10 +25,12 @@ from workbench.interop.stream_weights import differences, layer_specs, stream_la
 from workbench.recipe.spec import InitFrom, NetworkSpec, Spec
 from workbench.runs.weights import check_shapes, copy_weights
 from workbench.tasks.root import Root
+from workbench.tasks.taught import Taught
 from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 SHOWN = 8
+UNTAUGHT = Taught()
 BODY, LAYERS = ("embeddings.", "layers."), ("layer.", "layers.")
 """How the names of what is no head begin, and those of layers, which are counted by stream or by network."""
 
@@ -45,9 +47,7 @@ def initialise(
     network: str,
     spec: NetworkSpec,
     tokenizer: Tokenizer | None = None,
-    objectives: Mapping[str, Spec] | None = None,
-    visibilities: frozenset[str] = frozenset(),
-    features: frozenset[str] = frozenset(),
+    taught: Taught = UNTAUGHT,
 ) -> list[str]:
     """Copy into a network what its `init_from` names; returns the names of the tensors that were copied.
 
@@ -57,9 +57,7 @@ def initialise(
 
     Args:
         tokenizer: of the run, which says which row of a table is which token.
-        objectives: what the recipe says of them, by name.
-        visibilities: how the network will read its texts (`workbench.tasks.task.visibilities_of`).
-        features: what made the features that it will read (`workbench.tasks.corpora_facts.features_of`).
+        taught: what the network is about to learn.
 
     Raises:
         WorkbenchError: nothing to start from there, no such stream, layer or head, nothing matched, a shape differs, or
@@ -81,18 +79,13 @@ def initialise(
                 f"{where}: {twice[0]} and {len(twice) - 1} more come from {copied[twice[0]]} already; layers that "
                 "streams share can start from one source only (`layers: []` takes none)"
             )
-        _tell_differences(where, source, own, theirs, picked, objectives or {}, matched)
-        if entry.stream in (None, "text"):
-            told = "%s: its weights have read texts with visibility %s; here the builder's is %s"
-            _tell_others(told, where, source.visibilities, visibilities)
-        if entry.stream != "text":
-            told = "%s: its weights have learnt from features of %s; here they are of %s, which mean something else"
-            _tell_others(told, where, source.features, features)
+        _tell_differences(where, source, own, theirs, picked, taught.objectives, matched)
+        _tell_inputs(where, entry, source, taught)
         vocabularies = Vocabularies(source.vocabulary, tokenizer.vocabulary if tokenizer is not None else None)
         tensors = {ours: source.tensors[name] for ours, name in matched.items()}
         tensors = grown(target, tensors, vocabularies, where)
         heads = dict(root.heads_of(network).named_children())
-        tensors = by_class(heads, tensors, objectives or {}, source, where)
+        tensors = by_class(heads, tensors, taught.objectives, source, where)
         check_shapes(target, tensors, where)
         copy_weights(target, tensors)
         _fill_in(target, tensors)
@@ -228,10 +221,18 @@ def _tell_misfit(
         )
 
 
-def _tell_others(told: str, where: str, theirs: frozenset[str], ours: frozenset[str]) -> None:
+def _tell_inputs(where: str, entry: InitFrom, source: Source, taught: Taught) -> None:
     """Warn where the weights have read nothing as it will be read."""
-    if others(ours, theirs):
-        logger.warning(told, where, ", ".join(sorted(theirs)), ", ".join(sorted(ours)))
+    read = []
+    if entry.stream in (None, "text"):
+        told = "%s: its weights have read texts with visibility %s; here the builder's is %s"
+        read.append((told, source.visibilities, taught.visibilities))
+    if entry.stream != "text":
+        told = "%s: its weights have learnt from features of %s; here they are of %s, which mean something else"
+        read.append((told, source.features, taught.features))
+    for told, theirs, ours in read:
+        if others(ours, theirs):
+            logger.warning(told, where, ", ".join(sorted(theirs)), ", ".join(sorted(ours)))
 
 
 def _some(names: list[str]) -> str:

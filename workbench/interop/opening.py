@@ -29,7 +29,8 @@ from workbench.runs.loading import Loaded
 from workbench.runs.names import RECIPE, is_run
 from workbench.runs.names import TOKENIZER as RUNS_TOKENIZER
 from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.task import DEFAULT_NETWORK, visibilities_of
+from workbench.tasks.task import DEFAULT_NETWORK
+from workbench.tasks.taught import taught
 from workbench.text.tokenizer import Tokenizer
 
 LENGTH = 512
@@ -90,8 +91,8 @@ def load(
         tasks = tasks_of(recipe, tokenizer)
         root = make_root(recipe, tasks, tokenizer)
     refuse_foreign(opened, opened.get(START, {}))
-    spec, seen = recipe.networks[DEFAULT_NETWORK], visibilities_of(recipe, DEFAULT_NETWORK)
-    copied = initialise(root, DEFAULT_NETWORK, spec, tokenizer, read.heads, seen)
+    told = replace(taught(recipe, DEFAULT_NETWORK), objectives=read.heads)
+    copied = initialise(root, DEFAULT_NETWORK, recipe.networks[DEFAULT_NETWORK], tokenizer, told)
     lacking = sorted({f"{head}.{name}" for head, part in root.heads.items() for name in part.state_dict()} - {*copied})
     if lacking:
         raise WorkbenchError(f"{place} has only a part of a head: it lacks {', '.join(lacking)} (our names)")

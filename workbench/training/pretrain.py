@@ -31,11 +31,11 @@ from workbench.runs.kept import Kept, base_of, keep, recorded_base
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
 from workbench.tasks.building import make_root, tasks_of
-from workbench.tasks.corpora_facts import as_corpora_say, features_of
+from workbench.tasks.corpora_facts import as_corpora_say
 from workbench.tasks.fitting import check_fields, tell_unused_memory
 from workbench.tasks.linked import check_links
 from workbench.tasks.root import Root
-from workbench.tasks.task import objectives_of, visibilities_of
+from workbench.tasks.taught import taught
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.capacity import check_memory
@@ -129,8 +129,7 @@ def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_c
         for network, spec in recipe.networks.items():
             for entry in spec.init_from:
                 refuse_changed(Path(entry.weights), read)
-            seen, features = visibilities_of(recipe, network), features_of(recipe, network)
-            initialise(root, network, spec, tokenizer, objectives_of(recipe, network), seen, features)
+            initialise(root, network, spec, tokenizer, taught(recipe, network))
         root.start_followers()
         kept = world.from_main(lambda: _kept(run, root, recipe))
     return Trainer(recipe, tasks, readers, passes, root, world, run, console, kept)
