@@ -72,7 +72,7 @@ class Itm(Matching):
         self.pooled_size = pooled_size
 
     @classmethod
-    def tuned(cls, stated: Spec) -> Spec:
+    def tuned(cls, stated: Spec) -> Spec | None:
         """One of two captions goes on as one of the caption: fine-tuning reads each caption alone with its image."""
         return {**stated, "exchange": "caption"} if stated.get("exchange") == "second_caption" else stated
 
