@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.corpora.conftest import image_bytes
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
-from workbench.corpora.places import take
+from workbench.corpora.places import take, with_texts
 from workbench.corpora.record import encode
 from workbench.corpora.schema import KINDS, SCHEMA
 from workbench.corpora.show import preview
@@ -217,3 +217,10 @@ def test_a_damaged_medium_is_found(write: Any, monkeypatch: pytest.MonkeyPatch) 
     corpus = write([{"media": {"left": LEFT[:-40], "right": RIGHT}}], kind="image-text")
     (problem,) = verify(corpus)
     assert problem.reason.startswith("left: the image cannot be decoded")
+
+
+def test_other_texts_have_none_of_the_marks_and_as_many_keep_their_times() -> None:
+    film = {"captions": ["Oslo", "Rome"], "caption_spans": [[[0, 4, "Q1", 1]], []], "caption_times": [[0, 1], [1, 2]]}
+    assert with_texts(film, "captions", ["a", "b"]) == {"captions": ["a", "b"], "caption_times": [[0, 1], [1, 2]]}
+    assert with_texts(film, "captions", [""]) == {"captions": [""]}
+    assert film["captions"] == ["Oslo", "Rome"]

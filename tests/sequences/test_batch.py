@@ -84,6 +84,21 @@ def test_linked_streams_are_picked_alike() -> None:
             batch.pick(chosen)
 
 
+def test_what_leads_to_a_stream_by_way_of_others_is_linked_to_it() -> None:
+    batch = collate(sequences())
+    assert batch.linked_to("text") == {"text", "entity"}
+    assert batch.linked_to("entity") == {"entity"}
+
+
+def test_a_stream_alone_names_no_rows_of_others() -> None:
+    image = {"features": np.zeros((2, 3), np.float32), "token": Rows("text", np.array([1, 0]))}
+    both = Sequence({"image": image, "text": sequences()[0].streams["text"]}, (0,))
+    alone = both.alone("image")
+    assert alone.streams["image"]["token"].index.tolist() == [-1, -1]
+    assert collate([alone]).streams["image"].fields["token"].tolist() == [-1, -1]
+    assert image["token"].index.tolist() == [1, 0]
+
+
 def test_rows_that_are_not_there_are_refused() -> None:
     made = sequences()
     made[1].streams["text"]["head"].index[0] = 2

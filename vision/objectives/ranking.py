@@ -32,7 +32,7 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws, digest
 from workbench.options.bounds import Count, Positive, Size, Word
 from workbench.sequences.batch import Batch
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import Rows, Sample, Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, LossOutput
 from workbench.training.modes import evaluating
@@ -76,6 +76,11 @@ class Ranking(Itm):
                 raise WorkbenchError(
                     f"objective {self.name!r}: sequence {sequence.key!r} is no true pair of a text and an image; take "
                     "such samples out of the corpus, and give an itm that exchanges pairs a task of its own"
+                )
+            if any(isinstance(v, Rows) and v.stream == self.image for v in sequence.streams["text"].values()):
+                raise WorkbenchError(
+                    f"objective {self.name!r}: hard negatives read every text with every {self.image}, and these texts "
+                    f"name rows of their own {self.image}; fine-tune this run without --hard-negatives"
                 )
             said = digest("text", sequence.streams["text"]["input_ids"].tobytes().hex()) >> 65
             sequence.targets[self.name] = {
@@ -127,10 +132,11 @@ class RankingHead(ItmHead):
         return LossOutput(loss, {"accuracy": (right, float(len(wrong)))})
 
     def log_odds(self, seen: Seen, pairs: Tensor) -> Tensor:
-        """Of a match, of texts with images [n, 2]: [n] float32. What hangs on a text comes with it."""
+        """Of a match, of texts with images [n, 2]: [n] float32. What hangs on an image comes with it, all else with the
+        text."""
         texts, images = pairs.T.tolist()
-        picked = {name: images if name == self.image else texts for name in seen.batch.streams}
-        batch = seen.batch.pick(picked)
+        hanging = seen.batch.linked_to(self.image)
+        batch = seen.batch.pick({name: images if name in hanging else texts for name in seen.batch.streams})
         return self.match(seen.network, seen.run(batch).states, batch)
 
     @torch.no_grad()

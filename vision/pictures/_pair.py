@@ -12,6 +12,7 @@ from PIL import Image
 from vision.evaluation.vqa.pictures import shown
 from vision.images.decoding import sample_image
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.places import take, with_texts
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import record_at
@@ -83,12 +84,13 @@ def one_text(run: Evaluated, corpus: Corpus, record: int, text: str | None) -> S
         raise WorkbenchError(f"--record {record}: {corpus.place} has {corpus.records:,} records, counted from 0")
     found: dict[str, Any] = {**record_at(corpus, record), "draw": (0, record)}
     if text is not None:
-        found[unit] = [text] if unit == "captions" else [{"question_id": 0, "question": text, "answers": []}]
+        asked: Any = text if unit == "captions" else {"question_id": 0, "question": text, "answers": []}
+        return with_texts({**found, unit: []}, unit, [asked])
     if not found.get(unit):
         raise WorkbenchError(
             f"record {record} of {corpus.place} has no {unit}, which this run reads; give a text with --text"
         )
-    return {**found, unit: found[unit][:1]}
+    return take(found, unit, 0, 1)
 
 
 def words_of(run: Evaluated, sequence: Sequence, text: str) -> list[tuple[str, list[int]]]:

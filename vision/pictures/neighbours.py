@@ -23,6 +23,7 @@ from vision.objectives.itc import Itc, ItcHead
 from vision.pictures._options import Output, Records, RunFolder
 from vision.pictures._pair import keep, one_text
 from workbench.corpora.corpus import Corpus
+from workbench.corpora.places import with_texts
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.passes import record_at
@@ -145,17 +146,17 @@ def _of_text(run: Evaluated, corpus: Corpus, text: str) -> np.ndarray:
 
 
 def _of_image(run: Evaluated, corpus: Corpus, sample: dict[str, Any]) -> np.ndarray:
-    made = {"key": "image", "corpus": "", "draw": (0, 0), **sample, "captions": ["an image"]}
+    made = {"key": "image", "corpus": "", "draw": (0, 0), **with_texts(sample, "captions", ["an image"])}
     return _vector(run, made, "image")
 
 
 @torch.inference_mode()
-def _vector(run: Evaluated, sample: dict[str, Any], stream: str) -> np.ndarray:
+def _vector(run: Evaluated, sample: dict[str, Any], side: str) -> np.ndarray:
     """[1, size], of the text or the image alone."""
     head = run.head
     assert isinstance(head, ItcHead)
-    batch = collate([run.task.sequences([sample])[0].alone(stream)]).to(next(run.network.parameters()).device)
-    return head.vectors(read(run.network, batch), stream).float().cpu().numpy()
+    batch = collate([run.task.sequences([sample])[0].alone(side)]).to(next(run.network.parameters()).device)
+    return head.vectors(read(run.network, batch), head.streams[side]).float().cpu().numpy()
 
 
 def images_figure(text: str, images: list[Image.Image], captions: list[str], scores: np.ndarray) -> Any:

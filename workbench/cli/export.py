@@ -16,7 +16,7 @@ from workbench.terminal import Terminal
 
 def export(
     run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
-    output: Annotated[Path, typer.Option(help="The folder to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
     family: Annotated[PartName, typer.Option("--as", help="The family of releases (workbench parts release).")],
     network: WhichNetwork = None,
     stream: Annotated[Word | None, typer.Option(help="Only this stream, where no layer lets others into it.")] = None,

@@ -97,6 +97,14 @@ def take(sample: Sample, unit: str, start: int, end: int) -> Sample:
     }
 
 
+def with_texts(sample: Sample, unit: str, texts: list[Any]) -> Sample:
+    """The sample with other texts in one of its lists: nothing is marked in them; as many as before keep their times."""
+    gone = {field.name for field in marks_of(unit)}
+    if len(texts) != len(sample.get(unit, ())):
+        gone |= {field.name for field in along(unit)}
+    return {**{name: value for name, value in sample.items() if name not in gone}, unit: texts}
+
+
 def splice(sample: Sample, unit: str, edits: Sequence[tuple[int, int, str]]) -> Sample:
     """The sample with other characters in the place of stretches of one of its texts.
 

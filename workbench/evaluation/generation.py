@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
+from workbench.corpora.places import with_texts
 from workbench.errors import WorkbenchError
 from workbench.evaluation.images import media_of
 from workbench.evaluation.inputs import text_lines, text_samples
@@ -271,4 +272,4 @@ def _prompts(generator: Generator, source: Path, size: int, limit: int | None) -
 
 def without_captions(samples: list[Sample]) -> list[Sample]:
     """The images (or films) of samples alone, each with an empty caption to go on with."""
-    return [{**{n: v for n, v in s.items() if n != "caption_spans"}, "captions": [""]} for s in samples]
+    return [with_texts(sample, "captions", [""]) for sample in samples]

@@ -124,6 +124,13 @@ class Batch:
         new = replace(old, fields={**old.fields, **fields})
         return replace(self, streams={**self.streams, stream: new}, targets={}, links={})
 
+    def linked_to(self, stream: str) -> frozenset[str]:
+        """The stream, and those with links that lead to it, also by way of others."""
+        found = {stream}
+        while more := {n for n, s in self.streams.items() if n not in found and found & {*s.links.values()}}:
+            found |= more
+        return frozenset(found)
+
     def pick(self, sequences: Mapping[str, list[int]]) -> Batch:
         """Sequences put together anew from the streams of this batch's; without targets.
 

@@ -157,13 +157,14 @@ class Sequence:
         return [span for span in self.spans if span.stream == stream]
 
     def alone(self, stream: str) -> Sequence:
-        """The same with one stream, and those that hang on its rows (`Rows.bound`): what it is by itself."""
+        """The same with one stream, and those that hang on its rows (`Rows.bound`): what it is by itself. Its links to
+        others become -1."""
         kept = {stream} & self.streams.keys()
         while more := {
             n for n, f in self.streams.items() if n not in kept and any(_hangs(v, kept) for v in f.values())
         }:
             kept |= more
-        return replace(self, streams={name: fields for name, fields in self.streams.items() if name in kept})
+        return replace(self, streams={name: _among(kept, self.streams[name]) for name in self.streams if name in kept})
 
     def copy(self) -> Sequence:
         """One whose arrays, lists and labels are its own, for hooks of another view to change."""
@@ -181,6 +182,16 @@ class Sequence:
 
 def _hangs(value: Any, streams: set[str]) -> bool:
     return isinstance(value, Rows) and value.bound and value.stream in streams
+
+
+def _among(streams: set[str], fields: Fields) -> Fields:
+    """The fields of a stream without its links to others than these."""
+    return {
+        name: replace(value, index=np.full_like(value.index, -1))
+        if isinstance(value, Rows) and value.stream not in streams
+        else value
+        for name, value in fields.items()
+    }
 
 
 def row_count(fields: Fields) -> int:

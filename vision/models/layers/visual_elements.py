@@ -83,7 +83,7 @@ class VisualElements(nn.Module):
         words, lengths = hidden[self.stream], context.layout(self.stream).offsets.diff()
         nothing = words.new_zeros(len(lengths), words.shape[1])
         if self.alone is not None:
-            nothing = nothing + self.norm_text(self.alone[None])  # counting operations takes no bare parameter
+            nothing = nothing + self.norm_text(self.alone + nothing[:1])  # counting operations takes no bare parameter
         if self.image in hidden:
             visual, layout = hidden[self.image], context.layout(self.image)
             if context.keeps("keys") or context.keeps("rows"):
