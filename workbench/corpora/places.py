@@ -98,7 +98,7 @@ def take(sample: Sample, unit: str, start: int, end: int) -> Sample:
 
 
 def with_texts(sample: Sample, unit: str, texts: list[Any]) -> Sample:
-    """The sample with other texts in one of its lists: nothing is marked in them; as many as before keep their times."""
+    """The sample with other texts in one of its lists: nothing is marked in them, as many keep their times."""
     gone = {field.name for field in marks_of(unit)}
     if len(texts) != len(sample.get(unit, ())):
         gone |= {field.name for field in along(unit)}
