@@ -123,7 +123,8 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         spec = objective_spec(base, tuning.objective, tuning.hard_negatives, stream)
         sequence = caption_sequence(base, max_length=tuning.max_length)
         poolers = tuple(spec.get("pool") or ["text"]) if _is_a(spec, Itm) else ()
-        return Setup(sequence, spec, unit="captions", poolers=poolers)
+        sees = (("text", stream),) if poolers == ("text",) else ()
+        return Setup(sequence, spec, unit="captions", poolers=poolers, sees=sees)
 
     def open(self, scoring: RetrievalScoring) -> Evaluated:
         """The run for its itc, or where it has none, or one re-ranks, its itm. Its parts don't get the control: who
