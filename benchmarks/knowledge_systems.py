@@ -169,6 +169,7 @@ TAKEN_AWAY = {
     "knowbert": "random-entities",
     "luke": "no-kg",
     "e-bert": "random-entities",
+    "sensebert": "no-kg",
     "sentilr": "no-kg",
     "joint-entity": "random-entities",
 }

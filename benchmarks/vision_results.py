@@ -103,7 +103,8 @@ def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Pa
     if run.exists() and read_results(run):
         return
     start = pretrained(name, seed, steps, budget, output)
-    if task == RETRIEVAL and steps and not read_results(start):
+    own = SYSTEMS[name].compared if task == RETRIEVAL else chosen.tuning
+    if task == RETRIEVAL and steps and not own and not read_results(start):
         rank(name, start, output)
     tuned = ("--lr", TUNING_LR, "--batch-size", str(BATCH), "--max-length", str(LENGTH))
     schedule = f"train.lr_schedule={{lr_schedule: linear, warmup_steps: {budget.tuning // 10}}}"
@@ -116,7 +117,6 @@ def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Pa
     )
     control = ("--control", "question-only") if blind else ()
     begun = (chosen.command, str(start), str(train), "--output", str(run))
-    own = SYSTEMS[name].compared if task == RETRIEVAL else chosen.tuning
     call("finetune", *begun, *tuned, *own, *control, *loop, f"train.precision={budget.precision}")
     call("evaluate", chosen.command, str(run), str(test), *chosen.scoring)
     if task == RETRIEVAL and steps:
