@@ -199,7 +199,18 @@ def test_residuals_of_two_streams_are_counted_apart() -> None:
 
 
 def test_a_segment_beyond_the_table_is_told() -> None:
-    embedding = Token(8, 10, token_types=1)
+    embedding = Token(8, 10, token_types=2)
     ids = torch.tensor([1, 2])
-    with pytest.raises(WorkbenchError, match="segment 1, but the network has token_types = 1: enlarge it"):
-        embedding({"input_ids": ids, "position_ids": ids, "token_type_ids": torch.tensor([0, 1])})
+    with pytest.raises(WorkbenchError, match="segment 2, but the network has token_types = 2: enlarge it"):
+        embedding({"input_ids": ids, "position_ids": ids, "token_type_ids": torch.tensor([0, 2])})
+
+
+def test_one_row_of_segments_is_that_of_all() -> None:
+    """As RoBERTa reads pairs."""
+    embedding = Token(8, 10, token_types=1, dropout=0.0)
+    ids = torch.tensor([1, 2])
+    fields = {"input_ids": ids, "position_ids": ids}
+    told, plain = (embedding({**fields, "token_type_ids": torch.tensor(types)}) for types in ([0, 1], [0, 0]))
+    torch.testing.assert_close(told, plain, atol=0, rtol=0)
+    bare = embedding.norm(embedding.token(ids) + embedding.position(ids) + embedding.token_type.weight[0])
+    torch.testing.assert_close(told, bare)

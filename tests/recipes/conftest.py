@@ -176,7 +176,7 @@ def _described(triples: list[tuple[str, str, str]], labels: dict[str, str]) -> l
     return [{"id": head, "label": labels[head], "triples": listed} for head, listed in facts.items()]
 
 
-def _write(folder: Path, kind: str, samples: list[dict[str, Any]]) -> Path:
+def write_corpus(folder: Path, kind: str, samples: list[dict[str, Any]]) -> Path:
     with ShardWriter(folder / "part-000000.tar", kind=kind) as writer:
         for i, sample in enumerate(samples):
             writer.add(f"r{i}", sample)
@@ -217,23 +217,25 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     save_vectors(Vectors(named_words, torch.eye(12), [], torch.zeros(0, 12)), folder / "words.safetensors")
     (folder / "answers.json").write_text(json.dumps(["1", "2", "3", "4"]))
     return World(
-        _write(folder / "text", "text", texts),
-        _write(folder / "images", "image-text", images),
-        _write(folder / "triples", "triples", _described(triples, labels)),
+        write_corpus(folder / "text", "text", texts),
+        write_corpus(folder / "images", "image-text", images),
+        write_corpus(folder / "triples", "triples", _described(triples, labels)),
         folder / "tokenizer.json",
         folder / "graph",
         folder / "entities.safetensors",
         folder / "near.safetensors",
         folder / "counts.json",
         folder / "senses.json",
-        _write(folder / "pairs", "text", pairs),
+        write_corpus(folder / "pairs", "text", pairs),
         folder / "words.safetensors",
-        _write(folder / "reviews", "text", reviews),
-        _write(folder / "plain", "text", [{k: v for k, v in sample.items() if k != "labels"} for sample in texts]),
+        write_corpus(folder / "reviews", "text", reviews),
+        write_corpus(
+            folder / "plain", "text", [{k: v for k, v in sample.items() if k != "labels"} for sample in texts]
+        ),
         folder / "entity-vocabulary.safetensors",
         folder / "answers.json",
-        _write(folder / "films", "video-text", _films(8)),
-        _write(folder / "speech", "speech-text", _speech(8)),
+        write_corpus(folder / "films", "video-text", _films(8)),
+        write_corpus(folder / "speech", "speech-text", _speech(8)),
     )
 
 

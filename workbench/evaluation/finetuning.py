@@ -82,7 +82,7 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
     recipe = with_overrides(recipe, tuning.overrides or [])
     for read in (base, recipe):
         trust_run(tuning.run, read, tuning.trust)
-    check_tuning(base, recipe, sees=setup.sees, without=tuning.without or ())
+    check_tuning(base, recipe, sees=setup.sees, without=tuning.without or (), asks=setup.asks)
     return recipe
 
 

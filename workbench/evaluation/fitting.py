@@ -28,19 +28,31 @@ from workbench.text.tokenizer import Tokenizer
 SAMPLES = 32
 
 
-def check_tuning(base: Recipe, recipe: Recipe, *, sees: Iterable[tuple[str, str]], without: Iterable[str]) -> None:
+def check_tuning(
+    base: Recipe,
+    recipe: Recipe,
+    *,
+    sees: Iterable[tuple[str, str]],
+    without: Iterable[str],
+    asks: Iterable[str] = (),
+) -> None:
     """
     Args:
         base: the pretrained run's recipe.
         recipe: the one that fine-tunes it.
         sees: pairs of streams (reader, seen): the first must be able to see the second.
         without: streams of the network that the user said stay empty.
+        asks: fields of samples that hold the task's answers.
 
     Raises:
-        WorkbenchError: pretraining's builder read linked entities and the new one doesn't, nothing fills a stream of
-            the network that pretraining's objectives did not make, or no layer lets a stream see the one it must.
+        WorkbenchError: a step reads the answers, pretraining's builder read linked entities and the new one doesn't,
+            nothing fills a stream of the network that pretraining's objectives did not make, or no layer lets a stream
+            see the one it must.
     """
-    sequences = _first_sequences(recipe)
+    task = next(iter(tasks_of(recipe, _tokenizer(recipe)).values()))  # overrides may add others
+    _check_untold(task, {*asks})
+    sequences, samples = _of_task(task)
+    tell_no_room(task, samples)
     filled = {name for sequence in sequences for name in sequence.streams}
     if recipe.control is None:
         _check_builder(base, _first(recipe))
@@ -112,11 +124,14 @@ def _made_by_objectives(base: Recipe) -> set[str]:
     return made
 
 
-def _first_sequences(recipe: Recipe) -> list[Sequence]:
-    task = next(iter(tasks_of(recipe, _tokenizer(recipe)).values()))  # overrides may add others
-    sequences, samples = _of_task(task)
-    tell_no_room(task, samples)
-    return sequences
+def _check_untold(task: Task, asked: set[str]) -> None:
+    """No step brings into the sequences what the task asks for."""
+    for number, step in enumerate(task.steps):
+        for told in sorted(asked.intersection(getattr(step, "reads", ()))):
+            raise WorkbenchError(
+                f"tasks.{task.name}.sequence.steps[{number}] reads {told!r}, which this task asks for: the network "
+                f"would read the answers. Take it out (tasks.{task.name}.sequence.steps), or say a control it heeds"
+            )
 
 
 def _of_task(task: Task) -> tuple[list[Sequence], int]:

@@ -38,6 +38,7 @@ class Setup:
         sees: pairs of streams (reader, seen): a network whose reader can't see the other is refused.
         pictures: how many pictures the embedding of the stream `image` must tell apart; a run that tells fewer apart
             gets as many, with new vectors.
+        asks: fields of samples that hold the answers: a step that reads them would tell these.
     """
 
     sequence: SequenceSpec
@@ -46,6 +47,7 @@ class Setup:
     poolers: tuple[str, ...] = ()
     sees: tuple[tuple[str, str], ...] = ()
     pictures: int = 1
+    asks: tuple[str, ...] = ()
 
 
 class DownstreamTask(Generic[TuningOptions, ScoringOptions]):

@@ -145,6 +145,9 @@ def _inexpressible(family: str, release: Release, different: list[str]) -> Workb
 
 
 def _lack(error: Exception) -> str:
+    """What a network has not that a family needs; of an index only that there were too few."""
+    if isinstance(error, IndexError):
+        return "it has too few layers of the kinds that the family has"
     return str(error) if isinstance(error, WorkbenchError) else f"it lacks {error}"
 
 

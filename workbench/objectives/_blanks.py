@@ -76,6 +76,7 @@ class BlankContinuation(Continuation):
     """
 
     counted = (FIELD, "rank")
+    behind = False
 
     def __init__(self, filling: Filling, spelled: str, closing: int) -> None:
         super().__init__(filling.stream, filling.end)

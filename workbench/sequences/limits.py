@@ -14,8 +14,17 @@ _KNOWN = {
     "input_ids": ("token", "vocab_size", "mend the part that writes it"),
     "position_ids": ("position", "max_positions", "shorten the max_length of the builder or of the steps"),
     "block_ids": ("place in a blank", "block_positions", "cut shorter spans out"),
-    "token_type_ids": ("segment", "token_types", "choose a builder of one segment, or 0 for no segments"),
+    "token_type_ids": (
+        "segment",
+        "token_types",
+        "choose a builder of fewer segments, or 1 or 0 (none told apart)",
+    ),
 }
+
+
+def limit_of_types(types: int) -> int:
+    """The limit of segments by the rows of their table: one row tells none apart, and is that of any."""
+    return types if types > 1 else 0
 
 
 def check_limits(fields: Mapping[str, Any], limits: Mapping[str, int], who: str) -> None:

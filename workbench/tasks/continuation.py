@@ -23,9 +23,12 @@ class Continuation:
 
     Attributes:
         counted: the fields that count on from row to row.
+        behind: whether the objective learns what stands behind a text as the builder `text_to_text` lays it, for
+            `workbench finetune generate`.
     """
 
     counted: tuple[str, ...] = ("position_ids", "rank")
+    behind: bool = True
 
     def __init__(self, stream: str, end: int | None) -> None:
         self.stream = stream

@@ -30,6 +30,8 @@ from workbench.text.tokenizer import Tokenizer
 Normalisation = Literal["sum", "mean"]
 STRETCHES = ("spans", "tags")
 """Fields of a record whose stretches of its text are kept."""
+KEPT = ("language",)
+"""Fields of a record that are as true with another word in the slot, and that steps read."""
 Predict = Callable[[list[Sample]], np.ndarray]
 
 
@@ -39,7 +41,7 @@ class Cloze:
 
     `stretches` are those of the record's fields that lie outside the slot, mentions (`spans`) and the tags of words, as
     `[start, end, ...]` in characters of `before + after`; `also_right` are other candidates that make the sentence true
-    and don't compete.
+    and don't compete; `kept` are fields of the record that stay as they are.
     """
 
     key: str
@@ -48,6 +50,7 @@ class Cloze:
     gold: int
     stretches: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
     also_right: tuple[int, ...] = ()
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, record: Mapping[str, Any], gold: int, also_right: Sequence[int] = ()) -> Cloze:
@@ -68,14 +71,16 @@ class Cloze:
             if name in record
         }
         text = record["text"]
-        return cls(str(record.get("key", "")), text[:start], text[end:], gold, found, tuple(also_right))
+        kept = {name: record[name] for name in KEPT if name in record}
+        return cls(str(record.get("key", "")), text[:start], text[end:], gold, found, tuple(also_right), kept)
 
     def sample(self, filler: str, draw: tuple[int, ...]) -> Sample:
         """The sample with `filler` in the slot; its `mask_spans` is the slot."""
         start, grown = len(self.before), len(filler)
         told = {name: [_moved(each, start, grown) for each in of] for name, of in self.stretches.items()}
         slot = {"mask_spans": [[start, start + grown]]}
-        return {"key": self.key, "draw": draw, "text": self.before + filler + self.after, "spans": [], **told, **slot}
+        text = {"text": self.before + filler + self.after, "spans": []}
+        return {"key": self.key, "draw": draw, **self.kept, **text, **told, **slot}
 
 
 def _moved(stretch: Sequence[Any], place: int, by: int) -> list[Any]:

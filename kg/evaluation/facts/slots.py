@@ -22,15 +22,16 @@ class SlotPredictor:
 
     Args:
         network, head: the model and its MLM head; they are put into evaluation mode.
+        stream: the one whose tokens are masked and predicted: a head may read another in training (MPNet's queries).
         prepare: samples -> sequences, as in training: the task's builder and steps, without its objectives.
         mask_id: id of the mask token.
     """
 
-    def __init__(self, network: Network, head: MlmHead, prepare: Prepare, mask_id: int) -> None:
+    def __init__(self, network: Network, head: MlmHead, prepare: Prepare, mask_id: int, stream: str = "text") -> None:
         self.network = network.eval()
         self.head = head.eval()
         self.prepare = prepare
-        self.mask_id = mask_id
+        self.mask_id, self.stream = mask_id, stream
 
     @torch.inference_mode()
     def __call__(self, samples: list[Sample]) -> np.ndarray:
@@ -48,10 +49,10 @@ class SlotPredictor:
                 "slot, of one number of tokens: check that max_length of the builder holds the sentences"
             )
         batch = collate([sequence for sequence, _ in masked]).to(next(self.head.parameters()).device)
-        starts = batch.streams[self.head.stream].offsets[:-1]
+        starts = batch.streams[self.stream].offsets[:-1]
         rows = torch.from_numpy(np.stack([rows for _, rows in masked])).to(starts.device) + starts[:, None]
         states = self.network(batch)
-        logits = self.head.logits(self.network, states[self.head.stream][rows.flatten()])
+        logits = self.head.logits(self.network, states[self.stream][rows.flatten()])
         return logits.float().log_softmax(-1).unflatten(0, rows.shape).cpu().numpy()
 
     def _masked(self, sequence: Sequence) -> tuple[Sequence, np.ndarray]:
@@ -59,7 +60,7 @@ class SlotPredictor:
         span, *more = sequence.mask_spans
         if more:
             raise WorkbenchError(f"facts: sentence {sequence.key!r} has {1 + len(more)} slots; allowed: one")
-        text = sequence.fields(self.head.stream)
+        text = sequence.fields(self.stream)
         rows = np.arange(span.start, span.end)
         rows = rows[~text["taken"][rows]]
         text["input_ids"] = text["input_ids"].copy()

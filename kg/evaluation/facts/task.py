@@ -118,9 +118,15 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
 
 def _ranked(run: Evaluated, facts: Mapping[str, Facts], scoring: FactsScoring) -> dict[str, FactScores]:
     """The scores of every relation."""
+    objective = run.objective.objective
     assert isinstance(run.head, MlmHead)
+    assert isinstance(objective, Mlm)
     predict = SlotPredictor(
-        run.network, run.head, lambda samples, draws: run.task.sequences(samples), run.tokenizer.id("mask")
+        run.network,
+        run.head,
+        lambda samples, draws: run.task.sequences(samples),
+        run.tokenizer.id("mask"),
+        objective.stream,
     )
     how: Any = {"normalisation": scoring.normalisation, "batch_size": scoring.batch_size}
     return {

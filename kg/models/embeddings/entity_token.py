@@ -15,7 +15,7 @@ from kg.sequences.entity_vocabulary import EntityVocabulary
 from workbench.models.dropout import dropout
 from workbench.options.bounds import Count, Dropout, Epsilon, Location, Size, SizeOrZero
 from workbench.sequences.entities import Entities
-from workbench.sequences.limits import check_limits
+from workbench.sequences.limits import check_limits, limit_of_types
 
 
 class EntityToken(nn.Module):
@@ -26,7 +26,8 @@ class EntityToken(nn.Module):
         hidden_size: width of the rows that come out.
         embedding_size: width of the table; where it is another one, a linear map to `hidden_size` follows.
         max_positions: rows of the table of positions, which is not that of the words.
-        token_types: rows of the table of types; 0 leaves it out.
+        token_types: rows of the table of types; 0 leaves it out. With 1, as in the release, all have that row,
+            entities of a second segment too.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class EntityToken(nn.Module):
         self.position = nn.Embedding(max_positions, hidden_size)
         self.token_type = nn.Embedding(token_types, hidden_size) if token_types else None
         self.norm = nn.LayerNorm(hidden_size, eps=norm_eps)
-        self.limits = {"entity_ids": rows, "last_position_ids": max_positions, "token_type_ids": token_types}
+        types = limit_of_types(token_types)
+        self.limits = {"entity_ids": rows, "last_position_ids": max_positions, "token_type_ids": types}
 
     def known_entities(self) -> Entities | None:
         """Those of its rows, in their order; None where the vocabulary is a number."""
@@ -67,7 +69,10 @@ class EntityToken(nn.Module):
         states = states if self.project is None else self.project(states)
         states = states + self._places(fields["position_ids"], fields["last_position_ids"])
         if self.token_type is not None:
-            states = states + self.token_type(fields["token_type_ids"])
+            types = (
+                fields["token_type_ids"] if self.limits["token_type_ids"] else torch.zeros_like(fields["entity_ids"])
+            )
+            states = states + self.token_type(types)
         return dropout(self.norm(states), self.dropout, self.training)
 
     def _places(self, first: Tensor, last: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ class Sentiment(Step):
     def __init__(self, labels: Count = 5, control: Name | None = None) -> None:
         self.labels = labels
         self.known = control != "no-kg"
+        self.reads = ("tags",) if self.known else ()
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         for sequence in sequences:
@@ -46,7 +47,9 @@ class Sentiment(Step):
         text = sequence.fields("text")
         rows = len(text["input_ids"])
         parts, polarities = np.full(rows, OTHER), np.full(rows, NEUTRAL)
-        own = np.flatnonzero((text["char_start"] >= 0) & (text["token_type_ids"] == text["token_type_ids"][:1]))
+        placed = np.flatnonzero(text["char_start"] >= 0)
+        kinds = text["token_type_ids"][placed]
+        own = placed[kinds == kinds[:1]]  # a question before the text has no places in it
         tags = _tags(sequence) if self.known else []
         if len(own) and tags:
             begins, ends = (np.array([tag[place] for tag in tags]) for place in (0, 1))

@@ -18,7 +18,7 @@ from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
-from workbench.evaluation.writers import find_writer
+from workbench.evaluation.writers import Writer, find_writer
 from workbench.evaluation.writing import WritingScoring
 from workbench.interop.opening import load
 from workbench.metrics.texts import Splitting, check_libraries, text_scores
@@ -108,6 +108,7 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
         _check_languages(Corpus.open(tuning.corpus), tuning)
         tokenizer = None if base.tokenizer is None else Tokenizer.load(base.tokenizer)
         writer = find_writer([task.evaluating() for task in tasks_of(base, tokenizer).values()], tuning.network)
+        _check_behind(writer, tuning)
         stream = writer.continuation.stream
         builder = {
             "builder": "text_to_text",
@@ -187,6 +188,19 @@ def _check_languages(corpus: Corpus, tuning: GenerateTuning) -> None:
         raise WorkbenchError(
             f"corpus {corpus.name!r} holds translations ({', '.join(languages)}): say which language is read and which "
             f"is written, --source and --target; {' and '.join(unsaid)} {'is' if len(unsaid) == 1 else 'are'} not said"
+        )
+
+
+def _check_behind(writer: Writer, tuning: GenerateTuning) -> None:
+    """
+    Raises:
+        WorkbenchError: the run's objective writes, but not what stands behind a text.
+    """
+    if not writer.continuation.behind:
+        raise WorkbenchError(
+            f"the objective {writer.placed.stated['objective']!r} of {tuning.run} writes what it has cut out of a text "
+            "and does not learn to write another text behind it; pretrain on texts that end with what is to be written "
+            "(its masks may stand in prompts: workbench generate), or take a run with clm, span_corruption or denoising"
         )
 
 

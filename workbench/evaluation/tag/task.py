@@ -71,7 +71,7 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
     def setup(self, tuning: TagTuning, base: Recipe) -> Setup:
         places = [tuning.corpus, *([tuning.held_out] if tuning.held_out else [])]
         objective = {"objective": "tag", "tags": tags_of([Corpus.open(place) for place in places])}
-        return Setup(text_sequence(base, "tagged_text", tuning.max_length), objective)
+        return Setup(text_sequence(base, "tagged_text", tuning.max_length), objective, asks=("tags",))
 
     def needs(self, objective: Tag) -> str:
         return "texts with `tags`"

@@ -22,7 +22,7 @@ class BlankToken(Token):
         hidden_size: width of the rows that come out.
         max_positions: rows of the table of positions in the text.
         block_positions: rows of the table of places in a blank: two more than the longest one has tokens.
-        token_types: rows of the segment table; 0 leaves it out.
+        token_types: rows of the segment table, as of `token`.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError
@@ -9,7 +10,7 @@ from workbench.models.blocks import NormKind, make_norm
 from workbench.models.dropout import dropout
 from workbench.models.initialisation import initialise
 from workbench.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero, SomeShare, Word
-from workbench.sequences.limits import check_limits
+from workbench.sequences.limits import check_limits, limit_of_types
 
 
 class Token(nn.Module):
@@ -21,7 +22,8 @@ class Token(nn.Module):
         embedding_size: width of the tables; where it is another one, a linear map to `hidden_size` follows (ALBERT,
             arXiv:1909.11942, section 3.1; ELECTRA).
         max_positions: rows of the learned position table; null leaves it out (rotary positions).
-        token_types: rows of the segment table; 0 leaves it out.
+        token_types: rows of the segment table; 0 leaves it out, and 1 tells no segments apart: all rows have it
+            (RoBERTa's pairs).
         extra: further integer fields of the stream, which builders or steps write, and how many rows the table of each
             has: `{language_ids: 15}` (XLM, arXiv:1901.07291).
         norm: the norm that follows; null for none (pre-norm stacks often have none).
@@ -49,7 +51,7 @@ class Token(nn.Module):
     ) -> None:
         super().__init__()
         self.init_range = init_range
-        own = {"position_ids": max_positions or 0, "token_type_ids": token_types}
+        own = {"position_ids": max_positions or 0, "token_type_ids": limit_of_types(token_types)}
         for name in {"input_ids", *own} & (extra or {}).keys():
             raise WorkbenchError(f"extra: {name!r} has a table already; allowed: fields that others write")
         size = embedding_size or hidden_size
@@ -92,6 +94,8 @@ class Token(nn.Module):
         return words
 
     def _numbers(self, fields: dict[str, Tensor], name: str) -> Tensor:
+        if name == "token_type_ids" and not self.limits[name]:
+            return torch.zeros_like(fields["input_ids"])
         if name not in fields:
             raise WorkbenchError(
                 f"the embedding has a table for {name!r}, which the sequences lack (they have {', '.join(fields)}): "

@@ -41,7 +41,7 @@ class Choices(SentencePair):
         sequences = super().__call__(pairs, draws)
         for sequence, pair in zip(sequences, pairs, strict=True):
             sequence.role, sequence.group = CHOICE, sequence.group[:-1]
-            sequence.meta = {name: pair[name] for name in ("choice", "answer") if name in pair}
+            sequence.meta |= {name: pair[name] for name in ("choice", "answer") if name in pair}
         return sequences
 
 

@@ -65,8 +65,10 @@ def test_a_cloze_keeps_the_tags_of_its_words_and_which_candidate_is_right() -> N
         ],
         "tags": [[0, 2, "r"], [3, 9, "n"], [10, 12, "v"], [13, 17, "n"]],
         "mask_spans": [[3, 9]],
+        "language": "en",
     }
     sample = Cloze.of(record, gold=0).sample("new zealand", (0,))
+    assert sample["language"] == "en"
     assert sample["spans"] == [[18, 22, "Q1", 0.7, {"right": 1}], [18, 22, "Q9", 0.3, {"right": 0}]]
     assert sample["tags"] == [[0, 2, "r"], [15, 17, "v"], [18, 22, "n"]]
 

@@ -37,6 +37,13 @@ def test_an_entity_stands_at_the_mean_of_its_positions() -> None:
         torch.testing.assert_close(found[row], made.norm(summed), atol=1e-5, rtol=1e-5)
 
 
+def test_one_type_is_that_of_entities_of_any_segment() -> None:
+    made = EntityToken(vocabulary=5, hidden_size=8, max_positions=9, token_types=1, dropout=0.0)
+    fields = {name: torch.tensor([1, 2]) for name in ("entity_ids", "position_ids", "last_position_ids")}
+    found = [made({**fields, "token_type_ids": torch.tensor(types)}) for types in ([0, 1], [0, 0])]
+    torch.testing.assert_close(*found, atol=0, rtol=0)
+
+
 @pytest.mark.parametrize("beyond", ["entity_ids", "last_position_ids"])
 def test_a_number_beyond_its_table_is_told(beyond: str) -> None:
     made = EntityToken(vocabulary=5, hidden_size=8, max_positions=9)

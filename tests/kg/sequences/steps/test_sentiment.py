@@ -61,6 +61,25 @@ def test_a_second_text_is_neutral() -> None:
     assert list(zip(text["part_of_speech_ids"], text["polarity_ids"], strict=True)) == expected(sample, sequence)
 
 
+def test_a_text_behind_its_question_has_its_tags() -> None:
+    (sample,) = tagged_samples(1)
+    asked = {**sample, "second": "where is it?", "answers": [], "answer_spans": []}
+    builder = build("builder", "passage", "", tokenizer=tokenizer(), max_length=512)
+    (sequence,) = Sentiment()(builder([asked], draws()), draws())
+    text = sequence.streams["text"]
+    question = text["char_start"] < 0
+    assert (text["polarity_ids"][question] == NEUTRAL).all()
+    assert (text["polarity_ids"][~question] != NEUTRAL).any()
+
+
+def test_choices_stand_behind_a_text_with_its_tags() -> None:
+    (sample,) = tagged_samples(1)
+    builder = build("builder", "choices", "", tokenizer=tokenizer(), max_length=512)
+    for sequence in Sentiment()(builder([{**sample, "choices": ["a", "b"]}], draws()), draws()):
+        text = sequence.streams["text"]
+        assert (text["polarity_ids"] != NEUTRAL).any()
+
+
 def test_texts_without_tags_and_with_others_are_refused() -> None:
     (sample,) = tagged_samples(1)
     assert (tagged_sequences([{**sample, "tags": []}])[0].streams["text"]["polarity_ids"] == 2).all()
