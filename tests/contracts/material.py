@@ -185,6 +185,7 @@ def embedded_fields(content: str, count: int = 3) -> dict[str, Tensor]:
     """Fields of four rows for each of `count` sequences (images)."""
     g = torch.Generator().manual_seed(1)
     rows = GRID * GRID * count
+    more: dict[str, Tensor] = {}
     if content == "input_ids":
         ids = torch.randint(0, 30, (rows,), generator=g)
         types = {"token_type_ids": ids % 2, "language_ids": ids % 3}
@@ -195,10 +196,11 @@ def embedded_fields(content: str, count: int = 3) -> dict[str, Tensor]:
         return {"entity_ids": torch.arange(rows) % (ENTITIES + 1), "token": torch.arange(rows), **places}
     if content == "pixels":
         made = torch.randint(0, 256, (count, 3, 64, 64), dtype=torch.uint8, generator=g)
+        more["first"] = torch.arange(rows) % (GRID * GRID) == 0
     else:
         made = torch.randn(rows, FEATURES if content == "features" else 3 * PATCH * PATCH, generator=g)
     boxes = torch.from_numpy(grid_boxes(GRID)).repeat(count, 1)
-    return {content: made, "boxes": boxes, "position_ids": torch.arange(rows) % 4}
+    return {content: made, "boxes": boxes, "position_ids": torch.arange(rows) % 4, **more}
 
 
 # ---- comparing

@@ -100,6 +100,8 @@ def _part(spec: dict[str, Any]) -> dict[str, Any]:
         return spec
     known = options_of(find(kind, spec[kind])).names
     small = spec | {name: 0.0 for name in ("dropout", "attention_dropout") if name in known}
+    if spec[kind] == "vision.roi_feature":
+        small |= {"backbone": "test_resnet", "weights": None}
     return small | ({"hidden_size": 16} if spec[kind] in ("kg.entity_table", "kg.word_or_entity") else {})
 
 

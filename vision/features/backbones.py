@@ -83,10 +83,16 @@ class GridBackbone(nn.Module):
 
     def inside(self, maps: Tensor, boxes: list[Tensor]) -> list[Tensor]:
         """The mean of the features in boxes [k, 4] in 0..1 of each image (bilinear): [k, width] for each."""
+        counts = [len(each) for each in boxes]
+        images = torch.repeat_interleave(torch.arange(len(boxes)), torch.tensor(counts)).to(maps.device)
+        return list(self.in_boxes(maps, torch.cat(boxes), images).split(counts))
+
+    def in_boxes(self, maps: Tensor, boxes: Tensor, images: Tensor) -> Tensor:
+        """As `inside`, of boxes [n, 4], each of the image of this number [n]: [n, width]."""
         rows, columns = maps.shape[-2:]
-        scaled = [each * each.new_tensor([columns, rows, columns, rows]) for each in boxes]
-        found = roi_align(maps.float(), scaled, output_size=1, aligned=True)
-        return list(found.flatten(1).split([len(each) for each in boxes]))
+        scaled = boxes.float() * boxes.new_tensor([columns, rows, columns, rows]).float()
+        numbered = torch.cat([images[:, None].to(scaled.dtype), scaled], dim=1)
+        return roi_align(maps.float(), numbered, output_size=1, aligned=True).flatten(1)
 
     def classify(self, features: Tensor) -> Tensor:
         """What the network's classifier says of each cell: features [images, cells, width] -> [images, cells, classes].
@@ -166,7 +172,21 @@ def load(
         raise WorkbenchError(f"{name}: stage {stage} is not among its {len(stages)} stages, which count from 0")
     backbone = GridBackbone(name, network, size=size, grid=grid, stage=stage, trainable=trainable)
     _check_size(name, backbone)
+    if trainable:
+        _freeze_unused(backbone)
     return backbone
+
+
+def _freeze_unused(backbone: GridBackbone) -> None:
+    """Weights that the features do not depend on, as the classifier's, are not trained."""
+    weights = list(backbone.parameters())
+    training = backbone.training
+    with torch.enable_grad():
+        maps = backbone.eval().maps(torch.zeros(1, 3, backbone.size, backbone.size, dtype=torch.uint8))
+        found = torch.autograd.grad(maps.sum(), weights, allow_unused=True)
+    backbone.train(training)
+    for weight, gradient in zip(weights, found, strict=True):
+        weight.requires_grad_(gradient is not None)
 
 
 def _check_size(name: str, backbone: GridBackbone) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,6 +17,10 @@ from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Fields, Rows, Sequence
 from workbench.tasks.objective import BatchTargets, Head, Objective
 
+PIXELS = "pixels"
+GREY = np.array([124, 116, 104], np.uint8)[:, None, None]
+"""ImageNet's mean colour, of which the networks that were trained on it see nothing."""
+
 
 class MaskedRegions(Objective):
     """Hides image rows and has something of them predicted: `wanted`.
@@ -23,7 +29,8 @@ class MaskedRegions(Objective):
         rate: share of the image rows to predict, at least one an image.
         zero: share of these whose features become zero (and `masked`); the rest of them ...
         random: ... or become those of a row of another image of the micro-batch; what is left over is kept.
-            UNITER: 1, 0. LXMERT: 0.8, 0.1. ViLBERT: 0.9, 0.
+            UNITER: 1, 0. LXMERT: 0.8, 0.1. ViLBERT: 0.9, 0. Of an image that is there as pixels (`vision.pixels`,
+            `vision.region_pixels`) the boxes of hidden rows become grey, and no row becomes one of another image.
         matched_only: rows of pairs that itm exchanged are hidden, but not predicted (ViLBERT's code); if all of them
             were shown, that would tell which pairs are exchanged. LXMERT's code predicts them too.
         stream: of the image rows.
@@ -74,18 +81,36 @@ class MaskedRegions(Objective):
         return rows
 
     def _hide(self, fields: Fields, rows: np.ndarray, others: list[np.ndarray], rng: np.random.Generator) -> None:
-        features = fields[feature_field(fields)]
         fields["taken"][rows] = True
-        fields.setdefault("masked", np.zeros(len(features), np.bool_))
+        masked = fields.setdefault("masked", np.zeros(len(fields["boxes"]), np.bool_))
+        if PIXELS in fields:
+            self._hide_pixels(fields, rows[rng.random(len(rows)) < self.zero])
+            return
+        features = fields[feature_field(fields)]
         for row, lot in zip(rows, rng.random(len(rows)), strict=True):
             if lot < self.zero or (lot < self.zero + self.random and not others):
                 features[row] = 0
-                fields["masked"][row] = True
+                masked[row] = True
             elif lot < self.zero + self.random:
                 donor = others[int(rng.integers(len(others)))]
                 features[row] = donor[int(rng.integers(len(donor)))]
         if "features" in fields:
             keep_whole(fields)
+
+    def _hide_pixels(self, fields: Fields, rows: np.ndarray) -> None:
+        """In the boxes of rows: what overlaps them does not see it either (VL-BERT)."""
+        if self.random:
+            raise WorkbenchError(
+                f"objective {self.name!r}: random = {self.random} takes rows' features from another image, and here "
+                "the image is there as pixels; allowed: 0"
+            )
+        fields["masked"][rows] = True
+        images = np.cumsum(fields["first"]) - 1 if "first" in fields else np.zeros(len(fields["boxes"]), np.int64)
+        height, width = fields[PIXELS].shape[-2:]
+        for row in rows:
+            left, top, right, bottom = fields["boxes"][row] * (width, height, width, height)
+            down, across = slice(int(top), math.ceil(bottom)), slice(int(left), math.ceil(right))
+            fields[PIXELS][images[row], :, down, across] = GREY
 
     def count(self, batch: Batch) -> float:
         """The number of rows to predict."""
@@ -133,5 +158,7 @@ def keep_whole(fields: Fields) -> None:
 
 def _shown(fields: Fields) -> np.ndarray:
     """The features of the rows that are parts of the image, as they are before anything is hidden."""
+    if PIXELS in fields:
+        return np.zeros(0)
     shown: np.ndarray = fields[feature_field(fields)][~special_rows(fields)]
     return shown

@@ -66,7 +66,17 @@ class Stream:
         rows = self.rows_of(sequences)
         lengths = [self.lengths[number] for number in sequences]
         offsets = torch.tensor([0, *accumulate(lengths)], device=self.offsets.device)
-        return Stream({name: values[rows] for name, values in self.fields.items()}, offsets, lengths, self.links)
+        fields = {name: values[rows] for name, values in self.fields.items() if len(values) == self.rows}
+        for name in self.fields.keys() - fields.keys():
+            fields[name] = self._of_images(self.fields[name], sequences)
+        return Stream(fields, offsets, lengths, self.links)
+
+    def _of_images(self, values: Tensor, sequences: list[int]) -> Tensor:
+        """Those of the values of images [images, ...] that are of these sequences; all that have any have as many."""
+        before = [0, *accumulate(min(length, 1) for length in self.lengths)]
+        each = values.unflatten(0, (max(before[-1], 1), -1))
+        wanted = [before[number] for number in sequences if self.lengths[number]]
+        return each[torch.tensor(wanted, dtype=torch.long, device=values.device)].flatten(0, 1)
 
 
 @dataclass
@@ -138,8 +148,7 @@ class Batch:
             sequences: for each stream that is wanted, whose rows each new sequence gets; all of one length. The first
                 stream's give the new sequences their keys, roles and groups.
 
-        Only streams whose fields are [rows, ...] can be picked; one with `links` together with the stream they lead to,
-        the same sequences of both.
+        A stream with `links` can be picked together with the stream they lead to, the same sequences of both.
         """
         picked = {name: self.streams[name].pick(chosen) for name, chosen in sequences.items()}
         for name, stream in picked.items():

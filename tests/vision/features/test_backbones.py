@@ -166,3 +166,11 @@ def test_a_grid_finer_than_the_map_is_refused() -> None:
     """Its cells would be copies of each other, and what is hidden of one could be read off the next."""
     with pytest.raises(WorkbenchError, match=r"grid = 6: 'resnet10t' makes a map of 2 x 2 .*allowed: up to 2\."):
         load("resnet10t", size=64, grid=6)
+
+
+def test_weights_that_the_features_do_not_need_are_not_trained() -> None:
+    backbone = load("test_convnext", size=64, grid=1, trainable=True)
+    still = {name for name, weight in backbone.network.named_parameters() if not weight.requires_grad}
+    assert {"head.fc.weight", "head.fc.bias"} <= still
+    backbone(torch.zeros(1, 3, 64, 64, dtype=torch.uint8)).sum().backward()
+    assert all(weight.grad is not None for weight in backbone.parameters() if weight.requires_grad)

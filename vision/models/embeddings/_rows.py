@@ -43,6 +43,6 @@ def field(fields: dict[str, Tensor], name: str, embedding: nn.Module) -> Tensor:
         raise WorkbenchError(
             f"image stream: {type(embedding).__name__} needs {name!r}, the batch has {', '.join(sorted(fields))}; let "
             "the recipe's `image:` and the embedding agree (both vision.patches, both vision.regions, "
-            "or vision.pixels with vision.grid)"
+            "vision.pixels with vision.grid, or vision.region_pixels with vision.roi_feature)"
         )
     return fields[name]
