@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from tests.recipes.systems import ONE, objectives, one_step, reads_images, refusal
+from vision.evaluation.retrieval.pairs import Matcher, Part, all_pairs
 from vision.evaluation.retrieval.task import Retrieval, RetrievalScoring, RetrievalTuning
 from vision.evaluation.vqa.task import Vqa, VqaScoring, VqaTuning
+from vision.objectives._comparing import Matching
 from vision.objectives.itc import Itc
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
+from workbench.evaluation.opening import open_run
 from workbench.recipe.reading import recipe_names
 
 TASKS = {
@@ -68,6 +72,15 @@ def test_neighbours_are_those_of_contrasts(run: Path, world: Any, tmp_path: Path
         drawn = tmp_path / f"{number}.png"
         refused = refusal("show", "neighbours", run, world.images, *asked, "--output", drawn) is not None
         assert refused == (not drawn.exists()) == (not contrasts)
+
+
+def test_a_text_is_matched_with_each_image_by_itself(run: Path, world: Any) -> None:
+    if not any(issubclass(objective, Matching) for objective in objectives(run.name)):
+        pytest.skip("its pretraining matches nothing")
+    opened = open_run(run, Matching, "")
+    pairs = all_pairs(opened, Corpus.open(str(world.images)), Part(limit=4), size=4)
+    scores = Matcher(opened, pairs, size=4).matrix().matrix
+    assert (scores.amax(1) > scores.amin(1)).all()
 
 
 @pytest.mark.parametrize("way", ["margin", "choice"])

@@ -76,15 +76,15 @@ def image(data: bytes, alt: str, where: str, side: int | None = None) -> str:
     """
     try:
         with open_image(data) as opened:
-            kind = str(opened.format).lower()
+            kind, (width, height) = str(opened.format).lower(), opened.size
             opened.load()
             if kind not in ("png", "jpeg") or (side is not None and max(opened.size) > side):
                 smaller = upright(opened).convert("RGB")
                 smaller.thumbnail((side or smaller.width, side or smaller.height))
                 buffer = io.BytesIO()
                 smaller.save(buffer, "JPEG", quality=88)
-                data, kind = buffer.getvalue(), "jpeg"
+                data, kind, (width, height) = buffer.getvalue(), "jpeg", smaller.size
     except FAILURES as error:
         raise WorkbenchError(f"{where} is no image: {error}; take it out of the run, or draw it again") from error
     encoded = base64.b64encode(data).decode("ascii")
-    return f'<img alt="{escape(alt)}" src="data:image/{kind};base64,{encoded}">'
+    return f'<img alt="{escape(alt)}" width="{width}" height="{height}" src="data:image/{kind};base64,{encoded}">'

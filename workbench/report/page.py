@@ -9,6 +9,7 @@ from pathlib import Path
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
 from workbench.report.html import escape
+from workbench.report.images import each_once
 from workbench.report.opening import Chapter, opening
 from workbench.report.panels import Panel, panels
 from workbench.report.results import results
@@ -30,7 +31,7 @@ def render(runs: Sequence[Run], title: str = "", chapters: Sequence[Chapter] = (
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style></head>"
         f'<body><header><p class="kind">Pretraining report</p><h1>{escape(title)}</h1>{_contents(groups)}</header>'
-        f"<main>{body}</main></body></html>\n"
+        f"<main>{each_once(body)}</main></body></html>\n"
     )
 
 

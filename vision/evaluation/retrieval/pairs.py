@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.sharing import Group, shared
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.builders.image_caption import ImageCaption
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import Rows, Sample, Sequence, row_count
 from workbench.tasks.forward import read
 from workbench.terminal import Terminal
 
@@ -43,7 +43,7 @@ class Pairs:
     """Texts and images without each other; `owner[i]` is the image of text i, `captions[i]` its words, `shown[j]` says
     which image j is.
 
-    With a text comes what hangs on it: every stream but the image.
+    With a text comes what hangs on it: every stream but the image. What it links to in its image is still told.
     """
 
     texts: list[Sequence] = field(default_factory=list)
@@ -139,7 +139,7 @@ def pairs_of(run: Evaluated, number: int, group: ImageGroup, part: Part) -> Pair
             known[sequence.key] = len(known)
             found.images.append(image_of(run, sequence))
             found.shown.append(Shown(record, sequence.key))
-        found.texts.append(replace(sequence, streams=sequence.alone("text").streams))
+        found.texts.append(replace(sequence, streams={n: sequence.streams[n] for n in sequence.alone("text").streams}))
         found.owner.append(known[sequence.key])
         found.captions.append(medium["captions"][sequence.meta["caption"]])
     return found
@@ -214,7 +214,7 @@ def pair_vectors(run: Evaluated, groups: Iterable[Group], pairs: Callable[[int, 
         if not number and not _apart(run):
             _check_apart(run, head, part)
         found = {"text": torch.zeros(0, 0), "image": torch.zeros(0, 0)}
-        for side, sequences in (("text", part.texts), ("image", part.images)):
+        for side, sequences in (("text", _alone(part.texts)), ("image", part.images)):
             if sequences:
                 of_side = head.vectors(read(run.network, _batch(run, sequences)), head.streams[side])
                 found[side] = of_side.float().cpu()
@@ -270,7 +270,21 @@ def _batch(run: Evaluated, sequences: list[Sequence]) -> Batch:
 
 
 def _together(text: Sequence, image: Sequence) -> Sequence:
-    return replace(text, streams={**text.streams, **image.streams})
+    """A text with any image: what it links to in its own image it links to in the rows of the same numbers, if any."""
+    rows = {name: row_count(fields) for name, fields in image.streams.items()}
+    linked = {name: {k: _within(v, rows) for k, v in fields.items()} for name, fields in text.streams.items()}
+    return replace(text, streams={**linked, **image.streams})
+
+
+def _within(value: Any, rows: dict[str, int]) -> Any:
+    """Links to rows that the streams have; others become -1."""
+    if not isinstance(value, Rows) or value.stream not in rows:
+        return value
+    return replace(value, index=np.where(value.index < rows[value.stream], value.index, -1))
+
+
+def _alone(texts: Iterable[Sequence]) -> list[Sequence]:
+    return [text.alone("text") for text in texts]
 
 
 def _apart(run: Evaluated) -> bool:
@@ -283,7 +297,7 @@ def _check_apart(run: Evaluated, head: ContrastHead, part: Pairs) -> None:
     """The text's vectors are the same with and without an image beside it, to rounding."""
     texts, images = part.texts[:4], part.images
     beside = _batch(run, [_together(t, images[o]) for t, o in zip(texts, part.owner, strict=False)])
-    alone = _batch(run, texts)
+    alone = _batch(run, _alone(texts))
     text = head.streams["text"]
     difference = head.vectors(read(run.network, beside), text) - head.vectors(read(run.network, alone), text)
     if difference.abs().max() > 1e-2:
