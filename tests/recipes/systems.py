@@ -27,11 +27,13 @@ def reads_images(name: str) -> bool:
     return any(task.sequence.builder["builder"] in IMAGE_BUILDERS for task in load_recipe(name).tasks.values())
 
 
-def one_step(name: str, world: Any, folder: Path) -> Path:
-    """A run of the recipe in its small size, from fresh weights."""
+def one_step(name: str, world: Any, folder: Path, depth: int = 1) -> Path:
+    """A run of the recipe in its small size, from fresh weights, with so many layers where it has many alike."""
     recipe = small_recipe(name, world)
     for network in recipe.networks.values():
         network.init_from.clear()
+        for layer in network.layers:
+            layer |= {"repeat": depth} if "repeat" in layer else {}
     recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, **ONE_STEP, **ALL_ALIKE))
     return pretrain(recipe, folder / name)
 
