@@ -18,6 +18,7 @@ from pipelines.preparing.splits import part_folder
 from pipelines.sources.files import identity, is_version
 from pipelines.stages import stage_name
 from workbench.corpora.manifest import FILE_NAME, Manifest, parse_manifest
+from workbench.corpora.unfinished import STATE
 from workbench.corpora.writer import finished_shard
 from workbench.errors import WorkbenchError
 from workbench.files.checksums import matches
@@ -27,7 +28,6 @@ from workbench.parts.blame import Blame
 from workbench.parts.trust import code_checksums
 
 log = logging.getLogger(__name__)
-STATE = ".prepare.json"
 DRAFTS = ".*.part"
 """What `workbench.files.drafts.atomic` calls files that are not complete; while nobody writes, all are left over."""
 
@@ -176,7 +176,12 @@ class Workspace:
                 rest.unlink(missing_ok=True)
 
     def _refuse_other(self, stored: Mapping[str, Any]) -> None:
-        theirs, ours = stored.get("options", {}), self.options
+        if "options" not in stored:
+            raise WorkbenchError(
+                f"{self.job.output} holds a corpus that no preparation made ({stored.get('command', 'unknown')}); "
+                "choose another --output, or delete the folder"
+            )
+        theirs, ours = stored["options"], self.options
         changed = [
             f"{name} was {theirs.get(name)!r}, is {ours.get(name)!r}"
             for name in sorted(theirs.keys() | ours.keys())

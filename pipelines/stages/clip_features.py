@@ -13,7 +13,7 @@ from pipelines.stages.times import LATE, are_late
 from pipelines.stages.unusable import OnError, unusable
 from vision.features import backbones
 from vision.video.clips import Clips
-from workbench.errors import BadValueError
+from workbench.errors import BadValueError, WorkbenchError
 from workbench.options.bounds import Count, CountOrZero, Location, Name, Positive, Seed, Side
 from workbench.sequences.sequence import Sample
 
@@ -40,6 +40,13 @@ class ClipFeatures:
     on_error: OnError = "stop"
     batch_size: Count = field(default=16, compare=False)
     device: Name = field(default="cpu", compare=False)
+
+    def __post_init__(self) -> None:
+        if self.rate * self.seconds < 1:
+            raise WorkbenchError(
+                f"--rate {self.rate:g} takes a frame every {1 / self.rate:g} s, and clips of {self.seconds:g} s would "
+                f"be without any; allowed: --rate of {1 / self.seconds:g} or more, or longer clips (--seconds)"
+            )
 
     @property
     def source(self) -> Clips:

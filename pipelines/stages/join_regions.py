@@ -92,8 +92,8 @@ class JoinRegions:
         features = foreign.arrays["features"]
         if features.ndim != 2 or features.shape[1] != self.size:
             raise WorkbenchError(
-                f"{where}: features of shape {list(features.shape)}, those before have "
-                f"{self.size} numbers a region; name files of one backbone alone, or say --feature-size"
+                f"{where}: features of shape {list(features.shape)}; wanted: {self.size} numbers a region, what "
+                "--feature-size says or, without it, the first ones have. Name files of one backbone alone"
             )
         boxes = self._relative(foreign, picture)
         lengths = {name: len(value) for name, value in foreign.arrays.items()} | {"boxes": len(boxes)}

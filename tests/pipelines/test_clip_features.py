@@ -71,6 +71,11 @@ def test_captions_behind_the_end_are_of_another_film_or_unit(times: list[list[fl
             ClipFeatures(**OPTIONS)(told)
 
 
+def test_clips_without_a_frame_are_refused() -> None:
+    with pytest.raises(WorkbenchError, match=r"--rate 0.25 takes a frame every 4 s.*allowed: --rate of 1 or more"):
+        ClipFeatures(**{**OPTIONS, "rate": 0.25, "seconds": 1.0})
+
+
 def test_tokens_are_of_the_clips_backbone(tmp_path: Path) -> None:
     vocabulary = Vocabulary.fit(np.eye(4, dtype=np.float32), 2, 2, "net")
     vocabulary.save(tmp_path / "v.safetensors")

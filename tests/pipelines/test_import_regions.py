@@ -228,10 +228,10 @@ def test_regions_below_a_threshold_are_left_out(tmp_path, coco):
 def test_features_of_another_size_are_refused(tmp_path, coco):
     (tmp_path / "a.tsv").write_text(bottom_up(9, 0) + bottom_up(10, 1, size=SIZE + 1))
     with pytest.raises(
-        WorkbenchError, match=r"COCO_val2014_000000000010.*\[3, 7\], those before have 6 .*--feature-size"
+        WorkbenchError, match=r"COCO_val2014_000000000010.*\[3, 7\]; wanted: 6 numbers a region.*--feature-size"
     ):
         imported(coco, "--from", tmp_path / "a.tsv", "--on-error", "skip")
-    with pytest.raises(WorkbenchError, match=r"\[3, 6\], those before have 2048"):
+    with pytest.raises(WorkbenchError, match=r"\[3, 6\]; wanted: 2048"):
         imported(coco, "--from", tmp_path / "a.tsv", "--feature-size", 2048)
 
 

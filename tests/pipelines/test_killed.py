@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.pipelines.test_commands import prepare
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.foreign import index_foreign
 from workbench.errors import MachineError, WorkbenchError
 from workbench.files import drafts
 from workbench.text.similar_words import SimilarWords
@@ -124,3 +126,25 @@ def test_words_of_which_none_stands_in_for_another_are_refused(folder: Path, jso
     assert "no word occurs 5 times" in refusal(lambda: prepare(*again))
     assert "no two of the 1 words" in refusal(lambda: prepare(*again, "--min-count", 1))
     assert not Path("one.safetensors").exists()
+
+
+def test_what_a_killed_preparation_left_is_no_corpus(folder: Path) -> None:
+    """It is not indexed as one either: only the command that began it makes it whole."""
+    assert killed_at_rename(3, "text")
+    assert list(Path("pairs").glob("*.tar"))
+    unfinished = r"pairs is being prepared, or its preparation was stopped: run the same command again, it goes on"
+    with pytest.raises(WorkbenchError, match=unfinished):
+        Corpus.open("pairs")
+    with pytest.raises(WorkbenchError, match=unfinished):
+        index_foreign([Path("pairs")], Path("pairs"))
+    prepare("text", *COMMANDS["text"])
+    assert Corpus.open("pairs").records == 50
+
+
+def test_a_corpus_that_was_indexed_is_not_gone_on_with(folder: Path) -> None:
+    prepare("text", *COMMANDS["text"])
+    for path in (*Path("pairs").glob("*.npz"), *Path("pairs").glob("*.idx*"), Path("pairs/corpus.json")):
+        path.unlink(missing_ok=True)
+    index_foreign([Path("pairs")], Path("pairs"), provenance={"command": "workbench index pairs"})
+    with pytest.raises(WorkbenchError, match=r"holds a corpus that no preparation made \(workbench index pairs\)"):
+        prepare("text", *COMMANDS["text"])

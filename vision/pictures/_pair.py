@@ -84,6 +84,8 @@ def one_text(run: Evaluated, corpus: Corpus, record: int, text: str | None) -> S
         raise WorkbenchError(f"--record {record}: {corpus.place} has {corpus.records:,} records, counted from 0")
     found: dict[str, Any] = {**record_at(corpus, record), "draw": (0, record)}
     if text is not None:
+        if not text.strip():
+            raise WorkbenchError("--text has no words; say a sentence")
         asked: Any = text if unit == "captions" else {"question_id": 0, "question": text, "answers": []}
         return with_texts({**found, unit: []}, unit, [asked])
     if not found.get(unit):

@@ -12,6 +12,7 @@ from workbench.corpora.foreign_record import decode_foreign
 from workbench.corpora.index import ShardIndex
 from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, parse_manifest
 from workbench.corpora.record import BadRecordError, decode
+from workbench.corpora.unfinished import preparation_in
 from workbench.errors import WorkbenchError
 from workbench.files.cache import copy_of, default_folder, fetch, fetch_bytes, is_url
 from workbench.files.checksums import matches
@@ -249,6 +250,8 @@ def _no_corpus(path: Path) -> str:
     if not path.exists():
         return f"there is no corpus at {path}: no such folder"
     tars = sorted(p.name for p in path.glob("*.tar")) if path.is_dir() else []
+    if (unfinished := preparation_in(path)) is not None:
+        return unfinished
     if tars:
         return f"{path} holds {len(tars)} tars but no {FILE_NAME}; make it a corpus with `workbench index '{path}'`"
     return f"{path} is not a corpus: it holds no {FILE_NAME}; make one with `workbench prepare`"

@@ -17,6 +17,7 @@ from workbench.corpora.places import texts_in
 from workbench.corpora.record import BadRecordError, characters_of, check_sample, cuts_of, lengths_of
 from workbench.corpora.schema import FIELDS, KINDS, Field, lacking, units_of
 from workbench.corpora.tars import Member, records
+from workbench.corpora.unfinished import preparation_in
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.drafts import sha256_of
 from workbench.files.paths import real_path
@@ -45,6 +46,9 @@ def index_foreign(
     if kind is not None and kind not in KINDS:
         raise unknown("kind of corpus", kind, KINDS)
     _refuse_own(output)
+    for folder in (output, *inputs):
+        if (unfinished := preparation_in(folder)) is not None:
+            raise WorkbenchError(unfinished)
     tars = find_tars(inputs)
     kind = kind or _guess_kind(tars)
     shards = []

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from workbench.corpora.manifest import FILE_NAME
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import check_writable, write_text
 from workbench.interop.described import described, differences
@@ -105,6 +106,8 @@ def check_release_folder(folder: Path) -> None:
     """
     try:
         check_apart(folder)
+        if (folder / FILE_NAME).is_file():
+            raise WorkbenchError(f"{folder} is a corpus; choose another folder")
         for name in (CONFIG, WEIGHTS, *NAMES):
             check_writable(folder / name)
     except WorkbenchError as error:
@@ -148,7 +151,9 @@ def _lack(error: Exception) -> str:
     """What a network has not that a family needs; of an index only that there were too few."""
     if isinstance(error, IndexError):
         return "it has too few layers of the kinds that the family has"
-    return str(error) if isinstance(error, WorkbenchError) else f"it lacks {error}"
+    if isinstance(error, WorkbenchError):
+        return str(error)
+    return f"it lacks {error}" if isinstance(error, KeyError) else "its layers are not those of the family"
 
 
 def _line(release: Release) -> str:

@@ -120,5 +120,6 @@ class FirstSteps:
             )
         return (
             f"{found}. See what the model gets with `workbench show RECIPE --batch`; an objective writes "
-            "`sequence.targets[self.name]` in `corrupt`, or counts in `count`"
+            "`sequence.targets[self.name]` in `corrupt`, with `labels`, whose number a loss is divided by; where there "
+            "are no `labels`, `count` says the number"
         )

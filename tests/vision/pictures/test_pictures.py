@@ -45,6 +45,8 @@ def test_attention_is_drawn_of_the_words_that_are_named(matching: Path, squares:
     np.testing.assert_allclose(pair.of_words(whole)[2], whole[pair.words[2][1]].mean(0))
     with pytest.raises(WorkbenchError, match="'square'"):
         app.run(["show", "attention", str(matching), str(corpus), "--word", "sqare"], "workbench")
+    with pytest.raises(WorkbenchError, match="--text has no words"):
+        app.run(["show", "attention", str(matching), str(corpus), "--text", " "], "workbench")
     with pytest.raises(WorkbenchError, match="has 10 records"):
         app.run(["show", "attention", str(matching), str(corpus), "--record", "10"], "workbench")
 
