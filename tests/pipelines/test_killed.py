@@ -145,6 +145,6 @@ def test_a_corpus_that_was_indexed_is_not_gone_on_with(folder: Path) -> None:
     prepare("text", *COMMANDS["text"])
     for path in (*Path("pairs").glob("*.npz"), *Path("pairs").glob("*.idx*"), Path("pairs/corpus.json")):
         path.unlink(missing_ok=True)
-    index_foreign([Path("pairs")], Path("pairs"), provenance={"command": "workbench index pairs"})
+    index_foreign([Path("pairs")], Path("pairs"), kind="text", provenance={"command": "workbench index pairs"})
     with pytest.raises(WorkbenchError, match=r"holds a corpus that no preparation made \(workbench index pairs\)"):
         prepare("text", *COMMANDS["text"])

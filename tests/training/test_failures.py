@@ -17,6 +17,7 @@ import psutil
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
+from torch.utils.data._utils import signal_handling
 
 from workbench.errors import MachineError
 from workbench.recipe.reading import load_recipe
@@ -157,6 +158,15 @@ def test_nothing_is_raised_where_the_news_of_a_death_come() -> None:
         next(found)
         signal.raise_signal(signal.SIGCHLD)
         assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+
+
+def test_nothing_is_raised_either_after_another_loader_listened(monkeypatch: pytest.MonkeyPatch) -> None:
+    def left_behind(signum: int, frame: object) -> None:
+        raise RuntimeError("DataLoader worker is killed")
+
+    monkeypatch.setattr(left_behind, "__module__", signal_handling.__name__)
+    signal.signal(signal.SIGCHLD, left_behind)
+    test_nothing_is_raised_where_the_news_of_a_death_come()
 
 
 class LateServe:

@@ -151,9 +151,7 @@ def _lack(error: Exception) -> str:
     """What a network has not that a family needs; of an index only that there were too few."""
     if isinstance(error, IndexError):
         return "it has too few layers of the kinds that the family has"
-    if isinstance(error, WorkbenchError):
-        return str(error)
-    return f"it lacks {error}" if isinstance(error, KeyError) else "its layers are not those of the family"
+    return str(error) if isinstance(error, WorkbenchError) else f"it lacks {error}"
 
 
 def _line(release: Release) -> str:

@@ -164,17 +164,19 @@ def _no_news_of_children() -> Iterator[None]:
     """Within, a DataLoader is made that is not told by a signal when a worker dies.
 
     It would raise in the main thread wherever that happens to be: in a finaliser, where the error is lost, or in the
-    middle of a lock. It looks for itself every `POLL` seconds.
+    middle of a lock. It looks for itself every `POLL` seconds. What other DataLoaders of the process left to listen is
+    taken away too: it would speak of these workers.
     """
     if threading.current_thread() is not threading.main_thread():  # there it does not listen to signals
         yield
         return
     before = signal.getsignal(signal.SIGCHLD)
+    kept = before is not None and getattr(before, "__module__", "") != signal_handling.__name__
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     try:
         yield
     finally:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
+        signal.signal(signal.SIGCHLD, before if kept else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
