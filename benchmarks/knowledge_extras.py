@@ -84,6 +84,12 @@ def prepare_extras(data: Path, corpora: Path, sets: list[str], made: Made) -> No
         known = ("--supervise",) if name.startswith(LINKED) else ()
         made(f"{name}-candidates", "link", corpora / "raw" / name, *offered, *known)
         made(f"{name}-tagged", "sentiment", corpora / name, *felt)
+    made("wordnet.safetensors", "vectors", wordnet, "--epochs", "3")
+    examples = made("raw/senses", "text", data / "wordnet", *single)
+    meant = ("--graph", wordnet, "--candidates", "30", *single)
+    made("senses", "link", examples, *meant, "--supervise")
+    for name in ("wiki", "facts", *sets):
+        made(f"{name}-both", "link", corpora / f"{name}-candidates", *meant, "--beside")
 
 
 def asked(codex: Path, corpora: Path, made: Made) -> None:

@@ -3,9 +3,10 @@
 All are brought to the size of MiniLM, whose weights they start from, and read the same windows of the linked articles.
 nsp is left out everywhere: what is compared is mlm, and what each system adds to it. WKLM masks as many tokens as the
 others do (its paper: 5 %). As in their papers, kg-bert reads triples, and the adapters relations of marked mentions or
-parsed texts, and none of them linked articles. Not as in their recipes: KnowBERT has a wiki and no WordNet, as no text
-here tells senses of words; SentiLR's texts have no label; of ERNIE's (Baidu) three stages the last one is compared. The
-joint model reads captions with their pictures beside the articles, and the articles without any.
+parsed texts, and none of them linked articles. Not as in their recipes: knowbert has a wiki alone,
+knowbert-both WordNet beside it, whose senses it learns from the examples in WordNet's glosses; SentiLR's texts have no
+label; of ERNIE's (Baidu) three stages the last one is compared. The joint model reads captions with their pictures
+beside the articles, and the articles without any.
 """
 
 from __future__ import annotations
@@ -104,6 +105,12 @@ LINKER = (
 )
 MEANT = "{objective: kg.entity_linking, name: wiki_linking, stream: wiki, mentions: wiki_mentions, loss: margin}"
 OFFERED = f"{{step: kg.candidates, table: {TABLE}, stream: wiki, mentions: wiki_mentions}}"
+WORDNET = "'${vars.data}/wordnet.safetensors'"
+SENSE = (
+    "{objective: kg.entity_linking, name: wordnet_linking, stream: wordnet, mentions: wordnet_mentions, "
+    "loss: likelihood}"
+)
+OFFERED_BOTH = f"{OFFERED},{{step: kg.candidates, table: {WORDNET}, stream: wordnet, mentions: wordnet_mentions}}"
 
 
 def text_layers(repeat: int) -> str:
@@ -119,6 +126,19 @@ KNOWBERT = (
     "train.groups=[]",
     "tasks={}",
     task("tasks.wiki", MLM, MEANT, corpus="wiki-candidates", steps=OFFERED),
+)
+READ_BOTH = (
+    f"wiki: {{embedding: kg.entity_table, path: {TABLE}}}, wordnet: {{embedding: kg.entity_table, path: {WORDNET}}}"
+)
+KNOWBERT_BOTH = (
+    *KNOWBERT[:1],
+    f"model.streams={{text: {LINKED}, {READ_BOTH}}}",
+    f"model.layers=[{text_layers(4)},{LINKER},{text_layers(1)},{LINKER.replace('wiki', 'wordnet')},{text_layers(1)}]",
+    "schedule=together",
+    "train.groups=[]",
+    "tasks={}",
+    task("tasks.wiki", MLM, MEANT, corpus="wiki-both", steps=OFFERED_BOTH),
+    task("tasks.senses", SENSE, corpus="senses", steps=OFFERED_BOTH),
 )
 PICTURES = (
     *layers({0: 2, 3: 2}),
@@ -146,6 +166,7 @@ SYSTEMS = {
     "wklm": System("wklm", (*PLAIN, *windows("wiki", REPLACED, "{objective: mlm, rate: 0.15}"))),
     "ernie-baidu": System("ernie-baidu", (*PLAIN, *STAGE)),
     "knowbert": System("knowbert", KNOWBERT, texts="-candidates"),
+    "knowbert-both": System("knowbert", KNOWBERT_BOTH, texts="-both", asked=("--task", "wiki")),
     "luke": System(
         "luke",
         (*PLAIN, TYPED, *ENTITY_TOKENS, *windows("wiki", MLM, "{objective: kg.mep, rate: 0.15}")),
@@ -167,6 +188,7 @@ TAKEN_AWAY = {
     "kepler": "shuffled-kg",
     "ernie-baidu": "no-kg",
     "knowbert": "random-entities",
+    "knowbert-both": "random-entities",
     "luke": "no-kg",
     "e-bert": "random-entities",
     "sensebert": "no-kg",

@@ -20,6 +20,7 @@ import soundfile
 
 LIBRARY = "libespeak-ng.so.1"
 VOICES = ("en-us", "en-us+f3", "en", "en+f2", "en-gb-scotland+m3", "en-029+f4")
+DOGS = {"dog", "dogs", "puppy"}
 SYNCHRONOUS, BY_CHARACTER, UTF8 = 2, 1, 1
 LIST_TERMINATED, WORD, END = 0, 1, 5
 _WORD = re.compile(r"\S*\w")
@@ -51,14 +52,19 @@ class Event(Structure):
 
 def write_spoken(captions: Path, output: Path) -> None:
     """The first caption of every image (JSON lines with `captions`) as a sound (FLAC), and its words with their times
-    as JSON lines; the sounds lie in the folder of the same name without the suffix."""
+    as JSON lines; the sounds lie in the folder of the same name without the suffix. Labels: the voice, and whether
+    a dog is spoken of."""
     folder, rows = output.with_suffix(""), []
     folder.mkdir(exist_ok=True)
     for number, line in enumerate(captions.read_text().splitlines()):
         caption = " ".join(json.loads(line)["captions"][0].split())
-        said = speak(caption, VOICES[number % len(VOICES)])
+        voice = VOICES[number % len(VOICES)]
+        said = speak(caption, voice)
+        labels = {"voice": voice, "dog": "yes" if DOGS & set(caption.lower().split()) else "no"}
         soundfile.write(folder / f"{number:04d}.flac", said.sound, said.rate)
-        rows.append({"sound": f"{number:04d}.flac", "transcript": caption, "words": words(caption, said)})
+        rows.append(
+            {"sound": f"{number:04d}.flac", "transcript": caption, "words": words(caption, said), "labels": labels}
+        )
     output.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 

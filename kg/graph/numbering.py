@@ -86,6 +86,8 @@ class Numbering:
 
 
 def _encoded(name: str) -> bytes:
+    if not isinstance(name, str):
+        raise WorkbenchError(f"the id {name!r} is a {type(name).__name__}; a reader gives triples of three strings")
     try:
         return name.encode()
     except UnicodeEncodeError as error:

@@ -4,7 +4,8 @@ Two triples of a relation exchange their tails, where that makes two false tripl
 a true one is left (degree-preserving rewiring; Maslov and Sneppen, Science 296, 2002). Every head keeps its number of
 triples of every relation, every tail too, so that degrees, relation counts and the kinds of answers stay; only which
 tail belongs to which head is gone. Where most heads of a relation share a tail (the gender of people), no arrangement
-makes all of them false: the share that stayed true is told.
+makes all of them false; nor does this way find the arrangement that makes the most so (on CoDEx-S 7.9 % stay true, of
+which 4.2 must). The share that stayed true is told.
 """
 
 from __future__ import annotations

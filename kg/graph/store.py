@@ -12,6 +12,7 @@ by all workers of a machine. Triples are (h, r, t). The arrays, in rows of the t
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,8 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note
 from workbench.files.sealed import open_sealed
 from workbench.sequences.missing import how_to_prepare
+
+log = logging.getLogger(__name__)
 
 Pairs = list[tuple[str, str]]
 IN_CORPUS = "graph"
@@ -351,6 +354,7 @@ class GraphStore:
         found = shuffle_tails(view._heads, view._relations, view._tails, seed)
         view.seed, view._tails, view.true_share = seed, found.tails, found.true_share
         view._in_order, view._in_offsets = by_tail(view._tails, self.num_entities)
+        log.info("%s with other tails: %.2f %% of its triples are still true", self.path, 100 * found.true_share)
         note("shuffled graph", self.path, f"seed {seed}, {100 * found.true_share:.2f} % of the triples are still true")
         return view
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import unicodedata
+from operator import itemgetter
+
 import ahocorasick_rs
 
 from kg.linking.boundaries import AFTER, BEFORE, boundary, meet
@@ -12,6 +16,8 @@ from kg.linking.names import Found, Names
 _IN_WORD, _OTHER = 0b011, 0b110
 _CODES = bytes(_OTHER if c == "?" else _IN_WORD * (c.isalnum() or c == "_") for c in map(chr, range(256)))
 
+_MARKS = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith("M")]
+
 
 class Anywhere:
     """An automaton over the spellings of all names."""
@@ -19,14 +25,22 @@ class Anywhere:
     def __init__(self, names: Names) -> None:
         self.names = names
         spelt = names.names
+        meet({name[place] for name in spelt for place in (0, -1)})
+        # Names of scripts without spaces are names wherever they stand, but in front of a combining mark. So that finds
+        # of such names alone need no look at the text, the automaton finds marks too.
+        marks = sorted(set(_MARKS).difference(spelt))
+        self._bound = bytes(BEFORE[name[0]] > 0 or AFTER[name[-1]] == 1 for name in spelt) + bytes([1]) * len(marks)
         self._several_words = bytes(any(boundary(name, i) for i in range(1, len(name))) for name in spelt)
         self._automaton = ahocorasick_rs.AhoCorasick(
-            spelt, matchkind=ahocorasick_rs.MatchKind.LeftmostLongest, store_patterns=False
+            [*spelt, *marks], matchkind=ahocorasick_rs.MatchKind.LeftmostLongest, store_patterns=False
         )
 
     def find(self, folded: str) -> list[Found]:
         """The names in a folded text: see `kg.linking.gazetteer.Gazetteer.find`."""
         proposed = self._automaton.find_matches_as_indexes(folded)
+        if not any(map(self._bound.__getitem__, map(itemgetter(0), proposed))):
+            return proposed  # none overlaps another
+        proposed = [match for match in proposed if match[0] < len(self.names.names)]
         try:
             return self._find(folded, proposed)
         except KeyError:

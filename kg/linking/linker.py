@@ -61,6 +61,8 @@ class Linker:
     """
 
     name = "gazetteer"
+    learnt_from: Sequence[str] = ()
+    """Identities of the corpora whose links it has seen (anchors); they don't judge it."""
 
     def __init__(
         self,
@@ -239,7 +241,7 @@ class Linker:
             path,
             META,
             missing=f"there is no linker at {path} (no {META}); `workbench prepare linker GRAPH --output FOLDER` makes "
-            "one",
+            "one. What another linker found goes with the texts, as their `spans` (workbench prepare text)",
             again="remove the folder and make the linker again",
         )
         note("linker", path, meta["digest"])
@@ -248,7 +250,9 @@ class Linker:
         about = None
         if meta["context"]:
             about = Profiles(*(open_array(path, f"profile_{part}") for part in ("offsets", "words", "weights")))
-        return cls(made, meta["case"], about, (path, meta["version"]), open_word_ends(path, meta))
+        found = cls(made, meta["case"], about, (path, meta["version"]), open_word_ends(path, meta))
+        found.learnt_from = meta.get("learnt_from", ())
+        return found
 
     @staticmethod
     def is_saved(path: str | Path) -> bool:
@@ -272,6 +276,7 @@ class Linker:
             "name": self.name,
             "version": self.version,
             "case": self.case,
+            "learnt_from": list(self.learnt_from),
             "context": self.profiles is not None,
             **save_word_ends(folder, self.lexicon),
             "names": self.num_names,

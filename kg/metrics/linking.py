@@ -3,8 +3,8 @@
 Given mentions ("disambiguation to a knowledge base", D2KB in GERBIL, Usbeck et al., WWW 2015): how often the entity is
 right, among mentions whose entity is in the knowledge base; NIL is a class of its own, of mentions whose entity is
 not. Found links (A2KB): micro precision, recall and F1, a link being right where both ends and the entity are. Texts
-whose authors link a name only once punish every later link; on annotated spans only links that overlap an annotation
-count. A share of nothing is left out.
+whose authors link a name only once punish every later link; so the same is told again of the links alone that overlap
+an annotation. A share of nothing is left out.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def given_scores(mentions: Sequence[Given]) -> dict[str, float]:
 
 
 def found_scores(texts: Sequence[Found]) -> dict[str, float]:
-    """Precision, recall and F1 of links, over all and over those on annotated spans."""
+    """Precision, recall and F1 of links, of all and of those that overlap an annotation."""
     gold = sum(bool(entities) for text in texts for entities in text.gold.values())
     right = sum(entity in text.gold.get(place, ()) for text in texts for place, entity in text.found.items())
     found = sum(len(text.found) for text in texts)
     near = sum(_annotated(place, text.gold) for text in texts for place in text.found)
     scores: dict[str, float] = {}
-    for where, counted in (("", found), (" on annotated spans", near)):
+    for where, counted in (("", found), (" of links that overlap annotations", near)):
         if counted:
             scores[f"precision{where}"] = right / counted
         if gold:

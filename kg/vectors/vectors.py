@@ -133,7 +133,9 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
                 )
             return {name: file.get_tensor(name) for name in TENSORS}, file.metadata() or {}
     except SafetensorError as error:
-        raise WorkbenchError(f"{path} is no safetensors file, or damaged ({error})") from error
+        raise WorkbenchError(
+            f"{path} is no safetensors file, or damaged ({error}); make it again (workbench prepare vectors)"
+        ) from error
 
 
 def _checksum_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

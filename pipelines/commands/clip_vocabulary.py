@@ -53,6 +53,12 @@ def clip_vocabulary(
     from vision.video.vocabulary import Vocabulary, sample_features
 
     features = sample_features(_features(opened), sample, seed)
+    if branches**levels > len(features):
+        log.warning(
+            "%s tokens of %s clips: some stand for no clip; take fewer --branches or --levels, or more clips",
+            f"{branches**levels:,}",
+            f"{len(features):,}",
+        )
     made = Vocabulary.fit(features, branches, levels, backbone, seed)
     made.save(output)
     log.info("%s: %s tokens of %s clips, %s", output, f"{made.size:,}", f"{len(features):,}", made.identity)

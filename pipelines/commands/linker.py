@@ -122,12 +122,16 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
         from kg.graph.store import GraphStore
         from kg.linking.linker import Linker
     given = {option: list(names) for option, names in _given(options)}
+    for option, found in given.items():
+        if not found:
+            raise WorkbenchError(f"{option}: no name stands there; give some, or leave the option out")
+    anchors = None if options.anchors is None else LinkedTexts(options.anchors)
     chosen: dict[str, Any] = {
         "case": options.case,
         "min_length": options.min_length,
         "skip": [] if options.skip is None else text_lines("--skip", options.skip),
         "common": options.common,
-        "anchors": [] if options.anchors is None else LinkedTexts(options.anchors),
+        "anchors": anchors or [],
         "lexicon": _word_ends(options.words),
     }
     if graph is None:
@@ -136,7 +140,7 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
                 "without a graph a linker is made of --names or --knowledge-base, and has no --priors; give a graph or "
                 "one of these"
             )
-        return Linker.from_names((), counted=chain(*given.values()), **chosen)
+        return _seen(Linker.from_names((), counted=chain(*given.values()), **chosen), anchors)
     store = GraphStore.open(graph)
     for option, names in given.items():
         given[option] = [name for name in names if store.ids.find(name.entity) >= 0]
@@ -144,7 +148,14 @@ def make_linker(graph: Path | None, options: LinkerOptions) -> Linker:
     prior = None if options.priors is None else read_counts(options.priors)
     if prior is not None:
         _check_known(f"--priors {options.priors}", list(prior), sum(store.ids.find(e) >= 0 for e in prior), store)
-    return Linker.from_store(store, prior=prior, context=options.context, counted=chain(*given.values()), **chosen)
+    made = Linker.from_store(store, prior=prior, context=options.context, counted=chain(*given.values()), **chosen)
+    return _seen(made, anchors)
+
+
+def _seen(made: Linker, anchors: LinkedTexts | None) -> Linker:
+    """The linker, with a note of the texts it has learnt from."""
+    made.learnt_from = [] if anchors is None else [anchors.corpus.identity]
+    return made
 
 
 def _check_known(option: str, entities: Sequence[str], known: int, store: GraphStore) -> None:

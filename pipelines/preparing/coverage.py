@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from rich.table import Table
 
+from kg.sequences.mentions import RIGHT
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema import FIELDS, Field, links_among
 from workbench.sequences.sequence import Sample
@@ -32,19 +33,27 @@ class Links(Protocol):
     def found(self, text: str, inside: Any, min_score: float, candidates: int) -> Sequence[Sequence[Any]]:
         """The links in one text, [start, end, entity, score]."""
 
+    def knows(self, entity: str) -> bool:
+        """Whether its graph has the entity: links that were there before may be to others."""
+
 
 @dataclass
 class Coverage:
     """Counts over some records.
 
     A mention is a stretch with a link, a name that was found and got none (its score is too small), or a stretch that
-    was given and got none; the latter two are NIL. A mention is ambiguous where the linker has several entities for it.
+    was given and got none; the latter two are NIL. A mention is ambiguous where the linker has several entities for it,
+    and known where one of its links is to an entity that the linker knows. Of mentions whose entity was told (`prepare
+    link --supervise`) some are found again, and some of these with it among the candidates.
     """
 
     records: int = 0
     linked_records: int = 0
-    words: int = 0
+    characters: int = 0
     linked: int = 0
+    known: int = 0
+    told: int = 0
+    right: int = 0
     nil: int = 0
     ambiguous: int = 0
     links: int = 0
@@ -55,14 +64,22 @@ class Coverage:
     def mentions(self) -> int:
         return self.linked + self.nil
 
-    def add(self, texts: Sequence[tuple[str, Spans, Spans, Spans]]) -> None:
-        """One record: of each text its spans, the names that were found, and the stretches that were given."""
+    def add(self, texts: Sequence[tuple[str, Spans, Spans, Spans]], knows: Callable[[str], bool]) -> None:
+        """One record: of each text its spans, the names that were found, and the stretches that were given.
+
+        Args:
+            knows: whether the linker has an entity of this id.
+        """
         self.records += 1
         self.linked_records += any(spans for _, spans, _, _ in texts)
         for text, spans, found, given in texts:
-            self.words += len(text.split())
+            self.characters += len(text)
             self.links += len(spans)
             self.linked += len({(span[0], span[1]) for span in spans})
+            self.known += len({(span[0], span[1]) for span in spans if knows(span[2])})
+            told = {(span[0], span[1], span[4][RIGHT]) for span in spans if len(span) > 4 and RIGHT in span[4]}
+            self.told += len({place[:2] for place in told})
+            self.right += sum(bool(right) for *_, right in told)
             self.entities.update(span[2] for span in spans)
             self.total_score += sum(span[3] if len(span) > 3 else 1.0 for span in spans)
             entities = Counter((link[0], link[1]) for link in found)
@@ -75,9 +92,13 @@ class Coverage:
         """Names and values, for a person."""
         yield "records", f"{self.records:,}"
         yield "with a link", share(self.linked_records, self.records)
-        yield "mentions per 100 words", f"{100 * self.mentions / max(self.words, 1):.1f}"
+        yield "mentions per 1,000 characters", f"{1000 * self.mentions / max(self.characters, 1):.1f}"
         yield "mentions", f"{self.mentions:,}"
         yield "linked", share(self.linked, self.mentions)
+        yield "linked to an entity that the linker knows", share(self.known, self.mentions)
+        if self.told:
+            yield "given mentions found again", f"{self.told:,}"
+            yield "with the right entity among the candidates", share(self.right, self.told)
         yield "NIL", share(self.nil, self.mentions)
         yield "ambiguous", share(self.ambiguous, self.mentions)
         yield "entities per mention", f"{self.links / max(self.linked, 1):.2f}"
@@ -101,7 +122,7 @@ class Covered:
         table = Table("", *columns, title=f"Links{of_records(self.all.records, self.of)}", caption=caption)
         told = [dict(counts.rows()) for counts in columns.values()]
         for name in told[0]:
-            table.add_row(name, *(values[name] for values in told))
+            table.add_row(name, *(values.get(name, "") for values in told))
         return table
 
 
@@ -119,7 +140,7 @@ def coverage(corpus: Corpus, links: Links) -> Covered:
         ]
         source = str(sample.get("meta", {}).get("source", ""))
         for counts in (total, by_source.setdefault(source, Coverage())):
-            counts.add(texts)
+            counts.add(texts, links.knows)
     largest = sorted(by_source.items(), key=lambda item: -item[1].records)
     return Covered(corpus.records, total, dict(largest))
 

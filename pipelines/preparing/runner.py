@@ -55,13 +55,14 @@ def prepare(
     needs the usual `if __name__ == "__main__":`, as processes are spawned.
 
     Raises:
-        WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, or the output
-            folder belongs to another preparation, or one is at work in it.
+        WorkbenchError: the inputs are empty or damaged, everything was dropped, two records share a key, the output
+            folder belongs to another preparation, or one is at work in it, or it lies inside of an input.
         KeyboardInterrupt, Ended: on Ctrl-C, or within `workbench.processes.ending.ending` on another signal, after the
         shards
             under way were finished.
     """
     started = time.monotonic()
+    _check_beside(job.output, inputs)
     space = Workspace(job, inputs, limits, command, source or {})
     complete = space.complete()
     if complete is not None:
@@ -84,6 +85,20 @@ def prepare(
         space.close()
     skipped = sum(outcome.skipped for outcome in outcomes)
     return Preparation(manifests, space.folders, manifests[""].dropped, time.monotonic() - started, skipped)
+
+
+def _check_beside(output: Path, inputs: Sequence[Path]) -> None:
+    """
+    Raises:
+        WorkbenchError: the output would be read as an input by the next run.
+    """
+    within = next(
+        (place for place in inputs if place.is_dir() and output.resolve().is_relative_to(place.resolve())), None
+    )
+    if within is not None:
+        raise WorkbenchError(
+            f"--output {output} lies inside of the input {within}, which is read; choose a folder beside it"
+        )
 
 
 def _found(complete: dict[str, Manifest], space: Workspace, started: float) -> Preparation:

@@ -97,8 +97,10 @@ class Workspace:
             remove_shard(path)
         self._clear()
         self._seen = [_version(path) for path in self.inputs]
-        with atomic(self.job.output / STATE) as file:
-            file.write(json.dumps({"command": self.command, **self.fingerprint}, indent=1).encode())
+        state = json.dumps({"command": self.command, **self.fingerprint}, indent=1).encode()
+        for folder in self.folders.values():
+            with atomic(folder / STATE) as file:
+                file.write(state)
 
     def tidy(self) -> None:
         """Clear what a run left that was killed after its corpus was complete."""
@@ -149,8 +151,9 @@ class Workspace:
                 )
 
     def _forget(self) -> None:
-        for name in (MEDIA, STATE):
-            (self.job.output / name).unlink(missing_ok=True)
+        (self.job.output / MEDIA).unlink(missing_ok=True)
+        for folder in reversed(self.folders.values()):  # the corpus's own last: it says that there is work to do
+            (folder / STATE).unlink(missing_ok=True)
 
     def _manifests(self) -> dict[str, Manifest]:
         places = {part: folder / FILE_NAME for part, folder in self.folders.items()}

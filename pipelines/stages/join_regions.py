@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from workbench.images import FAILURES, open_image
 from workbench.options.bounds import Count, CountOrZero, Name, Share, Size
 from workbench.sequences.sequence import Sample
 
+log = logging.getLogger(__name__)
 _NUMBER = re.compile(r"(\d+)$")
 LONG = 6
 """Digits at the end of an id that tell an image apart: COCO_val2014_000000391895 has twelve."""
@@ -197,17 +199,26 @@ def number_of(name: str) -> int | None:
 
 
 def find_regions(files: tuple[RegionFiles, ...]) -> Found:
-    """List the images of all files; of an image that several have, the first file's features are taken."""
+    """List the images of all files; of an image that several have, or one has twice, the first features are taken,
+    and that is told."""
     places: dict[str, tuple[int, Any]] = {}
     numbers: dict[int, str | None] = {}
+    again: list[str] = []
     for number, file in enumerate(files):
         for name, place in file.places():
             if name in places:
+                again.append(name)
                 continue
             places[name] = (number, place)
             ending = number_of(name)
             if ending is not None:
                 numbers[ending] = None if ending in numbers else name
+    if again:
+        log.warning(
+            "features of %s images are there more than once (%s); the first of each are taken",
+            f"{len(set(again)):,}",
+            f"{again[0]}, ..." if len(again) > 1 else again[0],
+        )
     return Found(files, places, numbers)
 
 

@@ -68,6 +68,10 @@ class LinkEntities:
         single = isinstance(chosen.value, Stretches) and chosen.value.single
         return ([found] if single else found) if found is not None else []
 
+    def knows(self, entity: str) -> bool:
+        """Whether the linker has an entity of this id."""
+        return self.linker.knows(entity)
+
     def found(self, text: str, inside: Sequence[list[Any]] | None, min_score: float, candidates: int) -> list[Link]:
         """The links of the linker in one text, within the stretches that are given."""
         places = None if inside is None else [(stretch[0], stretch[1]) for stretch in inside]

@@ -37,7 +37,8 @@ def write_films(folder: Path) -> None:
         captions = [f"it is number {n}", "and it brightens"]
         films.append({"video": f"{n}.avi", "captions": captions, "times": [[0, 1.5], [1.5, 3]]})
         words = [{"word": "many", "start": 0, "end": 0.3}, {"word": "people", "start": 0.3, "end": 0.6}]
-        spoken.append({"sound": f"{n}.wav", "transcript": "many people", "words": words})
+        labels = {"pitch": "high" if n > 5 else "low"}
+        spoken.append({"sound": f"{n}.wav", "transcript": "many people", "words": words, "labels": labels})
     write_jsonl(folder / "films.jsonl", films)
     write_jsonl(folder / "spoken.jsonl", spoken)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from rich.console import Console
 
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result
-from workbench.evaluation.tables import below, number_table
+from workbench.evaluation.seeds import Spread
+from workbench.evaluation.tables import number_table
+from workbench.metrics.baselines import against
 
 
 def made(accuracy: float, corpus: str = "sets/test", checksum: str = "a", **more: Any) -> Result:
@@ -71,11 +73,16 @@ def test_the_table_shows_what_was_counted() -> None:
 
 def test_a_result_below_its_baselines_is_told() -> None:
     baselines = {"most frequent class": {"accuracy": 0.6}, "chance": {"accuracy": 0.2}, "another": {"f1": 1.0}}
-    assert below(made(0.5, baselines=baselines)) == "accuracy below most frequent class"
-    assert below(made(0.1, baselines=baselines)) == "accuracy below most frequent class, chance"
-    assert below(made(0.6, baselines=baselines)) == below(made(0.1)) == ""
-    loss = replace(made(0.5), numbers={"perplexity": 5.0}, baselines={"unigrams": {"perplexity": 90.0}})
-    assert below(loss) == ""
+    assert against({"accuracy": 0.5}, baselines) == "accuracy below most frequent class"
+    assert against({"accuracy": 0.1}, baselines) == "accuracy below most frequent class, chance"
+    assert against({"accuracy": 0.6}, baselines) == against({"accuracy": 0.1}, {}) == ""
+    assert against({"perplexity": 5.0}, {"unigrams": {"perplexity": 90.0}}) == ""
+    every = {"a": 0.1, "b": 0.9, "c": 0.2, "d": 0.1, "e": 0.3, "of/group/one": 0.0, "rank": 1.0}
+    assert against(every, {"x": dict.fromkeys(every, 0.5)}) == "a, c, d and 1 more below x"
+    assert against({"accuracy": 0.1, "f1": 0.5}, {**baselines, "y": {"f1": 0.7}}) == (
+        "accuracy below most frequent class, chance; f1 below another, y"
+    )
+    assert against({"accuracy": 0.5, "f1": 0.2}, {"always a": {"accuracy": 0.5, "f1": 0.2}}) == "the same as always a"
     console = Console(width=100, record=True, file=io.StringIO())
     made(0.5, baselines=baselines).show(console)
     assert "accuracy below most frequent class" in console.export_text()
@@ -133,3 +140,11 @@ def test_groups_of_many_stand_in_a_table_of_their_own_that_80_columns_hold() -> 
     assert " ".join(row.split()) == "what is the number 3 of 3.0 / 4.0 what is the number 34 of 34.0 / 35.0"
     assert any("accuracy/answer_type/other" in line for line in lines)
     assert any("after the stroke: better" in line for line in lines)
+
+
+def test_a_mean_of_several_seeds_below_a_baseline_is_told() -> None:
+    runs = {"one": {"accuracy": 0.9}, "two": {"accuracy": 0.3}}
+    assert Spread("classify", "dev", runs, baselines={"always a": {"accuracy": 0.7}}).table().caption == (
+        "mean: accuracy below always a"
+    )
+    assert Spread("classify", "dev", runs, baselines={"always a": {"accuracy": 0.5}}).table().caption is None

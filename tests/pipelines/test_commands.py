@@ -16,6 +16,7 @@ from spacy.kb import InMemoryLookupKB
 from spacy.vocab import Vocab
 from typer.testing import CliRunner
 
+from kg.evaluation.linking.task import Linking, LinkingScoring
 from kg.graph.store import GraphStore
 from kg.linking.linker import Linker
 from pipelines.commands.app import app
@@ -26,6 +27,7 @@ from pipelines.stages.link_entities import LinkEntities
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.foreign import index_foreign
 from workbench.errors import WorkbenchError
+from workbench.evaluation.evaluating import evaluate
 from workbench.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -275,6 +277,19 @@ def test_link_command_on_captions_with_a_saved_linker(tmp_path, json_lines, tar,
     assert sample["image"] == picture(1)
 
 
+def test_a_linker_notes_the_texts_that_it_has_learnt_from(tmp_path, json_lines, graph, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("seen", "other"):
+        rows = [{"text": f"Ann of {name}", "spans": [[0, 3, "e1", 1.0]]}]
+        prepare("text", json_lines(f"{name}.jsonl", rows), "-o", tmp_path / name, "--workers", 1)
+    prepare("linker", graph, "-o", tmp_path / "linker", "--anchors", tmp_path / "seen")
+    told = {
+        name: evaluate(Linking(), LinkingScoring(run=tmp_path / "linker", corpus=str(tmp_path / name))).variant
+        for name in ("seen", "other")
+    }
+    assert told["seen"] == f"{told['other']}; the linker has seen these links (--anchors)"
+
+
 def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, graph, stored):
     rows = [{"text": "Ann met Robert Ann", "spans": [[0, 3, "gold", 1.0], [4, 10, "gold", 1.0]]}, {"text": "nobody"}]
     prepare("text", json_lines("d.jsonl", rows), "-o", tmp_path / "c", "--workers", 1)
@@ -288,7 +303,8 @@ def test_link_keeps_gold_links_and_tells_the_coverage(tmp_path, json_lines, grap
     told = {name.strip(): value.strip() for name, value in told.items()}
     assert told["records"] == "2"
     assert told["with a link"] == "1 (50.0 %)"
-    assert told["mentions per 100 words"] == "60.0"
+    assert told["mentions per 1,000 characters"] == "125.0"
+    assert told["linked to an entity that the linker knows"] == "1 (33.3 %)"
     assert told["linked"] == "3 (100.0 %)"
     assert told["NIL"] == "0 (0.0 %)"
     assert told["mean score"] == "0.750"
@@ -424,6 +440,9 @@ def test_linkers_of_given_names(tmp_path, json_lines, graph, caplog):
         names.write_text(wrong)
         with pytest.raises(WorkbenchError, match=r"line 1: .*NAME<tab>ENTITY<tab>COUNT"):
             prepare("linker", "-o", tmp_path / "bad", "--names", names)
+    names.write_text("")
+    with pytest.raises(WorkbenchError, match=r"--names .*: no name stands there"):
+        prepare("linker", "-o", tmp_path / "bad", "--names", names)
     words = tmp_path / "words.txt"
     words.write_text("上海 40 ns\n海水\t5\n")
     names.write_text("海水\te1\t1\n")

@@ -101,6 +101,12 @@ def test_bottom_up_attention_by_number(tmp_path, coco):
         check(corpus, record, record)
 
 
+def test_of_rows_of_one_image_the_first_is_taken_and_that_is_told(tmp_path, coco, caplog):
+    (tmp_path / "twice.tsv").write_text(bottom_up(9, 0) + bottom_up(9, 1) + bottom_up(10, 1))
+    check(imported(coco, "--from", tmp_path / "twice.tsv"), 0, 0)
+    assert "features of 1 images are there more than once (9); the first of each are taken" in caplog.text
+
+
 def test_lxmert_keeps_what_the_detector_says(tmp_path, coco):
     (tmp_path / "val2014_obj36.tsv").write_text("".join(lxmert(f"COCO_val2014_{i + 9:012d}", i) for i in range(4)))
     corpus = imported(coco, "--from", tmp_path / "val2014_obj36.tsv")

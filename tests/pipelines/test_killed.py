@@ -50,7 +50,7 @@ def content(file: Path) -> object:
     return [a.tolist() for a in SimilarWords(file).table] if file.suffix == ".safetensors" else file.read_bytes()
 
 
-def killed_at_rename(number: int, command: str) -> bool:
+def killed_at_rename(number: int, command: str, *more: str) -> bool:
     """Whether a process that is killed (-9) at its n-th rename got as far."""
     child = os.fork()
     if not child:
@@ -64,7 +64,7 @@ def killed_at_rename(number: int, command: str) -> bool:
 
         os.replace = replaced
         try:
-            prepare(command, *COMMANDS[command])
+            prepare(command, *COMMANDS[command], *more)
         finally:
             os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -148,3 +148,14 @@ def test_a_corpus_that_was_indexed_is_not_gone_on_with(folder: Path) -> None:
     index_foreign([Path("pairs")], Path("pairs"), kind="text", provenance={"command": "workbench index pairs"})
     with pytest.raises(WorkbenchError, match=r"holds a corpus that no preparation made \(workbench index pairs\)"):
         prepare("text", *COMMANDS["text"])
+
+
+def test_what_a_killed_preparation_left_of_a_held_out_part_is_no_corpus_either(folder: Path) -> None:
+    split = ("--split", "test=0.3")
+    assert killed_at_rename(6, "text", *split)
+    assert list(Path("pairs-test").glob("*.tar"))
+    with pytest.raises(WorkbenchError, match="pairs-test is being prepared, or its preparation was stopped"):
+        index_foreign([Path("pairs-test")], Path("pairs-test"))
+    prepare("text", *COMMANDS["text"], *split)
+    assert Corpus.open("pairs").records + Corpus.open("pairs-test").records == 50
+    assert not list(Path().glob("pairs*/.prepare.json"))

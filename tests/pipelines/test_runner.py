@@ -87,6 +87,14 @@ def test_a_stage_may_return_none(json_lines, text_job):
     assert prepare(job, [job_input(job)], Limits(workers=1)).dropped == {"drop_nothing_or_all: left out": 1}
 
 
+def test_nothing_is_written_into_what_is_read(json_lines, text_job):
+    place = json_lines("docs.jsonl", [{"text": "a town"}]).parent
+    job = text_job(place, output=place / "corpus")
+    with pytest.raises(WorkbenchError, match=r"lies inside of the input .* beside it"):
+        prepare(job, [place], Limits(workers=1))
+    assert not job.output.exists()
+
+
 def test_nothing_left_is_an_error_that_lists_the_reasons(json_lines, text_job):
     job = text_job(json_lines("docs.jsonl", [{"text": "a"}, {"text": ""}]), stages=(MinimumLength(5),))
     with pytest.raises(WorkbenchError, match=r"would be empty: .*too short.*"):

@@ -41,7 +41,7 @@ def test_a_limited_evaluation_says_how_much_it_reads(make_recipe: Any, world_fol
         tree["train"].update(max_steps=2, lr_schedule="linear", evaluate_every=1, evaluate_steps=1)
 
     run = pretrain(load_recipe(str(make_recipe(change))), tmp_path / "run")
-    assert "tasks.text: held-out losses read 12 of 32 items" in (run / "log.txt").read_text()
+    assert "tasks.text: held-out losses read 12 of 32 items (train.evaluate_steps: " in (run / "log.txt").read_text()
 
 
 def test_held_out_corruption_is_the_same_every_time(make_recipe: Any, world_folder: Path, tmp_path: Path) -> None:

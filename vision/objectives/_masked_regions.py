@@ -105,12 +105,12 @@ class MaskedRegions(Objective):
                 "the image is there as pixels; allowed: 0"
             )
         fields["masked"][rows] = True
-        images = np.cumsum(fields["first"]) - 1 if "first" in fields else np.zeros(len(fields["boxes"]), np.int64)
+        pictures = fields.get("picture", np.zeros(len(fields["boxes"]), np.int64))
         height, width = fields[PIXELS].shape[-2:]
         for row in rows:
             left, top, right, bottom = fields["boxes"][row] * (width, height, width, height)
             down, across = slice(int(top), math.ceil(bottom)), slice(int(left), math.ceil(right))
-            fields[PIXELS][images[row], :, down, across] = GREY
+            fields[PIXELS][pictures[row], :, down, across] = GREY
 
     def count(self, batch: Batch) -> float:
         """The number of rows to predict."""

@@ -29,14 +29,10 @@ from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
 from workbench.options.bounds import Number, Size, Word
-from workbench.parts.building import options_of
-from workbench.parts.kinds import KINDS
-from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Read, Seen
 from workbench.tasks.objective import BatchTargets, LossOutput, StepHead
-from workbench.tasks.task import objective_name
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -88,14 +84,6 @@ class Itc(Contrast):
         self.same_image = same_image
         self.apart = apart
         self.tap = tap
-
-    @classmethod
-    def tuned(cls, stated: Spec) -> Spec:
-        """One with more to it, a momentum encoder or a queue, goes on as a plain one with its space."""
-        if cls is Itc:
-            return stated
-        kept = {option: value for option, value in stated.items() if option in options_of(Itc).names}
-        return {"objective": KINDS["objective"].name(Itc), "name": objective_name(stated), **kept}
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         return [labelled(sample, IMAGE, image_id(sample)) for sample in samples]

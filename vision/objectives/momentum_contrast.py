@@ -18,9 +18,13 @@ from torch import Tensor, nn
 
 from vision.objectives.itc import SIDES, Itc, ItcHead, Pool, Temperature
 from workbench.options.bounds import Count, Size, Word
+from workbench.parts.building import options_of
+from workbench.parts.kinds import KINDS
+from workbench.recipe.spec import Spec
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import LossOutput
 from workbench.tasks.soft_targets import SoftTargets, soft_cross_entropy
+from workbench.tasks.task import objective_name
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -68,6 +72,12 @@ class MomentumContrast(Itc):
         )
         self.soft = soft
         self.queue = queue
+
+    @classmethod
+    def tuned(cls, stated: Spec) -> Spec:
+        """It goes on without a momentum encoder and a queue, as a plain one with its space."""
+        kept = {option: value for option, value in stated.items() if option in options_of(Itc).names}
+        return {"objective": KINDS["objective"].name(Itc), "name": objective_name(stated), **kept}
 
     def head(self, network: Network) -> MomentumContrastHead:
         super().head(network)

@@ -19,7 +19,7 @@ from torch import Tensor
 from vision.evaluation.retrieval.index import KINDS, Kind
 from vision.evaluation.retrieval.pairs import dual_scores
 from vision.images.decoding import sample_image
-from vision.objectives.itc import Itc, ItcHead
+from vision.objectives._comparing import Contrast, ContrastHead
 from vision.pictures._options import Output, Records, RunFolder
 from vision.pictures._pair import keep, one_text
 from workbench.corpora.corpus import Corpus
@@ -64,7 +64,9 @@ def draw(
     """
     if sum(given is not None for given in (text, image, record)) != 1:
         raise WorkbenchError("say what is asked: one of --text SENTENCE, --image FILE and --record NUMBER")
-    opened = find_objective(load(run, trust=trust), run, Itc, "take one that has (clip)")
+    if text is not None and not text.strip():
+        raise WorkbenchError("--text '': nothing is asked; say a sentence")
+    opened = find_objective(load(run, trust=trust), run, Contrast, "take one that has (clip)")
     records = Corpus.open(corpus)
     known = embedded(opened, records, vectors)
     if text is not None:
@@ -154,8 +156,10 @@ def _of_image(run: Evaluated, corpus: Corpus, sample: dict[str, Any]) -> np.ndar
 def _vector(run: Evaluated, sample: dict[str, Any], side: str) -> np.ndarray:
     """[1, size], of the text or the image alone."""
     head = run.head
-    assert isinstance(head, ItcHead)
-    batch = collate([run.task.sequences([sample])[0].alone(side)]).to(next(run.network.parameters()).device)
+    assert isinstance(head, ContrastHead)
+    batch = collate([run.task.sequences([sample])[0].alone(head.streams[side])]).to(
+        next(run.network.parameters()).device
+    )
     return head.vectors(read(run.network, batch), head.streams[side]).float().cpu().numpy()
 
 

@@ -25,7 +25,9 @@ def report(
         list[Path],
         typer.Argument(help="run folders, and evaluations/NAME of what is no run; their results stand side by side"),
     ],
-    output: Annotated[OutputFile | None, typer.Option(help="the page (default: report.html in the first run)")] = None,
+    output: Annotated[
+        OutputFile | None, typer.Option("--output", "-o", help="the page (default: report.html in the first run)")
+    ] = None,
     title: Annotated[Title, typer.Option(help="the page's title (default: the runs' names)")] = "",
     opening: Annotated[
         Path | None, typer.Option(help="JSON: what stands before the results, chapters of title, text, head and rows")

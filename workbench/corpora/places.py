@@ -21,6 +21,12 @@ def linked_entities(sample: Sample) -> Iterator[str]:
         yield from (str(link[2]) for _, links in marked_texts(sample, field) for link in links)
 
 
+def without_links(sample: Sample) -> Sample:
+    """The sample without the linked entities in its texts."""
+    links = {field.name for field in links_among(sample)}
+    return {name: value for name, value in sample.items() if name not in links} if links else sample
+
+
 def marked_texts(sample: Sample, field: Field) -> list[tuple[str, list[Any]]]:
     """The texts that a field of the sample marks, each with its stretches, in the order of the texts.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.parts.building import find, options_of
+from workbench.errors import WorkbenchError
+from workbench.parts.building import defaults_of, find, options_of
 from workbench.recipe.spec import Recipe, SequenceSpec, Spec
 
 LENGTH = 128
@@ -57,3 +58,25 @@ def text_sequence(
     steps = knowledge_steps(recipe)
     steps = [of_marks(step) for step in steps] if marks else steps
     return SequenceSpec({"builder": builder, "max_length": length, **options}, steps=steps)
+
+
+def spoken_sequence(recipe: Recipe, max_length: int | None) -> tuple[SequenceSpec, str]:
+    """The sound of a speech as the first task reads it that reads any, in one sequence; and what its stream is called.
+
+    Args:
+        max_length: words; by default as many as that task's.
+
+    Raises:
+        WorkbenchError: no task reads speech.
+    """
+    for task in recipe.tasks.values():
+        stated = task.sequence.builder
+        own = {"builder": stated} if isinstance(stated, str) else stated
+        part = find("builder", str(own["builder"]))
+        if "frames" in part.reads:
+            told = {**own, "split": False, **({"max_length": max_length} if max_length else {})}
+            return SequenceSpec(told, steps=task.sequence.steps), str({**defaults_of(part), **own}["stream"])
+    raise WorkbenchError(
+        f"the run {recipe.name!r} reads no speech: none of its tasks ({', '.join(recipe.tasks)}) has the builder "
+        "`spoken_words`; take a run of a recipe that has (speechbert)"
+    )

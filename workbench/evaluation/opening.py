@@ -18,6 +18,7 @@ from workbench.files.identities import Identities
 from workbench.interop.opening import load
 from workbench.models.network import Network
 from workbench.parts.controls import check_control
+from workbench.parts.kinds import KINDS
 from workbench.parts.made import parts_within
 from workbench.processes.distributed import World
 from workbench.runs.checkpoints import Checkpoints
@@ -175,7 +176,8 @@ def find_objective(
     **where: Any,
 ) -> Evaluated:
     """The run's first task with an objective of this class; `where` and all else as `find_fitting`."""
-    name = objective.__name__.lower()
+    name = KINDS["objective"].name(objective)
+    name = objective.__name__.lower() if ":" in name else name
 
     def fits(task: Task, placed: TaskObjective) -> bool:
         return isinstance(placed.objective, objective)

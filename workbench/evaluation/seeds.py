@@ -24,6 +24,7 @@ from workbench.evaluation.options import Tuning, scoring_of
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.drafts import write_text
+from workbench.metrics.baselines import against
 from workbench.processes.distributed import distributed
 from workbench.runs.names import SEEDS
 from workbench.terminal import Terminal
@@ -66,7 +67,10 @@ class Spread:
     def table(self) -> Table:
         """A row per number, a column per run and per baseline."""
         told = "".join(f", {name} {value}" for name, value in self.options.items())
-        table = Table(title=f"{self.task}, {len(self.runs)} seeds{told}")
+        beneath = against({name: of["mean"] for name, of in self.summary().items()}, self.baselines)
+        table = Table(
+            title=f"{self.task}, {len(self.runs)} seeds{told}", caption=f"mean: {beneath}" if beneath else None
+        )
         for column in ("", "mean", "deviation", *(Path(run).name for run in self.runs), *self.baselines):
             table.add_column(column, justify="right" if column else "left")
         for name, of in self.summary().items():

@@ -10,7 +10,7 @@ from typing import Protocol
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.metrics.baselines import unreached
+from workbench.metrics.baselines import against
 
 SHOWN = 20
 MANY = 8
@@ -37,7 +37,8 @@ def number_table(result: Told, others: Mapping[str, Mapping[str, float]] = Mappi
     title = result.task + (f", control: {result.control}" if result.control else "")
     counts = {"": result.counts, "used: ": result.used or {}, "left out: ": result.dropped or {}}
     counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
-    table = Table(title=title, caption="; ".join(filter(None, (*counted, result.variant, below(result)))) or None)
+    beneath = against(result.numbers, result.baselines)
+    table = Table(title=title, caption="; ".join(filter(None, (*counted, result.variant, beneath))) or None)
     table.add_column("", overflow="fold")
     table.add_column("result", justify="right")
     for name in beside:
@@ -47,12 +48,6 @@ def number_table(result: Told, others: Mapping[str, Mapping[str, float]] = Mappi
         if name not in grouped:
             table.add_row(name, f"{value:.4g}", *(_number(numbers.get(name)) for numbers in beside.values()))
     return table
-
-
-def below(result: Told) -> str:
-    """That the first number, where a greater one is better, is below baselines, in words; "" where it is not."""
-    name, above = unreached(result.numbers, result.baselines)
-    return f"{name} below {', '.join(above)}" if above else ""
 
 
 def groups_of(result: Told) -> dict[str, list[str]]:

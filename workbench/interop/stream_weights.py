@@ -4,7 +4,8 @@ A stream's k-th layer is the k-th of the stack in which its rows attend to thems
 streams), a `cross` layer's own stream, and any other layer with an `attention` block (of the first of its streams, as
 ERNIE-THU's aggregator). What a plain Transformer layer has is the layer's: attention to itself and feed-forward.
 Layers between streams (`co`) are not counted, so BERT's twelve layers go to the text's twelve in ViLBERT too. The norms
-that stand by themselves (at the end of a pre-norm stack) are counted on their own.
+that stand by themselves (at the end of a pre-norm stack) are counted on their own. Where an embedding leaves its norm
+to the first layer (`norm: null`; VL-BERT), that layer's `norm` is the embedding's.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ def stream_names(spec: NetworkSpec, names: Iterable[str], stream: str) -> dict[s
     names = list(names)
     norms = {number: k for k, number in enumerate(_stream_norms(spec, names, stream))}
     numbers = {number: k for k, (number, _) in enumerate(stream_layers(spec, names, stream))}
+    own_norm = spec.streams[stream].get("norm", "") is None and _norm_among_others(names)
     found = {}
     for name in names:
         part, _, rest = name.partition(".")
         place, _, rest = rest.partition(".")
         if part in ("embeddings", "poolers") and place == stream:
             found[f"{part.removesuffix('s')}.{rest}"] = name
+        elif own_norm and name.startswith("layers.0.norm."):
+            found[f"embedding.{rest}"] = name
         elif part == "layers" and int(place) in numbers:
             sublayer, _, rest = rest.partition(".")
             if sublayer in SUBLAYERS:
@@ -66,6 +70,12 @@ def _stream_norms(spec: NetworkSpec, names: Iterable[str], stream: str) -> list[
         for number, layer in enumerate(layer_specs(spec.layers))
         if inside.get(number) == {"norm"} and stream in (layer.get("stream"), *layer.get("streams", ()))
     ]
+
+
+def _norm_among_others(names: Iterable[str]) -> bool:
+    """Whether the first layer has a `norm` and more."""
+    inside = {name.split(".")[2] for name in names if name.startswith("layers.0.")}
+    return "norm" in inside and len(inside) > 1
 
 
 def layer_specs(specs: list[Spec]) -> list[Spec]:

@@ -44,7 +44,10 @@ def check_declared(part: type, name: str) -> None:
         WorkbenchError: it names a control that does not exist, or heeds one and is never told which the recipe has.
     """
     for attribute in ("controls", "unaffected_by"):
-        for control in getattr(part, attribute, ()):
+        stated = getattr(part, attribute, ())
+        if isinstance(stated, str):
+            raise WorkbenchError(f"{name}: `{attribute}` is the text {stated!r}; allowed: a tuple, ({stated!r},)")
+        for control in stated:
             if control not in CONTROLS:
                 raise unknown("control", control, CONTROLS, f"{name}, in its `{attribute}`")
     heeded = getattr(part, "controls", ())
@@ -75,7 +78,8 @@ def check_control(control: str | None, parts: Iterable[Any], where: str, *, inhe
         allowed = [name for name in heeded if not _left(name, asked)]
         raise WorkbenchError(
             f"control {control} would not be one in {where}: {'; '.join(left)}. Leave these parts out, or have them "
-            f"heed it (an argument `control`, and `controls` that name it). Allowed as it is: "
+            f"heed it (an argument `control`, and `controls` that name it; or `unaffected_by`, where it takes away "
+            f"nothing of what they read). Allowed as it is: "
             f"{', '.join(allowed) or 'none'}"
         )
     if control not in heeded and not inherited:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from workbench.metrics.baselines import unreached
+from workbench.metrics.baselines import against
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, metric_name, number, section, table
 from workbench.report.lines import Line, Values, baselines_of, identity, lines_of, told_apart
@@ -126,9 +126,8 @@ def _below(line: Line) -> str:
     if line.kind == "control":
         return ""
     theirs = {baseline: _means(numbers) for baseline, numbers in line.baselines.items()}
-    name, above = unreached(_means(line.numbers), theirs)
-    said = f"{metric_name(name)} below {escape(', '.join(above))}"
-    return f' <span class="tag below">{said}</span>' if above else ""
+    said = escape(against(_means(line.numbers), theirs))
+    return f' <span class="tag below">{said}</span>' if said else ""
 
 
 def _means(numbers: Values) -> dict[str, float]:

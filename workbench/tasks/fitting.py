@@ -111,10 +111,18 @@ def _check_entities(task: Task, network: Network, place: str) -> None:
     """Where a step and an embedding go by other files, every mention would get the vector of another entity."""
     for step in task.steps:
         embedding: Any = None if step.entity_stream is None else _embedding(network, step.entity_stream)
-        if not hasattr(embedding, "known_entities"):
+        given = step.known_entities()
+        if embedding is None or given is None:
             continue
-        given, taken = step.known_entities(), embedding.known_entities()
-        if given is not None and taken is not None and not taken.same(given):
+        if not hasattr(embedding, "known_entities"):
+            logger.warning(
+                "%s numbers the entities of %s, and the embedding %s.streams.%s does not say which entities its rows "
+                "are (`known_entities`): whether they are the same, in the same order, was not checked",
+                *(named(step), given.place, place, step.entity_stream),
+            )
+            continue
+        taken = embedding.known_entities()
+        if taken is not None and not taken.same(given):
             raise WorkbenchError(
                 f"{named(step)} numbers the entities of {given.place}, but the embedding {place}.streams."
                 f"{step.entity_stream} has the rows of {taken.place}, which are others, or in another order: each "

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from workbench.corpora.places import without_links
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draw, Draws
 from workbench.options.bounds import NotNegative, Word
@@ -82,6 +83,7 @@ class Task:
         self.name = name
         self.spec = spec
         self.seed = seed
+        self.linked = resources.get("control") != "no-kg"
         self.limits: dict[str, dict[str, int]] = {}  # of fields of the networks' streams, once these are made
         where = f"tasks.{name}"
         given = {"seed": seed, **resources}
@@ -127,6 +129,7 @@ class Task:
         names it keys every generator. `progress` of the run is what hooks are told.
         """
         read = samples
+        samples = self._readable(samples)
         samples = call(self.builder, "arrange", SAMPLES, samples, self._draws("builder", "arrange", number, progress))
         for placed in self.objectives:
             draws = self._draws(placed.name, "arrange", number, progress)
@@ -145,12 +148,16 @@ class Task:
 
     def sequences(self, samples: list[Sample], number: Draw = (), progress: float = 1.0) -> list[Sequence]:
         """The builder and the steps alone, without objectives: what evaluation and encoding need."""
-        draws = self._draws("builder", "build", number, progress)
+        samples, draws = self._readable(samples), self._draws("builder", "build", number, progress)
         sequences: list[Sequence] = call(self.builder, "", SEQUENCES, samples, draws)
         for i, step in enumerate(self.steps):
             sequences = call(step, "", SEQUENCES, sequences, self._draws(f"step-{i}", "build", number, progress))
         self._check_limits(sequences, f"tasks.{self.name}.sequence:")
         return sequences
+
+    def _readable(self, samples: list[Sample]) -> list[Sample]:
+        """Under `no-kg` without their links, so that none reaches a part that says nothing of reading them."""
+        return samples if self.linked else [without_links(sample) for sample in samples]
 
     def _check_limits(self, sequences: list[Sequence], maker: str) -> None:
         for sequence, stream in itertools.product(sequences, self.limits):

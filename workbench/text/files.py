@@ -54,7 +54,10 @@ def _from_file(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises plain Exception for a bad definition
-        raise WorkbenchError(f"{path} is not a tokenizer definition ({error}); expected {_LAYOUTS}") from error
+        raise WorkbenchError(
+            f"{path} is not a tokenizer definition, or a damaged one ({error}); expected {_LAYOUTS}; in a "
+            "run, a copy of its recipe's `tokenizer`"
+        ) from error
 
 
 def _wordpiece(path: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:

@@ -65,7 +65,9 @@ def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
         skip_limit=recipe.train.skip_limit,
         max_steps=recipe.train.evaluate_steps,
     )
-    logger.info("tasks.%s: held-out losses read %s of %s items", task.name, f"{passed.read:,}", f"{passed.total:,}")
+    bound = f" (train.evaluate_steps: {recipe.train.evaluate_steps})" if passed.read < passed.total else ""
+    read = f"{passed.read:,} of {passed.total:,} items{bound}"
+    logger.info("tasks.%s: held-out losses read %s", task.name, read)
     return passed
 
 

@@ -92,6 +92,7 @@ class Linking(DownstreamTask[Tuning, LinkingScoring]):
                 f"ids there are as {made.unknown!r}, the linker's as {run.linker.tables.ids[0]!r}; say which are the "
                 "same with --same"
             )
+        seen = "; the linker has seen these links (--anchors)" if corpus.identity in run.linker.learnt_from else ""
         return Result(
             task=self.name,
             numbers=made.numbers(""),
@@ -102,7 +103,7 @@ class Linking(DownstreamTask[Tuning, LinkingScoring]):
                 **({"left out: no candidate is right": made.unjudged} if made.unjudged else {}),
                 "links found": sum(len(text.found) for text in made.found[""]),
             },
-            variant="micro; a link is right with both its ends and its entity",
+            variant=f"micro; a link is right with both its ends and its entity{seen}",
             baselines={name: made.numbers(name) for name in (COMMON, FIRST) if made.given[name]},
             examples=made.wrong,
         )

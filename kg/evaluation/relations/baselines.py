@@ -1,9 +1,10 @@
-"""What tells the relation of two mentions without any text: which entities they are, and the vectors of these."""
+"""What tells the relation of two mentions without any text around them: their words, which entities they are, and the
+vectors of these."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -20,25 +21,47 @@ def mention_of(sample: Sample, role: str) -> tuple[str, str]:
     return linked_at(sample, (start, end)), str(sample["text"][start:end]).casefold()
 
 
-def by_mentions(trained: Sequence[Sample], gold: np.ndarray, tested: Sequence[Sample], classes: int) -> np.ndarray:
+def words_of(sample: Sample, role: str) -> list[str]:
+    """The words of a mention, in small letters."""
+    return mention_of(sample, role)[1].split()
+
+
+def entity_of(sample: Sample, role: str) -> list[str]:
+    """The entity that is linked to exactly a mention; none where none is."""
+    return [entity] if (entity := mention_of(sample, role)[0]) else []
+
+
+def by_mentions(
+    trained: Sequence[Sample],
+    gold: np.ndarray,
+    tested: Sequence[Sample],
+    classes: int,
+    told: Callable[[Sample, str], list[str]],
+) -> np.ndarray | None:
     """The likeliest relation of each pair of mentions by naive Bayes, counts smoothed by one [tested].
 
-        argmax_r  log n_r + log (n_r,head + 1) / (n_r + heads) + log (n_r,tail + 1) / (n_r + tails)
+        argmax_r  log n_r + sum over both mentions m, and what is told of m, of  log (n_r,told + 1) / (n_r,m + kinds_m)
 
-    A mention is its entity, or where it is not linked its text.
+    with n_r,m all that is told of such mentions in relation r, and kinds_m how many different things.
 
     Args:
         gold: the relations of the training set [trained].
+        told: what counts of a mention, `words_of` or `entity_of`. None is returned where nothing is told in training.
     """
     of_relation = np.bincount(gold, minlength=classes).astype(np.float64)
     scores = np.tile(np.log(np.maximum(of_relation, 1e-9)), (len(tested), 1))
+    anything = False
     for role in ROLES:
         counts: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(classes))
         for sample, relation in zip(trained, gold.tolist(), strict=True):
-            counts[_name(sample, role)][relation] += 1
-        known = len(counts)
-        scores += [np.log((counts[_name(s, role)] + 1) / (of_relation + known)) for s in tested]
-    return scores.argmax(1)
+            for each in told(sample, role):
+                counts[each][relation] += 1
+        whole, unseen = sum(counts.values(), np.zeros(classes)) + len(counts), np.zeros(classes)
+        anything |= bool(counts)
+        for row, sample in enumerate(tested):
+            for each in told(sample, role) if counts else ():
+                scores[row] += np.log((counts.get(each, unseen) + 1) / whole)
+    return scores.argmax(1) if anything else None
 
 
 def by_vectors(
@@ -62,11 +85,6 @@ def labelled(samples: Sequence[Sample], label: str, classes: Mapping[str, int]) 
     """The samples that have the label with one of the classes, and the rows of these."""
     found = [sample for sample in samples if str(sample.get("labels", {}).get(label)) in classes]
     return found, np.array([classes[str(sample["labels"][label])] for sample in found], np.int64)
-
-
-def _name(sample: Sample, role: str) -> str:
-    entity, text = mention_of(sample, role)
-    return entity or f" {text}"
 
 
 def _accuracy(logits: np.ndarray, gold: np.ndarray) -> float:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from kg.evaluation.relations.baselines import by_mentions, by_vectors, labelled, mention_of
+from kg.evaluation.relations.baselines import by_mentions, by_vectors, entity_of, labelled, mention_of, words_of
 from kg.objectives._reading import Reading, as_option
 from kg.objectives.relations import ROLES, Relations
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, LabelTuning, class_objective
@@ -54,8 +54,8 @@ class RelationScoring(ClassifyScoring):
     """Accuracy and macro F1 (FewRel); of a run with a --negative class also the scores without it: micro precision,
     recall and F1 (TACRED), and `relations_macro_f1`, a relation's directions taken together (SemEval-2010 task 8).
 
-    Beside them stand the most frequent relation, what the two mentions alone tell, and for a run that reads entity
-    vectors a linear probe on those of the two.
+    Beside them stand the most frequent relation, what the two mentions tell alone (by their words, by their entities),
+    and for a run that reads entity vectors a linear probe on those of the two.
 
     Examples:
 
@@ -90,14 +90,18 @@ class RelationClassification(Classification):
         return super().counts(objective, made, samples) | linked
 
     def baselines(self, run: Evaluated, objective: Classify, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
-        """The most frequent relation, and what the two mentions alone tell, without the text around them."""
+        """The most frequent relation, and what the two mentions tell by themselves, without the text around them."""
         trained = run.trained_on()
         if trained is None:
             return {}
         known, gold = labelled(trained, objective.label, objective.classes)
         tested, _ = labelled(list(samples), objective.label, objective.classes)
         told = known, gold, tested, len(objective.classes)
-        guesses = {"the two mentions alone": by_mentions(*told), "linear probe on both vectors": by_vectors(run, *told)}
+        guesses = {
+            "the mentions' words alone": by_mentions(*told, words_of),
+            "the linked entities alone": by_mentions(*told, entity_of),
+            "linear probe on both vectors": by_vectors(run, *told),
+        }
         own = {name: {**made, "predicted": torch.from_numpy(g)} for name, g in guesses.items() if g is not None}
         return super().baselines(run, objective, made, samples) | own
 

@@ -49,7 +49,8 @@ def vector_of(text: str, path: Path, number: int, size: int | None = None) -> np
         WorkbenchError: something else stands there, or more or fewer numbers than `size`; names the line.
     """
     try:
-        found = np.array(text.split(), np.float32)
+        with np.errstate(over="ignore"):  # what float32 does not hold is refused with what is not finite
+            found = np.array(text.split(), np.float32)
     except ValueError as error:
         raise damaged(path, f"line {number}: {error}") from error
     if not len(found) or (size is not None and len(found) != size):

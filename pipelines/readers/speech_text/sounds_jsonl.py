@@ -1,7 +1,7 @@
 """Speech with what is said as JSON lines: `{sound, transcript, words: [{word, start, end}, ...]}`.
 
 `words` are those of a forced alignment, in their order, with seconds; also `[[start, end, word], ...]`. Without a
-`transcript` (or `text`) it is the words with spaces between them.
+`transcript` (or `text`) it is the words with spaces between them. Classes of the speech are `labels`.
 """
 
 from __future__ import annotations
@@ -14,22 +14,33 @@ from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, RawReader, Record, parse_row, require
+from pipelines.readers.row_fields import Source, columns_of, fill
 from pipelines.readers.seconds import stretch
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import open_store
+from workbench.errors import unknown
 from workbench.options.bounds import Location, Name
 from workbench.sequences.sequence import Sample
+
+LABELS = "labels"
 
 
 @dataclass(frozen=True)
 class SoundsJsonl(RawReader):
-    """A row is a record. Other fields go to the sample's `meta`."""
+    """A row is a record, its `labels` are taken over; `fields` says which of the row are labels:
+    `fields={labels: [speaker, intent]}`. Other fields go to the sample's `meta`."""
 
     kind: ClassVar[str] = "speech-text"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
     sounds: list[Location] = field(default_factory=list)
     sound_field: Name = "sound"
+    fields: dict[Name, Source] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.fields:
+            if name != LABELS:
+                raise unknown("field", name, (LABELS,), "--option fields")
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
@@ -61,8 +72,9 @@ class SoundsJsonl(RawReader):
         if ref is None:
             return Drop("sound not found")
         data, where = ref.read(), record.where
-        said = transcribed(row, where)
-        used = {self.sound_field, "transcript", "text", "words", "meta"}
+        said, sources = transcribed(row, where), {**({LABELS: LABELS} if LABELS in row else {}), **self.fields}
+        said |= fill(row, sources, where)
+        used = {self.sound_field, "transcript", "text", "words", "meta", *sources, *columns_of(sources)}
         meta = {
             "source": where.rpartition(":")[0],
             "sound": name,

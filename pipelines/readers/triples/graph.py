@@ -174,6 +174,9 @@ def _parsed(line: bytes, where: str, parse: Callable[[str, str], Row]) -> Row | 
         return parse(parse_text(line, where), where)
     except MalformedError as error:
         return error
+    except Exception as error:
+        error.add_note(f"at {where}")
+        raise
 
 
 def _told(dropped: Counter[str]) -> str:

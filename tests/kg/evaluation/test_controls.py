@@ -12,6 +12,7 @@ from kg.evaluation.entity_typing.task import EntityTyping, TypingTuning
 from kg.graph.store import GraphStore
 from tests.kg.evaluation.conftest import recipe_tree
 from tests.kg.evaluation.graph_world import write_triples
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import open_run
@@ -46,6 +47,21 @@ class Heeding(Linked):
 
     def __init__(self, control=None):
         self.told = control
+
+
+class Silent(Step):  # reads links and says nothing of that
+    found = 0
+
+    def __call__(self, sequences, draws):
+        self.found += sum(len(sequence.spans) for sequence in sequences)
+        return sequences
+
+
+class Bare(Linked):
+    controls = "no-kg"
+
+    def __init__(self, control=None):
+        pass
 
 
 class Deaf(Linked):
@@ -211,3 +227,22 @@ def test_a_part_that_is_never_told_of_a_control_is_a_fault() -> None:
         build("step", "own_parts:Deaf")
     with pytest.raises(WorkbenchError, match=r"unknown control 'no-graph' in .*Wrong', in its `controls`"):
         build("step", "own_parts:Wrong")
+    with pytest.raises(WorkbenchError, match=r"Bare.*`controls` is the text 'no-kg'; allowed: a tuple, \('no-kg',\)"):
+        build("step", "own_parts:Bare")
+
+
+@pytest.mark.parametrize(("control", "links"), [(None, True), ("shuffled-kg", True), ("no-kg", False)])
+def test_without_knowledge_no_link_reaches_a_part_that_does_not_say_that_it_reads_some(
+    world: Path, control: str | None, links: bool
+) -> None:
+    recipe = recipe_from_dict(tree(world, control))
+    recipe.tasks["facts"].sequence.steps.insert(0, {"step": "own_parts:Silent"})
+    task = tasks_of(recipe, Tokenizer.load(str(recipe.tokenizer)))["facts"]
+    corpus = Corpus.open(next(iter(recipe.tasks["facts"].corpora)))
+    samples = [{**corpus.read(0, i), "key": str(i), "draw": (i,)} for i in range(4)]
+    assert any(sample["spans"] for sample in samples)
+    task.micro_batch(samples, (0,))
+    trained, task.steps[0].found = task.steps[0].found, 0
+    task.sequences(samples)
+    assert (trained > 0, task.steps[0].found > 0) == (links, links)
+    assert any(sample["spans"] for sample in samples), "the reader's samples stay as they are"

@@ -88,3 +88,9 @@ def test_what_was_asked_for_comes_with_its_number():
     names = list(found.entities.names())
     assert told == {name: names.index(name) for name in told}
     assert len(told) == 40
+
+
+def test_ids_that_are_no_strings_are_told() -> None:
+    """Of a reader that decodes JSON, say."""
+    with pytest.raises(WorkbenchError, match="the id 3 is a int; a reader gives triples of three strings"):
+        Numbering().numbers(["a", 3])  # type: ignore[list-item]

@@ -34,8 +34,12 @@ def test_found_links() -> None:
             "precision": 1 / 5,
             "recall": 1 / 3,
             "F1": 2 / (5 + 3),
-            "precision on annotated spans": 1 / 3,
-            "F1 on annotated spans": 2 / (3 + 3),
+            "precision of links that overlap annotations": 1 / 3,
+            "F1 of links that overlap annotations": 2 / (3 + 3),
         }
     )
-    assert found_scores([Found({(0, 1): {"a"}}, {})]) == {"recall": 0, "F1": 0, "F1 on annotated spans": 0}
+    assert found_scores([Found({(0, 1): {"a"}}, {})]) == {
+        "recall": 0,
+        "F1": 0,
+        "F1 of links that overlap annotations": 0,
+    }

@@ -10,7 +10,7 @@ import pytest
 from tests.contracts.material import draws, tokenizer
 from workbench.errors import WorkbenchError
 from workbench.sequences.batch import collate
-from workbench.sequences.builders.spoken_words import CUT, LATE, SpokenWords
+from workbench.sequences.builders.spoken_words import BEYOND, CUT, LATE, SpokenWords
 from workbench.sequences.sequence import Sequence
 
 EXCUSED = "it reads speech, which the contracts' samples have not; tested here"
@@ -49,6 +49,13 @@ def test_more_words_are_several_sequences() -> None:
     assert [s.length("speech") for s in sequences] == [3, 1]
     assert len({s.draw for s in sequences}) == 2
     assert [s.length("speech") for s in built(words=[])[0]] == [0]
+
+
+def test_where_a_record_is_one_sequence_more_words_are_cut_off_and_counted() -> None:
+    builder = SpokenWords(tokenizer(), 5, 8, split=False)
+    [sequence] = builder([sample()], draws())
+    assert sequence.length("speech") == 3
+    assert builder.take_dropped()[BEYOND] == 1
 
 
 def test_words_behind_the_end_of_the_sound_are_left_out_and_counted() -> None:

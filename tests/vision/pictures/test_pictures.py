@@ -91,6 +91,8 @@ def test_neighbours_are_those_of_the_scores(contrast: Path, squares: Path, tmp_p
         app.run(["show", *map(str, told), "--record", "1"], "workbench")
     with pytest.raises(WorkbenchError, match="one of --text SENTENCE"):
         app.run(["show", "neighbours", str(contrast), str(corpus)], "workbench")
+    with pytest.raises(WorkbenchError, match="nothing is asked"):
+        app.run(["show", "neighbours", str(contrast), str(corpus), "--text", " "], "workbench")
 
 
 def test_vectors_of_other_records_are_refused(contrast: Path, squares: Path, tmp_path: Path) -> None:

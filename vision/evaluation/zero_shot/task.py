@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vision.evaluation.retrieval.pairs import Pairs, Vectors, image_of, pair_vectors
-from vision.objectives.itc import Itc
+from vision.objectives._comparing import Contrast
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.examples import keep_image
@@ -40,8 +40,8 @@ BEST = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroShotScoring(Scoring):
-    """Accuracy (the first class, and one of the first five) of a run with itc that has learnt no class, beside chance
-    and the most frequent class.
+    """Accuracy (the first class, and one of the first five) of a run with a contrast (itc) that has learnt no class,
+    beside chance and the most frequent class.
 
     CORPUS holds images with `labels`: by name the name of a class. --labels is a file with a class a line, as CORPUS
     has it; behind a tab may stand the words that it has in prompts. Of several templates the vectors' mean is taken.
@@ -65,7 +65,7 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
     """Classes of images by the vectors of their names."""
 
     scoring = ZeroShotScoring
-    objective = Itc
+    objective = Contrast
     gathers = True
     panels = ("vision.evaluation.zero_shot.panel:classified",)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vision.models.embeddings._rows import vector
 from workbench.models.context import Context
+from workbench.models.initialisation import initialise
 from workbench.options.bounds import Count, Dropout, Epsilon, Word
 from workbench.sequences.limits import check_limits
 
@@ -51,6 +52,15 @@ class VisualElements(nn.Module):
         self.position = nn.Embedding(max_positions, size) if max_positions else None
         self.norm_text, self.norm_image, self.norm = (nn.LayerNorm(size, norm_eps) for _ in range(3))
         self.dropout = nn.Dropout(dropout)
+
+    @torch.no_grad()
+    def initialise(self, scale: float) -> None:
+        """BERT's initialisation, but that visual features are 0 at first, so that words are what they were where the
+        network starts from a text's (the release: visual_scale_text_init and visual_scale_object_init are 0)."""
+        for child in self.children():
+            initialise(child, scale)
+        for norm in (self.norm_text, self.norm_image):
+            nn.init.zeros_(norm.weight)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         new = dict(hidden)

@@ -1,5 +1,5 @@
-"""Classification of texts, of pairs of texts (sentiment, natural language inference, paraphrase, ...), and of captions
-with their picture or pictures (SNLI-VE, NLVR2)."""
+"""Classification of texts, of pairs of texts (sentiment, natural language inference, paraphrase, ...), of captions with
+their picture or pictures (SNLI-VE, NLVR2), and of speech (intents, speakers)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.images import image_sequence
-from workbench.evaluation.inherited import text_sequence
+from workbench.evaluation.inherited import spoken_sequence, text_sequence
 from workbench.evaluation.labels import check_varied, chosen_label, label_counts, ordered, warn_alike
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
@@ -59,6 +59,10 @@ class ClassifyTuning(LabelTuning):
 
       workbench finetune classify runs/vilt corpora/nlvr2-train --media left --media right
 
+    Or speech with `labels`, for a run that reads its sound (speechbert):
+
+      workbench finetune classify runs/speechbert corpora/commands-train --label intent
+
     A release takes the place of a run; layers may learn at rates of their own, heads alone, or adapters beside what is
     frozen (LoRA, bottlenecks, prefixes):
 
@@ -79,7 +83,7 @@ class ClassifyTuning(LabelTuning):
 class ClassifyScoring(Scoring):
     """Accuracy, macro and micro F1 and Matthews correlation, beside the most frequent class of the training set.
 
-    CORPUS holds texts, or captions with images, with `labels`, those that RUN was fine-tuned on.
+    CORPUS holds texts, captions with images, or speech, with `labels`, those that RUN was fine-tuned on.
 
     Example:
 
@@ -88,7 +92,7 @@ class ClassifyScoring(Scoring):
 
 
 class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
-    """One class for a text, for a pair, or for a caption with pictures."""
+    """One class for a text, for a pair, for a caption with pictures, or for speech."""
 
     tuning: type[LabelTuning] = ClassifyTuning
     scoring = ClassifyScoring
@@ -104,6 +108,9 @@ class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
             sequence = image_sequence(base, "image_caption", max_length=tuning.max_length, media=tuning.media)
             sees, pictures = (("text", "image"),), len(tuning.media or "1")
             return Setup(sequence, objective, unit="captions", poolers=("text",), sees=sees, pictures=pictures)
+        if corpus.kind == "speech-text" and not tuning.media:
+            heard, stream = spoken_sequence(base, tuning.max_length)
+            return Setup(heard, objective, poolers=("text",), sees=(("text", stream),))
         if tuning.media:
             raise WorkbenchError(
                 f"--media: corpus {corpus.name!r} holds {corpus.kind}, which has no pictures; take an image-text corpus"
@@ -136,7 +143,8 @@ class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
     def example(self, objective: Classify, sample: Sample, made: Made) -> dict[str, Any]:
         names = list(objective.classes)
         told = {"prediction": names[int(made["predicted"])], "label": names[int(made["gold"])]}
-        text = sample["text"] if "text" in sample else sample["captions"][0]
+        text = next(sample[name] for name in ("text", "transcript", "captions") if name in sample)
+        text = text if isinstance(text, str) else text[0]
         return {"text": text, "second": sample.get("second", ""), **told}
 
 

@@ -17,11 +17,12 @@ from workbench.text.tokenizer import Tokenizer
 
 MaxFrames = Annotated[int, Ge(1), Le(10_000)]
 CUT, UNKNOWN, LATE = "frames of long words", "words without a token", "words behind the end of the sound"
+BEYOND = "words beyond max_length"
 EDGE = 3  # frames: the last windows of a sound begin before its end by the length of one
 
 
 class SpokenWords(Builder):
-    """A row for each word of a transcript, with its frames; speech of more words becomes several sequences.
+    """A row for each word of a transcript, with its frames.
 
     Fields of the stream: those of a text (`input_ids`: the first token of each word); `said_ids`, the same, which
     no objective changes: where the two differ the sound is hidden; `features` [rows, max_frames, bands], zeros behind
@@ -31,15 +32,21 @@ class SpokenWords(Builder):
         max_length: words of a sequence, with the two special tokens.
         max_frames: of a word; what it has more is cut off, and counted.
         stream: what the stream of the words is called.
+        split: speech of more words becomes several sequences; or else the words beyond are cut off, and counted.
     """
 
     reads = ("transcript", "words", "frames")
 
     def __init__(
-        self, tokenizer: Tokenizer, max_length: Count, max_frames: MaxFrames = 100, stream: Word = "speech"
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        max_frames: MaxFrames = 100,
+        stream: Word = "speech",
+        split: bool = True,
     ) -> None:
         super().__init__(tokenizer, max_length)
-        self.max_frames, self.stream = max_frames, stream
+        self.max_frames, self.stream, self.split = max_frames, stream, split
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         return [sequence for sample in samples for sequence in self._sequences(sample)]
@@ -54,6 +61,9 @@ class SpokenWords(Builder):
         if len(heard) < len(words):
             self.dropped[UNKNOWN] += len(words) - len(heard)
         heard = self._within(heard, sample)
+        if not self.split and len(heard) > self.capacity:
+            self.dropped[BEYOND] += len(heard) - self.capacity
+            heard = heard[: self.capacity]
         sequences = []
         for part, start in enumerate(range(0, max(1, len(heard)), self.capacity)):
             chosen = heard[start : start + self.capacity]

@@ -76,8 +76,8 @@ def test_given_mentions_and_found_ones(linker: Path, corpus: str) -> None:
             "precision": 3 / 4,
             "recall": 3 / 4,
             "F1": 3 / 4,
-            "precision on annotated spans": 3 / 4,
-            "F1 on annotated spans": 3 / 4,
+            "precision of links that overlap annotations": 3 / 4,
+            "F1 of links that overlap annotations": 3 / 4,
         }
     )
     common = result.baselines["most common entity"]

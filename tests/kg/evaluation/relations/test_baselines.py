@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kg.evaluation.relations.baselines import by_mentions, labelled, mention_of
+from kg.evaluation.relations.baselines import by_mentions, entity_of, labelled, mention_of, words_of
 
 
 def sample(head: str, tail: str, relation: str | None = None, linked: bool = False) -> dict[str, Any]:
@@ -47,7 +47,9 @@ def test_equals_naive_bayes_by_hand() -> None:
         return total
 
     wanted = [int(np.argmax([score(test, relation) for relation in (0, 1)])) for test in tested]
-    assert by_mentions(samples, gold, tested, 2).tolist() == wanted
+    found = by_mentions(samples, gold, tested, 2, words_of)
+    assert found is not None
+    assert found.tolist() == wanted
     assert len(set(wanted)) == 2
 
 
@@ -55,4 +57,24 @@ def test_an_entity_is_known_by_its_link_whatever_its_name() -> None:
     trained = [sample("Rome", "x", "r", linked=True), sample("Paris", "x", "s", linked=True)]
     samples, gold = labelled(trained, "relation", {"r": 0, "s": 1})
     other = {**sample("City", "x"), "spans": [[0, 4, "Q-paris", 1.0]]}
-    assert by_mentions(samples, gold, [other], 2).tolist() == [1]
+    found = by_mentions(samples, gold, [other], 2, entity_of)
+    assert found is not None
+    assert found.tolist() == [1]
+
+
+def test_words_tell_where_no_entity_was_seen_in_training() -> None:
+    trained = [sample("Jane Smith", "x", "r"), sample("River Wye", "x", "s")]
+    samples, gold = labelled(trained, "relation", {"r": 0, "s": 1})
+    tested = [{**sample("River Exe", "y"), "spans": [[0, 9, "Q9", 1.0]]}, sample("Ann Smith", "y")]
+    found = by_mentions(samples, gold, tested, 2, words_of)
+    assert found is not None
+    assert found.tolist() == [1, 0]
+    assert by_mentions(samples, gold, tested, 2, entity_of) is None, "nothing is linked in training"
+
+
+def test_what_is_not_linked_is_told_by_the_other_mention() -> None:
+    trained = [sample("Rome", "x", "r", linked=True), sample("Paris", "x", "s", linked=True), sample("Oslo", "x", "s")]
+    samples, gold = labelled(trained, "relation", {"r": 0, "s": 1})
+    found = by_mentions(samples, gold, [sample("new", "x"), sample("Rome", "x", linked=True)], 2, entity_of)
+    assert found is not None
+    assert found.tolist() == [1, 0]

@@ -99,7 +99,8 @@ def test_the_marks_are_read(tuned: Path, corpora: dict[str, str]) -> None:
 def test_what_the_mentions_alone_tell_stands_beside(tuned: Path, corpora: dict[str, str]) -> None:
     """The towns of the test set are new, but the countries tell the relation, by their names and their vectors."""
     found = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"]))
-    assert found.baselines["the two mentions alone"]["accuracy"] == 1
+    assert found.baselines["the mentions' words alone"]["accuracy"] == 1
+    assert found.baselines["the linked entities alone"]["accuracy"] == 1
     assert found.baselines["linear probe on both vectors"]["accuracy"] > 0.6
     blind = evaluate(RelationClassification(), RelationScoring(run=tuned, corpus=corpora["test"], control="no-kg"))
     assert "linear probe on both vectors" not in blind.baselines

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines.readers.reader import MalformedError
-from pipelines.readers.speech_text.sounds_jsonl import transcribed
+from pipelines.readers.speech_text.sounds_jsonl import SoundsJsonl, transcribed
 from tests.contracts.cases import ReaderCase
 from tests.contracts.raw import json_lines
 from tests.films import tone
+from workbench.errors import WorkbenchError
 
 
 def row(i: int) -> dict[str, Any]:
@@ -41,3 +44,21 @@ def test_words_stand_in_the_transcript() -> None:
 def test_what_is_malformed_is_told(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(MalformedError, match=message):
         transcribed(row(0) | changed, "here")
+
+
+def test_labels_of_a_row_and_columns_that_are_labels(tmp_path: Path) -> None:
+    (tmp_path / "0.wav").write_bytes(tone())
+    file = tmp_path / "spoken.jsonl"
+    file.write_text(json.dumps({**row(0), "labels": {"intent": 3}}))
+
+    def read(**options: Any) -> dict[str, Any]:
+        [sample] = SoundsJsonl(sounds=[str(tmp_path)], **options).samples([file])
+        return sample
+
+    assert read()["labels"] == {"intent": 3}
+    assert read()["meta"]["speaker"] == "x"
+    chosen = read(fields={"labels": ["speaker"]})
+    assert chosen["labels"] == {"speaker": "x"}
+    assert "speaker" not in chosen["meta"]
+    with pytest.raises(WorkbenchError, match="field 'words'"):
+        read(fields={"words": "words"})

@@ -361,6 +361,21 @@ def test_matching_goes_on_against_hard_negatives(matching: Path, squares: Path, 
         Retrieval().setup(RetrievalTuning(hard_negatives=way, objective="itc", **told), read_recipe(matching))
 
 
+def test_a_strangers_contrast_goes_on(
+    train: Callable[..., Path], squares: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_contrast.py").write_text(
+        "from vision.objectives.itc import Itc\n\n\nclass Warm(Itc):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    stated = {"objective": "their_contrast:Warm", "size": 8, "pool_text": "mean", "pool_image": "mean", "apart": True}
+    quick = ["train.max_steps=1", "train.lr_schedule.warmup_steps=0"]
+    told: dict[str, Any] = {"corpus": str(squares / "train"), "batch_size": 8, "overrides": quick}
+    run = fine_tune(Retrieval(), RetrievalTuning(run=train("theirs", [stated]), output=tmp_path / "run", **told))
+    assert read_recipe(run).tasks["retrieval"].objectives == [stated]
+    assert evaluated(run, Corpus.open(squares / "test")).counts["images"] > 1
+
+
 class WithEntities(Step):
     """Hangs an entity on the first token of every text."""
 
@@ -392,7 +407,7 @@ def test_a_release_is_opened_and_what_it_lacks_is_named(tmp_path: Path) -> None:
     tokenizer(tmp_path / "tokenizer.json")
     with pytest.raises(WorkbenchError, match="has no task with the objective itm: train one: workbench finetune"):
         Retrieval().open(RetrievalScoring(run=tmp_path, corpus="nothing"))
-    with pytest.raises(WorkbenchError, match="has no task with the objective answers: fine-tune it first"):
+    with pytest.raises(WorkbenchError, match=r"has no task with the objective vision\.answers: fine-tune it first"):
         Vqa().open(VqaScoring(run=tmp_path, corpus="nothing"))
     with pytest.raises(WorkbenchError, match="its network has a stream `image`, so name it as init_from"):
         Retrieval().setup(RetrievalTuning(run=tmp_path, corpus="nothing", objective="itm"), recipe_at(tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from vision.objectives.mrc import MrcHead, classified
 from workbench.errors import WorkbenchError
 from workbench.interop.files import find_files
 from workbench.interop.reading import read_release
+from workbench.interop.stream_weights import stream_names
 from workbench.models.context import Context
+from workbench.models.initialisation import initialise
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.objectives.mlm import MlmHead
+from workbench.recipe.reading import load_recipe
 from workbench.recipe.trees import recipe_from_dict
 from workbench.sequences.batch import Batch, Stream
 
@@ -47,6 +51,32 @@ def test_words_have_the_feature_of_the_last_row_of_their_image() -> None:
     found = made(hidden, Context(batch))["text"]
     for row, visual in enumerate([hidden["image"][1]] * 2 + [made.alone] * 3):
         torch.testing.assert_close(found[row], made.norm(hidden["text"][row] + made.norm_text(visual)))
+
+
+def test_at_first_words_are_what_they_are_without_an_image() -> None:
+    """As in the release, so that a text's weights start from what they know."""
+    made, (batch, hidden) = layer(texts_alone=True), two()
+    initialise(made, 0.02)
+    found = made(hidden, Context(batch))
+    torch.testing.assert_close(found["text"], made.norm(hidden["text"]))
+    made.norm_text.weight.sum().backward()
+    found["text"][:, 0].sum().backward()
+    assert made.norm_text.weight.grad is not None
+    assert made.norm_text.weight.grad[0] != 1, "they are learnt"
+
+
+def test_the_norm_of_the_words_embeddings_is_that_of_the_text_it_starts_from() -> None:
+    network = load_recipe("vl-bert-tiny").networks["main"]
+    own = [
+        "embeddings.text.token.weight",
+        "layers.0.norm.weight",
+        "layers.0.norm_text.weight",
+        "layers.0.position.weight",
+    ]
+    plain = replace(network, streams={"text": {"embedding": "token"}}, layers=network.layers[1:])
+    theirs = ["embeddings.text.token.weight", "embeddings.text.norm.weight"]
+    assert stream_names(network, own, "text") == {"embedding.token.weight": own[0], "embedding.norm.weight": own[1]}
+    assert set(stream_names(plain, theirs, "text")) == {"embedding.token.weight", "embedding.norm.weight"}
 
 
 def test_a_text_alone_adds_nothing_without_a_vector_for_it() -> None:

@@ -44,6 +44,18 @@ def test_pixels_in_the_boxes_of_hidden_rows_are_grey_and_no_others(samples: list
     assert tuple(after["boxes"][-1]) == WHOLE
 
 
+def test_each_row_of_several_pictures_is_hidden_in_its_own(samples: list[Sample]) -> None:
+    """Of patches, whose rows say which picture they are of."""
+    boxes = np.tile(np.array([[0, 0, 0.5, 1], [0.5, 0, 1, 1]], np.float32), (2, 1))
+    fields: Fields = {"pixels": np.zeros((2, 3, 8, 8), np.uint8), "boxes": boxes, "picture": np.repeat([0, 1], 2)}
+    fields["taken"] = np.array([True, True, True, False])
+    after = hidden({**fields, "masked": np.zeros(4, np.bool_)}, rate=1.0)
+    assert after["masked"].tolist() == [False, False, False, True]
+    assert not after["pixels"][0].any()
+    assert not after["pixels"][1][:, :, :4].any()
+    assert (after["pixels"][1][:, :, 4:] == GREY).all()
+
+
 def test_a_share_of_the_chosen_rows_keeps_its_pixels(samples: list[Sample]) -> None:
     fields = RegionPixels("made-up", 32)(samples[0], None)
     before = fields["pixels"].copy()
