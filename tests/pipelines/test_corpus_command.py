@@ -165,5 +165,7 @@ def test_captions_by_their_words():
     assert CaptionWords(1)(sample) == sample
     labelled, asked = {"labels": {"true": 1}}, {"questions": [{"question": "What?", "answers": []}]}
     assert CaptionWords(1)(labelled) == Drop("no caption of so many words")
+    with pytest.raises(WorkbenchError, match="--min-words 3 is more than --max-words 2"):
+        CaptionWords(3, 2)
     assert CaptionWords(0, 9)(labelled) == labelled
     assert CaptionWords(1)(asked) == asked
