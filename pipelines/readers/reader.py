@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from pipelines.sources.files import files, lines, plain_suffix
+from pipelines.sources.files import encoding_advice, files, lines, plain_suffix
 from workbench.errors import WorkbenchError
 from workbench.files.json_values import parse_json
 from workbench.sequences.sequence import Sample
@@ -190,7 +190,8 @@ def parse_text(raw: bytes, where: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}") from error
+        found = f"{error.reason} at column {error.start}; {encoding_advice(raw)}"
+        raise MalformedError("not valid UTF-8", where, found) from error
 
 
 def parse_row(raw: bytes | str, where: str) -> dict[str, Any]:

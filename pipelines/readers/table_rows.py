@@ -1,105 +1,119 @@
-"""Lines of a table and their cells: TSV, which is never quoted, and CSV, whose quoted cells may hold line ends."""
+"""Rows of a table and their cells: CSV, whose quoted cells may hold line ends, and TSV, which is quoted on demand.
+
+Quoted tables are read by Python's `csv` (RFC 4180, and what spreadsheets write beside it): a quote opens a cell only at
+its beginning; inside an unquoted cell it is a letter.
+"""
 
 from __future__ import annotations
 
 import csv
-import io
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pipelines.readers.reader import Malformed, MalformedError
-from pipelines.sources.files import decode, lines, plain_suffix
+from pipelines.readers.reader import Malformed, MalformedError, parse_text
+from pipelines.sources.files import LINE_LIMIT, lines, plain_suffix
 from workbench.errors import WorkbenchError
+
+log = logging.getLogger(__name__)
 
 Separator = Literal["tab", "comma", "semicolon", "bar"]
 SUFFIXES = (".tsv", ".csv")
 SEPARATORS: dict[Separator, str] = {"tab": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
 QUOTED = ("comma", "semicolon")
+ROW_LIMIT = 16 << 20
+"""Bytes of a row of several lines. A quote that is not closed within them is taken for one that never is."""
+_END = "\0end of the table"
 
 
 class Layout(NamedTuple):
-    """What a file's first line says: its columns, and what parts them; `quoted` cells may hold line ends."""
+    """A table's columns, what separates them, and whether cells may be quoted."""
 
     columns: tuple[str, ...]
     separator: str
     quoted: bool
 
 
-def layout_of(path: Path, first: str, separator: Separator | None, *, header: bool = True) -> Layout:
-    """The layout of a file by its first line; without `header` columns are called 0, 1, ...
+class Row(NamedTuple):
+    """The cells of a row, the number of its first line, and its bytes."""
 
-    By default the separator is a comma or semicolon in a .csv, as the first line has it, else a tab.
+    number: int
+    cells: list[str]
+    size: int
+
+
+def table(
+    path: Path,
+    malformed: Malformed,
+    separator: Separator | None = None,
+    quoted: bool | None = None,
+    *,
+    header: bool = True,
+    by_header: bool = False,
+) -> tuple[Layout, Iterator[Row]] | None:
+    """The layout of a table and its rows after the header, blank ones left out; None where the file has no row.
+
+    Args:
+        malformed: takes rows that are not UTF-8, and a quote that is never closed: its line is left out, and reading
+            goes on with the next one.
+        separator: by default a comma or semicolon in a .csv, as the first line has it, else a tab.
+        quoted: whether cells may be quoted; by default where the separator is a comma or a semicolon.
+        header: whether the first row names the columns; without they are called 0, 1, ...
+        by_header: by default the separator is what the first line has most of, whatever the file is called.
 
     Raises:
         WorkbenchError: columns without a name, or two of the same.
     """
-    named = separator or ("tab" if plain_suffix(path) != ".csv" else _of_csv(first))
-    cells = cells_of(first, Layout((), SEPARATORS[named], named in QUOTED), str(path))
-    columns = tuple(cell.strip() for cell in cells) if header else tuple(map(str, range(len(cells))))
+    first = next((line for _, line in lines(path) if line.strip()), b"").decode("utf-8", errors="replace")
+    named = separator or (separator_of(first) if by_header else _usual_separator(path, first))
+    quoted = named in QUOTED if quoted is None else quoted
+    read = _quoted(path, SEPARATORS[named], malformed) if quoted else _plain(path, SEPARATORS[named], malformed)
+    rows = (row for row in read if len(row.cells) > 1 or row.cells[0].strip())
+    before = len(malformed)
+    top = next(rows, None)
+    if len(malformed) > before:  # no row can be read without the columns' names
+        raise malformed[before]
+    if top is None:
+        return None
+    columns = tuple(cell.strip() for cell in top.cells) if header else tuple(map(str, range(len(top.cells))))
     if len(set(columns)) != len(columns) or "" in columns:
         raise WorkbenchError(
             f"{path}: the columns {', '.join(map(repr, columns))} are not all named, or not differently; name them "
             "in the first line, or say --option header=false and count them from 0"
         )
-    return Layout(columns, SEPARATORS[named], named in QUOTED)
-
-
-def table_lines(path: Path, separator: Separator | None) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank with their numbers, those of a quoted cell together.
-
-    Raises:
-        WorkbenchError: a quote that is never closed.
-    """
-    quoted = (separator or ("comma" if plain_suffix(path) == ".csv" else "tab")) in QUOTED
-    begun, number = b"", 0
-    for at, line in lines(path):
-        whole = begun + b"\n" + line if begun else line
-        number = number if begun else at
-        begun = whole if quoted and whole.count(b'"') % 2 else b""
-        if not begun and whole.strip():
-            yield number, whole
-    if begun:
-        raise WorkbenchError(f"{path}:{number}: a quote is opened and never closed; the file is cut off or no CSV")
+    return Layout(columns, SEPARATORS[named], quoted), rows if header else _with_first(top, rows)
 
 
 def rows_of_table(
-    path: Path, malformed: Malformed, separator: Separator | None = None
+    path: Path, malformed: Malformed, separator: Separator | None = None, quoted: bool | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, cells by column) of a table with a header; by default it is parted by what its header has most of.
+    """(line number, cells by column) of a table with a header; by default it is separated by what its header has most
+    of.
 
-    A line with more or fewer cells than the header, or that is not UTF-8, is `malformed`.
+    A row with more or fewer cells than the header, or that is not UTF-8, is `malformed`.
     """
-    named = separator or separator_of(next((decode(line, str(path)) for _, line in lines(path)), ""))
-    layout: Layout | None = None
-    for number, line in table_lines(path, named):
-        where = f"{path.name}:{number}"
-        if layout is None:
-            layout = layout_of(path, decode(line, where), named)
-            continue
+    found = table(path, malformed, separator, quoted, by_header=True)
+    if found is None:
+        return
+    layout, rows = found
+    for row in rows:
         with malformed:
-            cells, width = cells_of(line, layout, where), len(layout.columns)
-            if len(cells) != width:
-                raise MalformedError(f"a line of {len(cells)} columns", where, f"the first line has {width}")
-            yield number, dict(zip(layout.columns, cells, strict=True))
+            yield row.number, cells_by_column(row.cells, layout.columns, f"{path.name}:{row.number}")
 
 
-def cells_of(line: bytes | str, layout: Layout, where: str) -> list[str]:
+def cells_by_column(cells: list[str], columns: tuple[str, ...], where: str) -> dict[str, str]:
     """
     Raises:
-        MalformedError: not UTF-8.
+        MalformedError: more or fewer cells than columns.
     """
-    try:
-        text = line if isinstance(line, str) else line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}") from error
-    if not layout.quoted:
-        return text.split(layout.separator)
-    return next(csv.reader(io.StringIO(text, newline=""), delimiter=layout.separator), [])
+    if len(cells) != len(columns):
+        raise MalformedError(f"a line of {len(cells)} columns", where, f"the first line has {len(columns)}")
+    return dict(zip(columns, cells, strict=True))
 
 
 def separator_of(first: str) -> Separator:
-    """What parts the columns of a first line, by what stands in it most often."""
+    """What separates the columns of a first line: what stands in it most often."""
     return max(SEPARATORS, key=lambda name: first.count(SEPARATORS[name]))
 
 
@@ -108,5 +122,121 @@ def header_of(first: str) -> set[str]:
     return {cell.strip().strip('"') for cell in first.split(SEPARATORS[separator_of(first)])}
 
 
-def _of_csv(first: str) -> Separator:
+def _usual_separator(path: Path, first: str) -> Separator:
+    if plain_suffix(path) != ".csv":
+        return "tab"
     return "semicolon" if first.count(";") > first.count(",") else "comma"
+
+
+def _with_first(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
+    yield first
+    yield from rows
+
+
+def _plain(path: Path, separator: str, malformed: Malformed) -> Iterator[Row]:
+    """A row a line; a quote is a letter. Cells that look quoted are reported once."""
+    told = False
+    for number, line in lines(path):
+        where = f"{path.name}:{number}"
+        with malformed:
+            cells = parse_text(line, where).split(separator)
+            if not told and b'""' in line and (found := next(filter(_looks_quoted, cells), None)) is not None:
+                told = True
+                log.warning(
+                    "%s: the cell %.60s looks quoted. Cells of this table are read with their quotes. If a program that "
+                    "quotes cells (csv.writer, pandas) wrote it, use --option quoted=true",
+                    where,
+                    found,
+                )
+            yield Row(number, cells, len(line))
+
+
+def _looks_quoted(cell: str) -> bool:
+    """Whether quotes enclose the cell and each one inside is doubled."""
+    inside = cell[1:-1]
+    return len(cell) > 3 and cell[0] == cell[-1] == '"' and '""' in inside and '"' not in inside.replace('""', "")
+
+
+def _quoted(path: Path, separator: str, malformed: Malformed) -> Iterator[Row]:
+    """Rows as `csv` reads them."""
+    csv.field_size_limit(max(csv.field_size_limit(), LINE_LIMIT))
+    source = _Lines(path)
+    reader = csv.reader(source, delimiter=separator)
+    while True:
+        source.begin()
+        with malformed:
+            try:
+                cells = next(reader)
+            except csv.Error as error:
+                raise MalformedError("not CSV", f"{path.name}:{source.first}", str(error)) from error
+            where = f"{path.name}:{source.first}"
+            if cells and cells[-1].endswith(_END):
+                if cells == [_END]:
+                    return
+                source.reread()
+                raise MalformedError("a quote is opened and never closed", where)
+            if source.undecodable:
+                parse_text(source.undecodable, where)
+            yield Row(source.first, cells or [""], source.size)
+
+
+class _Lines:
+    """The lines of a file for `csv.reader`, which takes as many as the quotes of a row ask for.
+
+    After the last one comes the line `_END`: a row of its own, unless a quote is still open. It also comes where a row
+    reaches `ROW_LIMIT`.
+
+    Attributes:
+        first: the number of the row's first line.
+        size: bytes of the row so far.
+        undecodable: the first line of the row that is not UTF-8.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lines = lines(path)
+        self._waiting: list[tuple[int, bytes]] = []
+        self._row: list[tuple[int, bytes]] = []
+        self._pieces: list[str] = []
+        self.first = self.size = 0
+        self.undecodable = b""
+        self._ended = False
+
+    def begin(self) -> None:
+        """A new row begins."""
+        self._row, self.size, self.undecodable, self._ended = [], 0, b"", False
+
+    def reread(self) -> None:
+        """Give the lines of this row again, but for the first: it is no row of several lines."""
+        self._waiting = self._row[:0:-1] + self._waiting
+        self._pieces = []
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        if self._pieces:
+            return self._pieces.pop()
+        if self._ended:  # within a quote
+            raise StopIteration
+        found = None
+        if self.size < ROW_LIMIT or not self._row:
+            found = self._waiting.pop() if self._waiting else next(self._lines, None)
+        if found is None:
+            self._ended = True
+            return _END
+        if not self._row:
+            self.first = found[0]
+        self._row.append(found)
+        line = found[1]
+        self.size += len(line) + 1
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            self.undecodable = self.undecodable or line
+            text = line.decode("utf-8", errors="replace")
+        if "\r" in text:  # inside a line: csv takes it for a line end, as programs of old Macs wrote it
+            *inner, last = text.split("\r")
+            self._pieces = [last + "\n", *(piece + "\r" for piece in reversed(inner))]
+            return self._pieces.pop()
+        return text + "\n"
+

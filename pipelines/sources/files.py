@@ -8,13 +8,14 @@ import glob
 import gzip
 import hashlib
 import io
+import lzma
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import zstandard
 
@@ -22,7 +23,14 @@ from workbench.errors import WorkbenchError, nearest
 from workbench.files.checksums import matches
 from workbench.files.drafts import sha256_of
 
-COMPRESSED = (".gz", ".bz2", ".zst")
+COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
+ENCODINGS = {  # by the byte order mark; that of UTF-32 begins as that of UTF-16
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 NOT_DATA = (".", "README", "LICENSE", "LICENCE")
 READ_SIZE = 1 << 20
 LINE_LIMIT = 256 << 20
@@ -87,32 +95,50 @@ def stem(path: Path) -> str:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """A binary stream of the file's content, decompressed when its name ends in .gz, .bz2 or .zst."""
+    """A binary stream of the file's content, decompressed when its first bytes are those of gzip, bzip2, xz or
+    Zstandard."""
     if not path.is_file():
         raise _missing(path)
-    if path.suffix.lower() == ".gz":
-        return io.BufferedReader(gzip.open(path, "rb"), READ_SIZE)
-    if path.suffix.lower() == ".bz2":
-        return io.BufferedReader(bz2.open(path, "rb"), READ_SIZE)
-    if path.suffix.lower() == ".zst":
-        return io.BufferedReader(_Zstandard(path), READ_SIZE)
-    return path.open("rb", buffering=READ_SIZE)
+    file = io.BufferedReader(path.open("rb", buffering=0), READ_SIZE)
+    first = file.peek(16)[:16]
+    opened = next((opened for magic, opened in _COMPRESSIONS.items() if magic.match(first)), None)
+    if opened is None:
+        return file
+    file.close()
+    return io.BufferedReader(opened(path, "rb"), READ_SIZE)
+
+
+def open_text_bytes(path: Path) -> IO[bytes]:
+    """As `open_bytes`, of a text: UTF-8 without a byte order mark. What begins with that of UTF-16 or UTF-32 is
+    converted.
+
+    Raises:
+        WorkbenchError (while it is read): not the encoding that the byte order mark announces.
+    """
+    handle = open_bytes(path)
+    with undamaged(path):
+        first = handle.peek(4)  # type: ignore[attr-defined]
+    mark = next((mark for mark in ENCODINGS if first.startswith(mark)), None)
+    if mark is None:
+        return handle
+    if mark == codecs.BOM_UTF8:
+        handle.read(len(mark))
+        return handle
+    return io.BufferedReader(_Recoded(handle, ENCODINGS[mark], path), READ_SIZE)
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(line number from 1, line without its end) for every line, undecoded; a byte order mark is left out.
+    """(line number from 1, line without its end) for every line, in UTF-8 and undecoded (`open_text_bytes`).
 
     Raises:
         WorkbenchError: the compressed file is damaged or cut off, or a line is longer than `LINE_LIMIT`.
     """
-    with open_bytes(path) as handle, undamaged(path):
+    with open_text_bytes(path) as handle, undamaged(path):
         for number, line in enumerate(iter(partial(handle.readline, LINE_LIMIT + 1), b""), 1):
             if len(line) > LINE_LIMIT:
                 raise WorkbenchError(
                     f"{path}:{number}: the line is longer than {LINE_LIMIT:,} bytes; break it into several"
                 )
-            if number == 1:
-                line = line.removeprefix(codecs.BOM_UTF8)
             yield number, line.rstrip(b"\r\n")
 
 
@@ -121,7 +147,7 @@ def undamaged(path: Path) -> Iterator[None]:
     """Raises WorkbenchError where reading a compressed file inside finds it damaged or cut off."""
     try:
         yield
-    except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
+    except (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the disk; those of gzip and bzip2 have no number
         raise WorkbenchError(f"{path} is damaged or cut off: {error}. Fetch or compress it again") from error
@@ -138,9 +164,27 @@ def decode(raw: bytes, where: str) -> str:
     except UnicodeDecodeError as error:
         found = raw[error.start : error.start + 4].hex(" ")
         raise WorkbenchError(
-            f"{where}: not valid UTF-8 (bytes {found} at column {error.start}). Convert the file first, for example "
-            "with: iconv -f latin1 -t utf-8 IN > OUT"
+            f"{where}: not valid UTF-8 (bytes {found} at column {error.start}); {encoding_advice(raw)}"
         ) from error
+
+
+def encoding_advice(raw: bytes) -> str:
+    """What to do with bytes that are not UTF-8, by what they look like."""
+    zeros = [raw[start::2].count(0) * 4 > len(raw) for start in (0, 1)]
+    if any(zeros):
+        found = "utf-16le" if zeros[1] else "utf-16be"
+        return f"it looks like UTF-16 without a byte order mark. Convert it with: iconv -f {found} -t utf-8 IN > OUT"
+    try:
+        raw.decode("gb18030")
+        asian = len(raw) - len(raw.decode("gb18030")) > 3
+    except UnicodeDecodeError:
+        asian = False
+    if asian:
+        return (
+            "it may be GB18030 (Chinese), else Windows-1252. Convert the file, for example with: "
+            "iconv -f gb18030 -t utf-8 IN > OUT"
+        )
+    return "convert the file first, for example with: iconv -f cp1252 -t utf-8 IN > OUT"
 
 
 def identity(path: Path) -> dict[str, str | int]:
@@ -176,20 +220,37 @@ def _missing(path: Path) -> WorkbenchError:
     return WorkbenchError(f"there is no file {path}.{guess}")
 
 
-class _Zstandard(io.RawIOBase):
-    """Decompressed bytes of a .zst file; unlike the library's own stream reader it notices a cut-off frame."""
+class _Stream(io.RawIOBase):
+    """Bytes that come in pieces; `_more` gives the next one, none at the end."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._fed = False
-        self._ready = memoryview(b"")
+    _ready = memoryview(b"")
+
+    def _more(self) -> bytes:
+        raise NotImplementedError
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]  # a writable buffer, as RawIOBase has it
-        while not self._ready:
+        if not self._ready:
+            self._ready = memoryview(self._more())
+        taken = min(len(buffer), len(self._ready))
+        buffer[:taken] = self._ready[:taken]
+        self._ready = self._ready[taken:]
+        return taken
+
+
+class _Zstandard(_Stream):
+    """Decompressed bytes of a .zst file; unlike the library's own stream reader it notices a cut-off frame."""
+
+    def __init__(self, path: Path, mode: str = "rb") -> None:
+        self._file = path.open(mode)
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._fed = False
+
+    def _more(self) -> bytes:
+        found = b""
+        while not found:
             compressed = self._frame.unused_data if self._frame.eof else b""
             if self._frame.eof:
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
@@ -198,16 +259,46 @@ class _Zstandard(io.RawIOBase):
             if not compressed:
                 if self._fed:
                     raise EOFError("the last zstandard frame is not complete")
-                return 0
+                return b""
             self._fed = True
-            self._ready = memoryview(self._frame.decompress(compressed))
+            found = self._frame.decompress(compressed)
             if self._frame.eof:
                 self._fed = False
-        taken = min(len(buffer), len(self._ready))
-        buffer[:taken] = self._ready[:taken]
-        self._ready = self._ready[taken:]
-        return taken
+        return found
 
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+class _Recoded(_Stream):
+    """A text of another encoding as UTF-8."""
+
+    def __init__(self, handle: IO[bytes], encoding: str, path: Path) -> None:
+        self._handle, self._path, self._encoding = handle, path, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def _more(self) -> bytes:
+        found, raw = "", b"begin"
+        while raw and not found:
+            raw = self._handle.read(READ_SIZE)
+            try:
+                found = self._decoder.decode(raw, final=not raw)
+            except UnicodeError as error:
+                raise WorkbenchError(
+                    f"{self._path}: it begins with the byte order mark of {self._encoding}, and is not valid ({error})"
+                ) from error
+        return found.encode(errors="surrogatepass")
+
+    def close(self) -> None:
+        self._handle.close()
+        super().close()
+
+
+_COMPRESSIONS: dict[re.Pattern[bytes], Callable[..., Any]] = {
+    re.compile(rb"\x1f\x8b\x08"): gzip.open,
+    re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P)"): bz2.open,
+    re.compile(rb"\xfd7zXZ\0"): lzma.open,
+    re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"): _Zstandard,
+}
+"""How a file is opened that begins so."""

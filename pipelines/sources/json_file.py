@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipelines.sources.files import open_bytes
+from pipelines.sources.files import open_text_bytes
 from workbench.errors import WorkbenchError
 from workbench.files.json_values import parse_json
 
@@ -17,7 +17,7 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         WorkbenchError: not JSON (with line and column), not UTF-8, or not an object.
     """
-    with open_bytes(path) as handle:
+    with open_text_bytes(path) as handle:
         raw = handle.read()
     try:
         tree = parse_json(raw)

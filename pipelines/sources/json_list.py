@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.sources.files import LINE_LIMIT, READ_SIZE, open_bytes, undamaged
+from pipelines.sources.files import LINE_LIMIT, READ_SIZE, open_text_bytes, undamaged
 from workbench.errors import WorkbenchError
 
 
 def is_list(path: Path) -> bool:
     """Whether the first character that is no space opens a list."""
-    with open_bytes(path) as handle, undamaged(path):
-        return handle.read(1 << 10).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
+    with open_text_bytes(path) as handle, undamaged(path):
+        return handle.read(1 << 10).lstrip()[:1] == b"["
 
 
 def elements(path: Path) -> Iterator[str]:
@@ -24,8 +23,8 @@ def elements(path: Path) -> Iterator[str]:
     Raises:
         WorkbenchError: not UTF-8, not JSON, damaged, cut off, or an element longer than `LINE_LIMIT` characters.
     """
-    with open_bytes(path) as handle, undamaged(path):
-        yield from _Elements(io.TextIOWrapper(handle, "utf-8-sig"), path)
+    with open_text_bytes(path) as handle, undamaged(path):
+        yield from _Elements(io.TextIOWrapper(handle, "utf-8"), path)
 
 
 class _Elements:

@@ -24,6 +24,7 @@ class CaptionsTable(ImageReader):
 
     The columns are found by their usual names, or named. Others go to `meta` (of an image's first line), so a column
     `split` serves `--own-split`. The separator is what stands most often in the first line.
+    `quoted` says whether cells may be quoted (by default where the separator is a comma or a semicolon).
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (*SUFFIXES, ".txt")
@@ -31,6 +32,7 @@ class CaptionsTable(ImageReader):
     image_column: Name | None = None
     caption_column: Name | None = None
     separator: Separator | None = None
+    quoted: bool | None = None
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
@@ -40,7 +42,7 @@ class CaptionsTable(ImageReader):
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[str, tuple[dict[str, Any], str]] = {}
         for path in files(paths, self.suffixes):
-            for number, row in rows_of_table(path, malformed, self.separator):
+            for number, row in rows_of_table(path, malformed, self.separator, self.quoted):
                 where = f"{path.name}:{number}"
                 image = row.pop(column(list(row), IMAGE, self.image_column, "image_column", where))
                 caption = row.pop(column(list(row), CAPTION, self.caption_column, "caption_column", where))

@@ -16,12 +16,14 @@ from workbench.options.bounds import Name
 
 @dataclass(frozen=True)
 class UrlTable(UrlList):
-    """The columns are found by their usual names, or named; others go to `meta`."""
+    """The columns are found by their usual names, or named; others go to `meta`. `quoted` says whether cells
+    may be quoted (by default where a comma or a semicolon separates them)."""
 
     suffixes: ClassVar[tuple[str, ...]] = (*SUFFIXES, ".txt")
 
     url_column: Name | None = None
     caption_column: Name | None = None
+    quoted: bool | None = None
 
     @classmethod
     def detect(cls, source: Peek) -> bool:
@@ -30,7 +32,7 @@ class UrlTable(UrlList):
 
     def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Listed]:
         for path in files(paths, self.suffixes):
-            for number, row in rows_of_table(path, malformed):
+            for number, row in rows_of_table(path, malformed, quoted=self.quoted):
                 where = f"{path.name}:{number}"
                 url = column(list(row), URL, self.url_column, "url_column", where)
                 caption = column(list(row), CAPTION, self.caption_column, "caption_column", where)

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record
+from pipelines.readers.reader import Drop, Peek, RawReader, Record, parse_text
 from pipelines.sources.files import NOT_DATA, files, lines, plain_suffix, record_key, stem
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Word
@@ -48,7 +48,7 @@ class Parallel(RawReader):
 
     def sample(self, record: Record) -> Sample | Drop:
         stemmed, number, languages, names, raw = record.data
-        texts = [_decoded(line, f"{name}:{number}").strip() for line, name in zip(raw, names, strict=True)]
+        texts = [parse_text(line, f"{name}:{number}").strip() for line, name in zip(raw, names, strict=True)]
         empty = [language for language, text in zip(languages, texts, strict=True) if not text]
         if empty:
             return Drop(f"empty in {'every language' if len(empty) == len(languages) else ' and '.join(empty)}")
@@ -93,10 +93,3 @@ def _uneven(sources: Sequence[Path], counts: Sequence[int]) -> WorkbenchError:
         f"the files do not have equally many lines: {told}. Line i of each must be the same sentence; mend the files, "
         "or take those of one set"
     )
-
-
-def _decoded(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}") from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pipelines.readers.reader import MalformedError, Peek, RawReader, Record
+from pipelines.readers.reader import Peek, RawReader, Record, parse_text
 from pipelines.readers.text.conllu import is_conllu
 from pipelines.readers.text.parallel import is_parallel
 from pipelines.readers.text.table import is_table
@@ -53,7 +53,7 @@ class PlainText(RawReader):
     def sample(self, record: Record) -> Sample:
         name, number, raw = record.data
         source = record.where.rpartition(":")[0]
-        text = "\n".join(_decoded(line, f"{source}:{number + i}") for i, line in enumerate(raw)).strip("\n")
+        text = "\n".join(parse_text(line, f"{source}:{number + i}") for i, line in enumerate(raw)).strip("\n")
         key = record_key(f"{name}-{number}")
         return {"key": key, "text": text, "meta": {"source": source, "line": number}}
 
@@ -76,15 +76,6 @@ class PlainText(RawReader):
         if self.document == "heading":
             return pattern.fullmatch(line.strip(b"\r\n")) is not None
         return self.document == "line" or (self.document == "blank-line" and not line.strip())
-
-
-def _decoded(raw: bytes, where: str) -> str:
-    """Raises MalformedError: not UTF-8."""
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        advice = "convert the file first, for example with: iconv -f latin1 -t utf-8 IN > OUT"
-        raise MalformedError("not valid UTF-8", where, f"{error.reason} at column {error.start}; {advice}") from error
 
 
 def is_wikitext(source: Peek) -> bool:

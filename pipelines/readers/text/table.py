@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record
+from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, RawReader, Record
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, word_places
-from pipelines.readers.table_rows import SUFFIXES, Separator, cells_of, layout_of, table_lines
+from pipelines.readers.table_rows import SUFFIXES, Separator, cells_by_column, table
 from pipelines.readers.text.conllu import is_conllu
-from pipelines.sources.files import decode, files, record_key, stem
+from pipelines.sources.files import files, record_key, stem
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
@@ -36,7 +36,8 @@ class Table(RawReader):
     second text and label are found by themselves where they have a usual name. `tags` are one for each word between
     spaces. What is left goes to the sample's `meta`; a table whose text and label were found so is told with it.
     Without `header` columns are called 0, 1, ... By default the separator is a comma or semicolon in a .csv, as the
-    first line has it, else a tab; only tabs are never quoted.
+    first line has it, else a tab. `quoted` says whether cells may be quoted; by default only commas and semicolons have
+    quoted cells.
     """
 
     kind: ClassVar[str] = "text"
@@ -45,6 +46,7 @@ class Table(RawReader):
     fields: dict[Name, Source] = field(default_factory=dict)
     header: bool = True
     separator: Separator | None = None
+    quoted: bool | None = None
     id_field: Name | None = None
 
     def __post_init__(self) -> None:
@@ -56,29 +58,25 @@ class Table(RawReader):
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         told: set[tuple[str, ...]] = set()
+        malformed = Malformed()
         for path in files(paths, self.suffixes):
-            layout = None
-            for number, line in table_lines(path, self.separator):
-                where = f"{path.name}:{number}"
-                if layout is None:
-                    layout = layout_of(path, decode(line, where), self.separator, header=self.header)
-                    sources = self.sources(layout.columns, path.name)
-                    if layout.columns not in told:
-                        told.add(layout.columns)
-                        self._tell(layout.columns, sources, path.name)
-                    if self.header:
-                        continue
-                yield Record((stem(path), number, line, layout), len(line), where)
+            found = table(path, malformed, self.separator, self.quoted, header=self.header)
+            if found is None:
+                continue
+            columns, rows = found[0].columns, found[1]
+            sources = self.sources(columns, path.name)
+            if columns not in told:
+                told.add(columns)
+                self._tell(columns, sources, path.name)
+            for row in rows:
+                yield from malformed.records()
+                yield Record((stem(path), row.number, row.cells, columns), row.size, f"{path.name}:{row.number}")
+            yield from malformed.records()
 
     def sample(self, record: Record) -> Sample | Drop:
-        name, number, line, layout = record.data
-        cells = cells_of(line, layout, record.where)
-        if len(cells) != len(layout.columns):
-            raise MalformedError(
-                f"a line of {len(cells)} columns", record.where, f"the first line has {len(layout.columns)}"
-            )
-        row = dict(zip(layout.columns, cells, strict=True))
-        sources = self.sources(layout.columns, record.where)
+        name, number, cells, columns = record.data
+        row = cells_by_column(cells, columns, record.where)
+        sources = self.sources(columns, record.where)
         if no_consensus(row, sources):
             return Drop("no gold label")
         sample = fill(row, sources, record.where)
