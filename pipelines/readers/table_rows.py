@@ -143,8 +143,8 @@ def _plain(path: Path, separator: str, malformed: Malformed) -> Iterator[Row]:
             if not told and b'""' in line and (found := next(filter(_looks_quoted, cells), None)) is not None:
                 told = True
                 log.warning(
-                    "%s: the cell %.60s looks quoted. Cells of this table are read with their quotes. If a program that "
-                    "quotes cells (csv.writer, pandas) wrote it, use --option quoted=true",
+                    "%s: the cell %.60s looks quoted. Cells of this table are read with their quotes. If a program "
+                    "wrote it that quotes cells (csv.writer, pandas), use --option quoted=true",
                     where,
                     found,
                 )
@@ -239,4 +239,3 @@ class _Lines:
             self._pieces = [last + "\n", *(piece + "\r" for piece in reversed(inner))]
             return self._pieces.pop()
         return text + "\n"
-

@@ -23,7 +23,7 @@ from workbench.errors import WorkbenchError, nearest
 from workbench.files.checksums import matches
 from workbench.files.drafts import sha256_of
 
-COMPRESSED = (".gz", ".bz2", ".zst", ".xz")
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 ENCODINGS = {  # by the byte order mark; that of UTF-32 begins as that of UTF-16
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -95,17 +95,17 @@ def stem(path: Path) -> str:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """A binary stream of the file's content, decompressed when its first bytes are those of gzip, bzip2, xz or
-    Zstandard."""
+    """A binary stream of the file's content, decompressed when its name or its first bytes are those of a file of gzip,
+    bzip2, xz or Zstandard."""
     if not path.is_file():
         raise _missing(path)
     file = io.BufferedReader(path.open("rb", buffering=0), READ_SIZE)
     first = file.peek(16)[:16]
-    opened = next((opened for magic, opened in _COMPRESSIONS.items() if magic.match(first)), None)
-    if opened is None:
-        return file
-    file.close()
-    return io.BufferedReader(opened(path, "rb"), READ_SIZE)
+    for suffix, (magic, opened) in _COMPRESSIONS.items():
+        if path.suffix.lower() == suffix or magic.match(first):
+            file.close()
+            return io.BufferedReader(opened(path, "rb"), READ_SIZE)
+    return file
 
 
 def open_text_bytes(path: Path) -> IO[bytes]:
@@ -295,10 +295,10 @@ class _Recoded(_Stream):
         super().close()
 
 
-_COMPRESSIONS: dict[re.Pattern[bytes], Callable[..., Any]] = {
-    re.compile(rb"\x1f\x8b\x08"): gzip.open,
-    re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P)"): bz2.open,
-    re.compile(rb"\xfd7zXZ\0"): lzma.open,
-    re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"): _Zstandard,
+_COMPRESSIONS: dict[str, tuple[re.Pattern[bytes], Callable[..., Any]]] = {
+    ".gz": (re.compile(rb"\x1f\x8b\x08"), gzip.open),
+    ".bz2": (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P)"), bz2.open),
+    ".xz": (re.compile(rb"\xfd7zXZ\0"), lzma.open),
+    ".zst": (re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _Zstandard),
 }
-"""How a file is opened that begins so."""
+"""By suffix: how a compressed file begins, and what opens it."""

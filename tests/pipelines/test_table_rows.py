@@ -19,7 +19,7 @@ from pipelines.readers.reader import Malformed, MalformedError
 from pipelines.readers.table_rows import SEPARATORS, rows_of_table, table
 from workbench.errors import WorkbenchError
 
-LETTERS = ["a", "b", '"', '""', " ", "é", "语", "'", "\\", "5\" pipe", "\U0001f600"]
+LETTERS = ["a", "b", '"', '""', " ", "é", "语", "'", "\\", '5" pipe', "\U0001f600"]
 
 
 def read(path: Path, **options: object) -> list[list[str]]:

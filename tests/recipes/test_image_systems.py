@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.recipes.systems import ONE, objectives, one_step, reads_images, refusal
-from vision.evaluation.retrieval.pairs import Matcher, Part, all_pairs
+from vision.evaluation.retrieval.pairs import (
+    EVERYTHING,
+    ImageGroup,
+    Matcher,
+    Part,
+    all_pairs,
+    image_groups,
+    pairs_of,
+)
 from vision.evaluation.retrieval.task import Retrieval, RetrievalScoring, RetrievalTuning
 from vision.evaluation.vqa.task import Vqa, VqaScoring, VqaTuning
 from vision.objectives._comparing import Matching
@@ -19,7 +28,7 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
-from workbench.evaluation.opening import open_run
+from workbench.evaluation.opening import Evaluated, open_run
 from workbench.recipe.reading import recipe_names
 
 TASKS = {
@@ -35,6 +44,19 @@ TOWERS = ("clip", "dual-encoder-pretrained")
 @pytest.fixture(scope="module", params=[name for name in recipe_names() if reads_images(name)])
 def run(request: Any, world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return one_step(request.param, world, tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def matching(run: Path, world: Any, tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
+    """The run for the scores of pairs, which it was pretrained or else is fine-tuned for."""
+    if run.name in TOWERS:
+        pytest.skip("no layer lets words see the image")
+    if not any(issubclass(objective, Matching) for objective in objectives(run.name)):
+        tuned = tmp_path_factory.mktemp("matching") / run.name
+        asked = {"run": run, "corpus": str(world.images), "overrides": [*ONE], "output": tuned, "batch_size": 8}
+        fine_tune(Retrieval(), RetrievalTuning(**asked, **OWN["retrieval"]))
+        run = tuned
+    return open_run(run, Matching, "")
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -74,13 +96,23 @@ def test_neighbours_are_those_of_contrasts(run: Path, world: Any, tmp_path: Path
         assert refused == (not drawn.exists()) == (not contrasts)
 
 
-def test_a_text_is_matched_with_each_image_by_itself(run: Path, world: Any) -> None:
-    if not any(issubclass(objective, Matching) for objective in objectives(run.name)):
-        pytest.skip("its pretraining matches nothing")
-    opened = open_run(run, Matching, "")
-    pairs = all_pairs(opened, Corpus.open(str(world.images)), Part(limit=4), size=4)
-    scores = Matcher(opened, pairs, size=4).matrix().matrix
+def test_a_text_is_matched_with_each_image_by_itself(matching: Evaluated, world: Any) -> None:
+    pairs = all_pairs(matching, Corpus.open(str(world.images)), Part(limit=4), size=4)
+    scores = Matcher(matching, pairs, size=4).matrix().matrix
     assert (scores.amax(1) > scores.amin(1)).all()
+
+
+def test_images_of_the_same_features_have_the_same_scores(matching: Evaluated, world: Any) -> None:
+    """Nothing but an image's features says which it is: neither a caption of its own nor its place in the corpus."""
+    first, *others = next(image_groups(Corpus.open(str(world.images)), EVERYTHING, 4)).samples
+    shown = first.keys() - {"key", "captions", "caption_boxes", "meta"}
+    alike = [first, *({**other, **{name: first[name] for name in shown}} for other in others)]
+    for number, sample in enumerate(alike):  # captions of different lengths; links stay at their characters
+        sample["captions"] = [caption + " one" * number for caption in sample["captions"]]
+    pairs = pairs_of(matching, 0, ImageGroup(0, alike), EVERYTHING)
+    assert len({pairs.texts[pairs.owner.index(image)].length("text") for image in range(4)}) == 4
+    scores = Matcher(matching, pairs, size=4).matrix().matrix
+    torch.testing.assert_close(scores, scores[:, :1].expand_as(scores), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("way", ["margin", "choice"])

@@ -144,7 +144,6 @@ def test_volta(name: str, shared: Path, tmp_path: Path, photo: Callable[[int], b
     ]
     if name == "ctrl_vl-bert":
         task["sequence"]["image"]["whole"] = "first"
-        task["sequence"]["steps"] = [{"step": "vision.visual_positions"}]
     assert check(golden, "vision.volta", task, tmp_path, golden) == set()
 
 

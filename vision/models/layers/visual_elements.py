@@ -3,12 +3,16 @@
     region:  norm(e + norm_o(v_i) + type + position)     e = [IMG], of the last row [END]
     word:    norm(w + norm_t(v_last))                    w = word + position + segment
 
+Regions have no order: all have the position that follows the text's, but for the last row, which has the next one. The
+layer takes it from the text that is beside the image in the batch, since retrieval pairs an image with any text.
+
 v are the rows of `vision.visual_feature`; the last row of an image stands for it as a whole (`whole: last` of
 `vision.regions`). What is the last here is a row of its own without a feature in the release; here it is as in VOLTA.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,8 +27,8 @@ class VisualElements(nn.Module):
     """The first layer of a stack over words and regions, which have no norm yet (`norm: null` of `token`).
 
     Args:
-        max_positions: rows of the table of positions, which the step `vision.visual_positions` numbers; tied to the
-            text's by `tie: {layers.0.position: text.position}`. null: regions have no positions.
+        max_positions: rows of the table of positions, tied to the text's by `tie: {layers.0.position: text.position}`.
+            null: regions have no positions.
         masked_element: masked regions have a learned vector in the place of [IMG] (VOLTA, where their classes are
             predicted).
         texts_alone: texts without an image get a learned vector as their visual feature (the release).
@@ -75,18 +79,33 @@ class VisualElements(nn.Module):
         return finished
 
     def _regions(self, visual: Tensor, context: Context) -> Tensor:
-        fields, offsets = context.fields(self.image), context.layout(self.image).offsets
+        fields, layout = context.fields(self.image), context.layout(self.image)
         elements = self.element.expand(len(visual), -1)
         if self.masked_element is not None and "masked" in fields:
             elements = torch.where(fields["masked"][:, None], self.masked_element, elements)
         last = torch.zeros(len(visual), dtype=torch.bool, device=visual.device)
-        last[offsets[1:][offsets.diff() > 0] - 1] = True
+        last[layout.offsets[1:][layout.offsets.diff() > 0] - 1] = True
         rows = torch.where(last[:, None], self.end, elements) + self.norm_image(visual) + self.type_vector
         if self.position is None:
             return rows
-        if not visual.is_cuda:
-            check_limits(fields, {"position_ids": self.position.num_embeddings}, "an image")
-        return rows + self.position(fields["position_ids"])
+        return rows + self.position(self._positions(context) + last)
+
+    def _positions(self, context: Context) -> Tensor:
+        """The position behind the text of each region's sequence [regions], whichever text the image is beside.
+
+        Raises:
+            WorkbenchError: a text is as long as the table of positions.
+        """
+        assert self.position is not None
+        regions = context.layout(self.image)
+        there = self.stream in context.batch.streams
+        texts = context.layout(self.stream).lengths if there else [0] * len(regions.lengths)
+        longest = max((length for length, found in zip(texts, regions.lengths, strict=True) if found), default=0)
+        limits = {"position_ids": self.position.num_embeddings}
+        check_limits({"position_ids": np.array([longest + 1])}, limits, "an image behind its text")
+        counts = regions.offsets.diff()
+        behind = context.layout(self.stream).offsets.diff() if any(texts) else torch.zeros_like(counts)
+        return torch.repeat_interleave(behind, counts, output_size=regions.rows)
 
     def _words(self, hidden: dict[str, Tensor], context: Context) -> Tensor:
         """The words with the last row of their image, be it of the batch or of the past."""

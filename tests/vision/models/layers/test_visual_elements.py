@@ -42,7 +42,7 @@ def layer(**options: Any) -> VisualElements:
 def two() -> tuple[Batch, dict[str, Tensor]]:
     """A text with an image of two rows, and one without."""
     text = Stream({}, torch.tensor([0, 2, 5]), [2, 3])
-    image = Stream({"position_ids": torch.tensor([2, 3])}, torch.tensor([0, 2, 2]), [2, 0])
+    image = Stream({}, torch.tensor([0, 2, 2]), [2, 0])
     return Batch({"text": text, "image": image}), {"text": torch.randn(5, 8), "image": torch.randn(2, 8)}
 
 
@@ -95,8 +95,25 @@ def test_the_operations_of_texts_alone_can_be_counted() -> None:
 
 def test_a_position_beyond_the_table_is_named() -> None:
     batch, hidden = two()
-    with pytest.raises(WorkbenchError, match="an image has position 3, but the network has max_positions = 3"):
+    told = "an image behind its text has position 3, but the network has max_positions = 3"
+    with pytest.raises(WorkbenchError, match=told):
         layer(max_positions=3)(hidden, Context(batch))
+
+
+def test_regions_stand_behind_the_text_that_is_beside_them() -> None:
+    """Whichever it is: an image is paired with many texts."""
+    made, (batch, hidden) = layer(max_positions=9), two()
+    hidden = {**hidden, "image": hidden["image"][:1].expand(2, 8)}
+    plain = layer()
+    plain.load_state_dict({n: t for n, t in made.state_dict().items() if not n.startswith("position.")})
+    for length in (0, 2, 5):
+        text = Stream({}, torch.tensor([0, length, length]), [length, 0])
+        beside = Batch({"text": text, "image": batch.streams["image"]})
+        positions = made.position(torch.tensor([length, length + 1]))
+        expected = plain._regions(hidden["image"], Context(beside)) + positions
+        torch.testing.assert_close(made._regions(hidden["image"], Context(beside)), expected)
+    alone = made._regions(hidden["image"], Context(Batch({"image": batch.streams["image"]})))
+    torch.testing.assert_close(alone, plain._regions(hidden["image"], Context(batch)) + made.position(torch.arange(2)))
 
 
 @pytest.fixture
@@ -235,14 +252,12 @@ def mlm_head(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def given(inputs: dict[str, Tensor], masks: dict[str, Tensor], jagged: Callable[..., Batch]) -> Batch:
     """Their inputs; they take a region for hidden where all of its feature is zero."""
-    ids, features, lengths = inputs["input_ids"], inputs["image_feat"], masks["text"].sum(1)
+    ids, features = inputs["input_ids"], inputs["image_feat"]
     places = torch.arange(ids.shape[1]).expand_as(ids)
-    behind = lengths[:, None] + (torch.arange(features.shape[1]) == features.shape[1] - 1)  # padding is before the last
     image = {
         "features": features,
         "boxes": inputs["image_loc"][..., :4],
         "masked": (features == 0).all(-1),
-        "position_ids": behind,
     }
     text = {"input_ids": ids, "position_ids": places, "token_type_ids": inputs["token_type_ids"]}
     return jagged(text=(masks["text"], text), image=(masks["image"], image))
