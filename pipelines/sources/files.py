@@ -99,8 +99,8 @@ def open_bytes(path: Path) -> IO[bytes]:
     bzip2, xz or Zstandard."""
     if not path.is_file():
         raise _missing(path)
-    file = io.BufferedReader(path.open("rb", buffering=0), READ_SIZE)
-    first = file.peek(16)[:16]
+    file = path.open("rb", buffering=READ_SIZE)
+    first = _first(file, 16)
     for suffix, (magic, opened) in _COMPRESSIONS.items():
         if path.suffix.lower() == suffix or magic.match(first):
             file.close()
@@ -117,7 +117,7 @@ def open_text_bytes(path: Path) -> IO[bytes]:
     """
     handle = open_bytes(path)
     with undamaged(path):
-        first = handle.peek(4)  # type: ignore[attr-defined]
+        first = _first(handle, 4)
     mark = next((mark for mark in ENCODINGS if first.startswith(mark)), None)
     if mark is None:
         return handle
@@ -125,6 +125,15 @@ def open_text_bytes(path: Path) -> IO[bytes]:
         handle.read(len(mark))
         return handle
     return io.BufferedReader(_Recoded(handle, ENCODINGS[mark], path), READ_SIZE)
+
+
+def _first(handle: IO[bytes], count: int) -> bytes:
+    """The first bytes, which stay to be read."""
+    if not handle.seekable():
+        return bytes(handle.peek(count)[:count])  # type: ignore[attr-defined]  # copies the whole buffer
+    first = handle.read(count)
+    handle.seek(0)
+    return first
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -59,10 +60,15 @@ class ImageStore:
     def find(self, name: str) -> ImageRef | None:
         """The image of that name, None where there is none.
 
+        A path that leads out of the image folder is one of another machine, as a rule: it is not followed, and the
+        image is looked for by its file name.
+
         Raises:
-            WorkbenchError: the name leads out of the image folder.
+            WorkbenchError: what has this name is a link that leads out of the image folder.
         """
-        safe = safe_name(name, "the annotations")
+        safe = PurePosixPath(name.replace("\\", "/")).name if leads_out(name) else safe_name(name, "the annotations")
+        if not safe.strip("."):
+            return None
         ref = self.members.get(safe) or self.members.get(PurePosixPath(safe).name)
         if ref is not None:
             return ref
@@ -145,10 +151,15 @@ def safe_name(name: str, where: str) -> str:
     Raises:
         WorkbenchError: an absolute path, or one with `..`.
     """
-    path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or "\0" in name:
+    if leads_out(name):
         raise WorkbenchError(f"the path {name[:200]!r} in {where} leads out of its folder; nothing was read from it")
-    return str(path)
+    return str(PurePosixPath(name.replace("\\", "/")))
+
+
+def leads_out(name: str) -> bool:
+    """Whether it is an absolute path, one of a Windows drive, or one with `..`."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    return path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"[A-Za-z]:/", str(path)) is not None
 
 
 def open_store(annotations: Path, places: Sequence[str], called: str = "images") -> ImageStore:

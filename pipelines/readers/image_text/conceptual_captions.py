@@ -32,7 +32,8 @@ class ConceptualCaptions(UrlList):
                     text = parse_text(line, where)
                     found = _apart(text)
                     if found is not None:
-                        yield Listed(path.name, number, *found, {})
+                        url, caption = found
+                        yield Listed(path.name, number, url, [caption], {})
                     elif text.strip():
                         raise MalformedError("not of the form caption<tab>url", where, repr(text[:60]))
 

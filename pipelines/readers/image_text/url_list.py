@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pipelines.readers.image_text.images import ImageReader, image_sample
-from pipelines.readers.reader import Drop, Malformed, Record
+from pipelines.readers.reader import Drop, Malformed, MalformedError, Record
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import open_store
 from workbench.errors import WorkbenchError
@@ -30,7 +30,7 @@ class Listed(NamedTuple):
     file: str
     number: int
     url: str
-    caption: str
+    captions: list[str]
     meta: dict[str, Any]
 
 
@@ -58,7 +58,7 @@ class UrlList(ImageReader):
             yield from malformed.records()
             ref = store.find(name) if store is not None and (name := _name(row.url)) else None
             found, lost = found + (ref is not None), lost or row.url
-            size = ref.size if ref is not None else len(row.url) + len(row.caption)
+            size = ref.size if ref is not None else len(row.url) + sum(map(len, row.captions))
             yield Record((row, ref), size, f"{row.file}:{row.number}")
         yield from malformed.records()
         if store is not None and lost and not found:
@@ -72,7 +72,7 @@ class UrlList(ImageReader):
         if not row.url:
             return Drop("no URL")
         name = f"{row.file.partition('.')[0]}-{row.number}"
-        fields: Sample = {"key": record_key(name), "captions": [row.caption], "meta": {**row.meta, "url": row.url}}
+        fields: Sample = {"key": record_key(name), "captions": row.captions, "meta": {**row.meta, "url": row.url}}
         if ref is not None:
             return image_sample(_name(row.url), ref, fields, record.where)
         if not self.fetch:
@@ -84,10 +84,25 @@ def row_of(file: str, number: int, row: Mapping[str, Any], url: str, caption: st
     """A row by the columns of URL and caption; what JSON cannot hold is left out of `meta`.
 
     A column that is called as what is written of the image found, as `sha256`, becomes `listed_sha256`.
+
+    Raises:
+        MalformedError: a URL that is no text, or captions that are neither a text nor a list of texts.
     """
+    where = f"{file}:{number}"
     others = {name: value for name, value in row.items() if name not in (url, caption) and _told(value)}
     meta = {f"listed_{name}" if name in WRITTEN else name: value for name, value in others.items()}
-    return Listed(file, number, str(row[url] or "").strip(), str(row[caption] or "").strip(), meta)
+    (address,) = _texts(row[url], url, where, most=1)
+    return Listed(file, number, address, _texts(row[caption], caption, where), meta)
+
+
+def _texts(value: Any, name: str, where: str, most: int | None = None) -> list[str]:
+    """A cell as texts: one, or those of a list; what is missing (null, NaN) is empty."""
+    found = value if isinstance(value, list) and most is None else [value]
+    texts = ["" if each is None or (isinstance(each, float) and math.isnan(each)) else each for each in found]
+    if odd := next((each for each in texts if not isinstance(each, str)), None):
+        allowed = "a text" if most else "a text, or a list of texts"
+        raise MalformedError(f"the column {name!r} holds {type(odd).__name__}", where, f"allowed: {allowed}")
+    return [text.strip() for text in texts] or [""]
 
 
 def column(columns: Sequence[str], usual: Sequence[str], chosen: Name | None, option: str, where: str) -> str:

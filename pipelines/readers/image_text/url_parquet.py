@@ -41,7 +41,8 @@ class UrlParquet(UrlList):
                         url = column(list(row), URL, self.url_column, "url_column", path.name)
                         caption = column(list(row), CAPTION, self.caption_column, "caption_column", path.name)
                     number += 1
-                    yield row_of(path.name, number, row, url, caption)
+                    with malformed:
+                        yield row_of(path.name, number, row, url, caption)
 
 
 def _batches(path: Path) -> Iterator[list[dict[str, Any]]]:

@@ -36,4 +36,5 @@ class UrlTable(UrlList):
                 where = f"{path.name}:{number}"
                 url = column(list(row), URL, self.url_column, "url_column", where)
                 caption = column(list(row), CAPTION, self.caption_column, "caption_column", where)
-                yield row_of(path.name, number, row, url, caption)
+                with malformed:
+                    yield row_of(path.name, number, row, url, caption)

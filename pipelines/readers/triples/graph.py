@@ -160,13 +160,21 @@ class GraphReader(RawReader):
 
 
 def parsed(
-    paths: Sequence[Path], suffixes: tuple[str, ...], parse: Callable[[str, str], Row]
+    paths: Sequence[Path],
+    suffixes: tuple[str, ...],
+    parse: Callable[[str, str], Row],
+    is_header: Callable[[Row, str], bool] | None = None,
 ) -> Iterator[Row | MalformedError]:
-    """What `parse` makes of every line that is not blank, and of where it is; its MalformedErrors are given as well."""
+    """What `parse` makes of every line that is not blank, and of where it is; its MalformedErrors are given as well.
+
+    Of the first line of a file `is_header` says whether it names the columns; then it is left out.
+    """
     for path in files(paths, suffixes):
-        for number, line in lines(path):
-            if line.strip():
-                yield _parsed(line, f"{path.name}:{number}", parse)
+        filled = ((f"{path.name}:{number}", line) for number, line in lines(path) if line.strip())
+        for place, (where, line) in enumerate(filled):
+            found = _parsed(line, where, parse)
+            if place or is_header is None or isinstance(found, MalformedError) or not is_header(found, where):
+                yield found
 
 
 def _parsed(line: bytes, where: str, parse: Callable[[str, str], Row]) -> Row | MalformedError:

@@ -1,7 +1,8 @@
-"""Triples as lines `head<tab>relation<tab>tail` (pykeen's, WN18RR's and FB15k's layout)."""
+"""Triples as lines `head<tab>relation<tab>tail` (pykeen's, WN18RR's and FB15k's layout), with or without a header."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,34 @@ from typing import ClassVar
 from pipelines.readers.reader import MalformedError, Peek
 from pipelines.readers.triples.freebase import looks_freebase
 from pipelines.readers.triples.graph import Found, GraphReader, Triple, parsed
-from pipelines.sources.triple_lines import what_is_wrong
+from pipelines.sources.triple_lines import PLACES, what_is_wrong
+
+logger = logging.getLogger(__name__)
+HEADERS = {
+    "head": {"head", "h", "subject", "subj", "s", "source", "src", "from", "entity1", "node1", "start"},
+    "relation": {"relation", "rel", "r", "predicate", "pred", "p", "property", "edge", "label", "relationship", "type"},
+    "tail": {"tail", "t", "object", "obj", "o", "target", "dst", "to", "entity2", "node2", "end", "value"},
+}
+"""What the columns of triples are called."""
 
 
 def tab_separated(paths: Sequence[Path], suffixes: tuple[str, ...]) -> Iterator[Found]:
-    """The triples of files with three columns."""
-    return parsed(paths, suffixes, three_names)
+    """The triples of files with three columns; a first line that names the columns is reported and left out."""
+    return parsed(paths, suffixes, three_names, is_header)
+
+
+def is_header(triple: Triple, where: str) -> bool:
+    """Whether a file's first triple is what its columns are called."""
+    found = tuple(map(column_place, triple)) == PLACES
+    if found:
+        logger.info("%s: %s is read as a header, not as a triple", where, ", ".join(triple))
+    return found
+
+
+def column_place(name: str) -> str | None:
+    """Which of a triple's places a column of this name is: head, relation or tail."""
+    plain = name.strip("#:_ ").casefold().removesuffix("_id").removesuffix(" id")
+    return next((place for place, names in HEADERS.items() if plain in names), None)
 
 
 def three_names(line: str, where: str) -> Triple:

@@ -62,3 +62,24 @@ def test_columns_of_other_names(tmp_path, read):
         read("image-text", tmp_path / "list.parquet", fetch=True)
     (sample,) = read("image-text", tmp_path / "list.parquet", fetch=True, url_column="link")
     assert sample["meta"]["url"] == "http://x.org/a.jpg"
+
+
+def test_captions_may_be_lists_and_are_never_spelt_out(tmp_path, read):
+    rows = [
+        {"url": "http://x.org/a.jpg", "caption": ["a dog", " one dog "]},
+        {"url": "http://x.org/b.jpg", "caption": ["a cat"]},
+        {"url": "http://x.org/c.jpg", "caption": None},
+        {"url": "http://x.org/d.jpg", "caption": []},
+    ]
+    (tmp_path / "list.parquet").write_bytes(parquet(rows))
+    captions = [sample["captions"] for sample in read("image-text", tmp_path / "list.parquet", fetch=True)]
+    assert captions == [["a dog", "one dog"], ["a cat"], [""], [""]]
+
+
+@pytest.mark.parametrize("cell", [{"en": "a dog"}, 7, True, [["a dog"]], [1.5]])
+def test_captions_of_another_kind_are_refused_by_their_column(tmp_path, read, cell):
+    (tmp_path / "list.parquet").write_bytes(parquet([{"url": "http://x.org/a.jpg", "caption": cell}]))
+    with pytest.raises(
+        WorkbenchError, match=r"list\.parquet:1: the column 'caption' holds .*allowed: a text, or a list"
+    ):
+        read("image-text", tmp_path / "list.parquet", fetch=True)
