@@ -166,3 +166,58 @@ def test_missing_inputs_and_own_corpora_are_refused(write: Any, texts: Any, tmp_
         index_foreign([Path(corpus.place)], Path(corpus.place))
     with pytest.raises(WorkbenchError, match="Did you mean 'text'"):
         index_foreign([Path(corpus.place)], tmp_path / "x", kind="txt")
+
+
+def test_records_that_cannot_be_used_are_counted_by_their_reason(make_tar: Any, encoded: Any, caplog: Any) -> None:
+    """A first record that lost its image neither stops the set nor makes a set of texts of it."""
+    image = encoded()
+    lost = [("0.txt", b"its image is lost"), ("1.jpg", image), ("1.txt", b"good")]
+    damaged = [("2.jpg", image), ("2.txt", b"caf\xe9"), ("3.jpg", image), ("3.json", b"{"), ("4.png", image)]
+    tar = make_tar([*lost, *damaged], name="a/0.tar")
+    make_tar([("5.txt", b"lost too"), ("6.jpg", image), ("6.txt", b"good")], name="a/1.tar")
+    with pytest.raises(WorkbenchError, match=r"key '0': .* without image .*with --on-error skip"):
+        index_foreign([tar.parent], tar.parent)
+    manifest = index_foreign([tar.parent], tar.parent, on_error="skip")
+    assert (manifest.kind, manifest.records) == ("image-text", 3)
+    assert sum(manifest.dropped.values()) == 4
+    assert {reason.split(" of kind")[0] for reason in manifest.dropped} == {
+        "a record",
+        "member txt is not UTF-8",
+        "member json is not JSON",
+    }
+    corpus = Corpus.open(tar.parent)
+    assert [corpus.read(0, i)["key"] for i in range(2)] == ["1", "4"]
+    assert list(verify(corpus)) == []
+    assert "1 of 3 records have none of captions" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("stored", "captions"),
+    [
+        ({"caption": ["a dog", "one dog"]}, ["a dog", "one dog"]),
+        ({"text": "a cat"}, ["a cat"]),
+        ({"captions": ["a cow"], "caption": "other"}, ["a cow"]),
+        ({"caption": [], "text": ["a hen"]}, ["a hen"]),
+        ({"caption": {"en": "a dog"}}, None),
+        ({"caption": [1]}, None),
+    ],
+)
+def test_captions_in_json(make_tar: Any, encoded: Any, caplog: Any, stored: Any, captions: list[str] | None) -> None:
+    tar = make_tar([("0.jpg", encoded()), ("0.json", json.dumps(stored).encode())])
+    index_foreign([tar.parent], tar.parent)
+    assert Corpus.open(tar.parent).read(0, 0).get("captions") == captions
+    assert ("have none of captions" in caplog.text) == (captions is None)
+
+
+def test_all_records_of_tars_one_behind_another_are_read(make_tar: Any, tmp_path: Path, caplog: Any) -> None:
+    parts = [make_tar([(f"{i}.txt", f"text {i}".encode())], name=f"{i}.tar").read_bytes() for i in range(3)]
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "all.tar").write_bytes(b"".join(parts))
+    manifest = index_foreign([tmp_path / "set"], tmp_path / "set")
+    corpus = Corpus.open(tmp_path / "set")
+    assert [corpus.read(0, i)["text"] for i in range(manifest.records)] == ["text 0", "text 1", "text 2"]
+    assert "another tar begins behind the end mark" in caplog.text
+    assert list(verify(corpus)) == []
+    (tmp_path / "set" / "all.tar").write_bytes(b"".join(parts) + b"rubbish" * 100)
+    with pytest.raises(WorkbenchError, match="truncated or damaged"):
+        index_foreign([tmp_path / "set"], tmp_path / "set")

@@ -33,8 +33,12 @@ def index(
     ] = None,
     kind: Annotated[
         Literal["text", "image-text", "video-text", "speech-text", "triples"] | None,
-        typer.Option(help="Default: as the first record looks."),
+        typer.Option(help="Default: as the first records look."),
     ] = None,
+    on_error: Annotated[
+        Literal["stop", "skip"],
+        typer.Option(help="Stop at a record without an image, or with damaged text; or leave it out and count it."),
+    ] = "stop",
 ) -> None:
     """Index a foreign WebDataset, so that it can be used as a corpus. The tars are read, never rewritten.
 
@@ -42,12 +46,14 @@ def index(
     Examples:
       workbench index cc3m/
       workbench index shards/part-0.tar shards/part-1.tar --output corpora/cc3m --kind image-text
+      workbench index laion/ --on-error skip
     """
     folder = output or (inputs[0] if inputs[0].is_dir() else inputs[0].parent)
     command = shlex.join(["workbench", *sys.argv[1:]])
-    manifest = index_foreign(inputs, folder, kind=kind, provenance={"command": command})
+    manifest = index_foreign(inputs, folder, kind=kind, on_error=on_error, provenance={"command": command})
     console.print(
         f"{escape(str(folder))}: {manifest.records:,} {manifest.kind} records in {len(manifest.shards)} shards"
+        + "".join(f"; {count:,} left out: {escape(reason)}" for reason, count in sorted(manifest.dropped.items()))
     )
 
 

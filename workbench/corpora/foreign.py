@@ -6,6 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from workbench.corpora.manifest import FILE_NAME, Manifest, ShardInfo, finish_co
 from workbench.corpora.members import IN_JSON, JSON_MEMBER
 from workbench.corpora.places import texts_in
 from workbench.corpora.record import BadRecordError, characters_of, check_sample, cuts_of, lengths_of
-from workbench.corpora.schema import FIELDS, KINDS, Field, lacking, units_of
+from workbench.corpora.schema import FIELDS, KINDS, Field, fields_of, lacking, units_of
+from workbench.corpora.source import OnError
 from workbench.corpora.tars import Member, records
 from workbench.corpora.unfinished import preparation_in
 from workbench.errors import WorkbenchError, unknown
@@ -26,18 +28,30 @@ from workbench.sequences.sequence import Sample
 logger = logging.getLogger(__name__)
 TELLING = {"image-text": "image", "video-text": "video", "speech-text": "sound", "text": "text"}
 """The field whose members tell the kind, where a set has any of them."""
+LOOKED_AT = 100
+"""So many records are looked at to find the kind."""
+SPOKEN_OF = ("image-text", "video-text", "speech-text")
+SAID = ("captions", "questions", "labels", "transcript")
+"""What is said of an image, a film or a sound. A record may have none, but a set hardly means that."""
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 
 def index_foreign(
-    inputs: Sequence[Path], output: Path, *, kind: str | None = None, provenance: Mapping[str, Any] | None = None
+    inputs: Sequence[Path],
+    output: Path,
+    *,
+    kind: str | None = None,
+    on_error: OnError = "stop",
+    provenance: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """Index tars, or folders of tars, into a corpus at `output` (index files and corpus.json only).
 
     Args:
         inputs: `.tar` files, or folders that are searched for them.
         output: the corpus folder; it may be the folder of the tars.
-        kind: `text`, `image-text` or `triples`; told from the first record's members when None.
+        kind: `text`, `image-text` or `triples`; found from the members of the first records when None.
+        on_error: whether a record that cannot be used (no image, text that is not UTF-8) stops, or is left out and
+            counted by its reason.
 
     Raises:
         WorkbenchError: no tars, compressed tars, members of a key not side by side, undecodable records, or an
@@ -52,12 +66,14 @@ def index_foreign(
     tars = find_tars(inputs)
     kind = kind or _guess_kind(tars)
     shards = []
+    bare: Counter[str] = Counter()
     for number, tar in enumerate(tars):
         inside = real_path(tar).is_relative_to(real_path(output))
         name = real_path(tar).relative_to(real_path(output)).as_posix() if inside else os.path.abspath(tar)
         index = index_name(name if "/" not in name else f"{number:06d}-{tar.name}")
-        shards.append(_index_shard(tar, name, output / index, kind))
+        shards.append(_index_shard(tar, name, output / index, kind, on_error, bare))
         logger.info("indexed %s: %d records", tar, shards[-1].records)
+    _tell_bare(bare.total(), sum(shard.records for shard in shards), kind)
     stated = {"inputs": [str(path) for path in inputs], **(provenance or {})}
     return finish_corpus(output, kind=kind, shards=shards, provenance=stated, foreign=True)
 
@@ -96,19 +112,25 @@ def _refuse_own(output: Path) -> None:
 
 
 def _guess_kind(tars: Sequence[Path]) -> str:
-    for tar in tars:
-        for key, members in records(tar):
-            names = {member.name for member in members}
-            for kind, telling in TELLING.items():
-                if names & set(FIELDS[telling].foreign) or several_media(names, kind):
-                    return kind
-            if JSON_MEMBER in names:
-                return _kind_of_json(tar, key, members)
-            raise WorkbenchError(
-                f"{tar}: cannot tell the kind from the members {sorted(names)}; known are {sorted(FOREIGN_MEMBERS)}."
-                f"{_trap(names)}"
-            )
-    raise WorkbenchError(f"no records in {len(tars)} tars; the first is {tars[0]}")
+    """What most of the first records of the first tar with records tells: one of them may have lost its image."""
+    tar = next((tar for tar in tars if next(records(tar), None) is not None), None)
+    if tar is None:
+        raise WorkbenchError(f"no records in {len(tars)} tars; the first is {tars[0]}")
+    first = list(islice(records(tar), LOOKED_AT))
+    for kind, telling in TELLING.items():
+        if any(
+            names & set(FIELDS[telling].foreign) or several_media(names, kind)
+            for names in ({member.name for member in members} for _, members in first)
+        ):
+            return kind
+    key, members = first[0]
+    names = {member.name for member in members}
+    if JSON_MEMBER in names:
+        return _kind_of_json(tar, key, members)
+    raise WorkbenchError(
+        f"{tar}: cannot tell the kind from the members {sorted(names)}; known are {sorted(FOREIGN_MEMBERS)}."
+        f"{_trap(names)}"
+    )
 
 
 def _kind_of_json(tar: Path, key: str, members: Sequence[Member]) -> str:
@@ -131,26 +153,49 @@ def _load(tar: Path, members: Sequence[Member], wanted: set[str] | frozenset[str
     return loaded
 
 
-def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo:
+def _tell_bare(bare: int, records: int, kind: str) -> None:
+    """Say of how many records nothing is said: a caption under another name would be missed silently."""
+    if bare:
+        named = ", ".join(name for name in SAID if name in fields_of(kind))
+        logger.warning(
+            "%d of %d records have none of %s. A caption is read from the member .txt, or from the JSON fields "
+            "caption, captions and text",
+            *(bare, records, named),
+        )
+
+
+def _index_shard(tar: Path, name: str, index_path: Path, kind: str, on_error: OnError, bare: Counter[str]) -> ShardInfo:
+    """Write a shard's index; `bare` counts the records of which nothing is said."""
     index = IndexBuilder(units_of(kind))
     fields: Counter[str] = Counter()
     characters: Counter[str] = Counter()
     strange: Counter[str] = Counter()
     unread = {member: field for member, field in foreign_fields(kind).items() if field.codec is not IN_JSON}
     left_out: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
     for key, members in records(tar, left_out):
         names = {member.name for member in members}
-        sample = _decoded(tar, key, _load(tar, members, FOREIGN_MEMBERS - unread.keys()), kind)
-        sample |= {field.name: _empty(field) for member, field in unread.items() if member in names}
         media = several_media(names, kind)
-        if media:
-            sample["media"] = {}
-        _require(sample, kind, tar, key, names)
-        _check(sample, tar, key)
+        try:
+            sample = _decoded(tar, key, _load(tar, members, FOREIGN_MEMBERS - unread.keys()), kind)
+            sample |= {field.name: _empty(field) for member, field in unread.items() if member in names}
+            sample |= {"media": {}} if media else {}
+            _require(sample, kind, tar, key, names)
+            _check(sample, tar, key)
+        except BadRecordError as error:
+            if on_error == "stop":
+                raise WorkbenchError(f"{error}. Leave such records out with --on-error skip") from error
+            what, _, values = error.reason.partition(": ")
+            dropped[f"{what} that cannot be read" if values else what] += 1
+            continue
+        bare["records"] += kind in SPOKEN_OF and not sample.keys() & {*SAID}
         index.add(key, members, lengths_of(sample, kind), cuts_of(sample))
         fields.update(list(sample))
         characters.update(characters_of(sample))
         strange.update(names - FOREIGN_MEMBERS - set(media))
+    if dropped:
+        reasons = ", ".join(f"{n} x {reason}" for reason, n in dropped.items())
+        logger.warning("%s: records that cannot be used are left out: %s", tar, reasons)
     if strange:
         logger.warning(
             "%s: members that no field comes from: %s.%s",
@@ -173,7 +218,7 @@ def _index_shard(tar: Path, name: str, index_path: Path, kind: str) -> ShardInfo
         "lengths": index.totals(),
         "fields": dict(fields),
         "characters": dict(characters),
-        "dropped": {},
+        "dropped": dict(dropped),
     }
     index.write(index_path, stored)
     return ShardInfo(**stored, index_sha256=sha256_of(index_path))
@@ -183,7 +228,8 @@ def _decoded(tar: Path, key: str, members: Mapping[str, bytes], kind: str) -> Sa
     try:
         return decode_foreign(members, kind)
     except ValueError as error:
-        raise BadRecordError(str(tar), key, str(error)) from error
+        reason, _, detail = str(error).partition(": ")
+        raise BadRecordError(str(tar), key, reason, detail) from error
 
 
 def _empty(field: Field) -> Any:

@@ -34,8 +34,8 @@ def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
     known = fields_of(kind)
     sample: Sample = {f: v for f, v in stored.items() if f in known and _fits(known[f], v)}
     rest = {f: v for f, v in stored.items() if f not in sample}
-    if "captions" in known and "captions" not in sample and isinstance(stored.get("caption"), str):
-        sample["captions"] = [stored["caption"]]
+    if "captions" in known and "captions" not in sample:
+        sample |= _captions(stored)
     for member, data in members.items():
         field = foreign_fields(kind).get(member)
         if field is not None:
@@ -45,6 +45,16 @@ def decode_foreign(members: Mapping[str, bytes], kind: str) -> Sample:
     if rest:
         sample["meta"] = {**sample.get("meta", {}), **rest}
     return sample
+
+
+def _captions(stored: Mapping[str, Any]) -> Sample:
+    """What other people call captions in their JSON: one text, or a list of them."""
+    for name in ("caption", "text"):
+        found = stored.get(name)
+        texts = [found] if isinstance(found, str) else found
+        if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
+            return {"captions": texts}
+    return {}
 
 
 def several_media(members: Iterable[str], kind: str) -> list[str]:

@@ -85,25 +85,43 @@ def records(path: Path, left_out: Counter[str] | None = None) -> Iterator[tuple[
 
 
 def _files(path: Path, left_out: Counter[str]) -> Iterator[tuple[str, int, int]]:
-    last, total = "", path.stat().st_size
+    last, total, start = "", path.stat().st_size, 0
     try:
-        with open(path, "rb") as file, tarfile.open(fileobj=_Headers(file), mode="r:") as tar:
-            while (entry := tar.next()) is not None:
-                tar.members = []  # type: ignore[attr-defined]  # tarfile keeps every entry, which grows with the shard
-                last = entry.name
-                if entry.isreg():
-                    _check_entry(path, entry)
-                    if entry.offset_data + entry.size > total:
-                        raise tarfile.ReadError("unexpected end of data")
-                    yield entry.name, entry.offset_data, entry.size
-                elif not entry.isdir():
-                    left_out[_KINDS.get(entry.type, "entries of an unknown type")] += 1
-            _check_end(path, tar.offset, last)
+        with open(path, "rb") as file:
+            while start < total:
+                file.seek(start)
+                with tarfile.open(fileobj=_Headers(file), mode="r:") as tar:
+                    while (entry := tar.next()) is not None:
+                        tar.members = []  # type: ignore[attr-defined]  # tarfile keeps all entries
+                        last = entry.name
+                        if entry.isreg():
+                            _check_entry(path, entry)
+                            if entry.offset_data + entry.size > total:
+                                raise tarfile.ReadError("unexpected end of data")
+                            yield entry.name, entry.offset_data, entry.size
+                        elif not entry.isdir():
+                            left_out[_KINDS.get(entry.type, "entries of an unknown type")] += 1
+                    end = tar.offset
+                _check_end(path, end, last)
+                start = _next_archive(file, end, total)
+                if start < total:
+                    logger.warning("%s: another tar begins behind the end mark; its records are read too", path)
     except (tarfile.TarError, ValueError, OverflowError) as error:
         place = f"at or after member {last!r}" if last else "at its start"
         raise WorkbenchError(
             f"{path}: the tar is truncated or damaged {place} ({error}); fetch or make this shard again"
         ) from error
+
+
+def _next_archive(file: BinaryIO, end: int, total: int) -> int:
+    """Where the next archive of a file of several (`cat a.tar b.tar`) begins, behind zeros; the file's end if none."""
+    file.seek(end)
+    at = end
+    while block := file.read(LONGEST_HEADER):
+        if rest := block.lstrip(b"\0"):
+            return (at + len(block) - len(rest)) // tarfile.BLOCKSIZE * tarfile.BLOCKSIZE
+        at += len(block)
+    return total
 
 
 def _check_entry(path: Path, entry: tarfile.TarInfo) -> None:
