@@ -106,14 +106,16 @@ def recipe_of(system: str, options: argparse.Namespace) -> Recipe:
     return recipe_from_dict(tree, system)
 
 
-def micro_batches(recipe: Recipe, tokenizer: Tokenizer, count: int = BATCHES) -> list[tuple[str, MicroBatch]]:
-    """The first micro-batches, each with its task; of several tasks in turn."""
+def micro_batches(
+    recipe: Recipe, tokenizer: Tokenizer | None, count: int = BATCHES, lane: int = 0
+) -> list[tuple[str, MicroBatch]]:
+    """The first micro-batches of a lane, each with its task; of several tasks in turn."""
     tasks = tasks_of(recipe, tokenizer)
     batches = MicroBatches(tasks, {name: reader_of(recipe, task) for name, task in tasks.items()})
     found = []
     for number in range(count):
         task = list(tasks)[number % len(tasks)]
-        micro = batches.micro_batch(MicroBatchId(task, number // len(tasks), 0))
+        micro = batches.micro_batch(MicroBatchId(task, number // len(tasks), lane))
         assert micro is not None
         found.append((task, micro))
     return found

@@ -142,7 +142,7 @@ class Trainer:
         if self.spec.evaluate_every:
             self.held_out.check()
         meter = self._meter()  # before layers are compiled or recompute: it counts the model's own operations
-        _prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
+        prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes, self.spec.max_steps)
         micros = feed(self.batches, places, num_workers=self.spec.num_workers, device=self.world.device)
         log = MetricsLog(self.run, self.step, self.step - self.window.steps) if self.world.is_main else None
@@ -278,7 +278,7 @@ class Trainer:
         }
 
 
-def _prepare_layers(root: Root, *, compile: bool, checkpointing: bool) -> None:
+def prepare_layers(root: Root, *, compile: bool, checkpointing: bool) -> None:
     """Compile the networks' layers (names of parameters stay), and have them recompute activations in the backward."""
     for network in root.networks.values():
         network.checkpointing = checkpointing  # type: ignore[assignment]

@@ -1,0 +1,202 @@
+"""Every attention kernel on the card beside the dense one on the CPU: outputs, gradients, the mean under dropout.
+
+The reference is the dense kernel in float32 on the CPU, on the same numbers (for bfloat16: rounded to it first). An
+error is the largest difference as a share of the largest number of the reference.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.record import Record, Setting, Size
+from workbench.errors import WorkbenchError
+from workbench.models.attention.call import KERNELS, Request, attend, use_kernel
+from workbench.models.attention.relation import Relation
+from workbench.models.context import Context
+from workbench.models.layout import Layout
+from workbench.models.relations.alibi import Alibi
+from workbench.models.relations.buckets import Buckets
+from workbench.sequences.batch import Batch, Stream
+
+HEADS, WIDTH, WINDOW = 4, 64, 16
+LENGTHS: dict[Size, list[int]] = {"base": [250, 17, 128, 3, 64, 1, 200], "tiny": [20, 7, 33, 1]}
+TOLERANCES = {torch.float32: (1e-4, 2e-4), torch.bfloat16: (2e-2, 3e-2)}
+"""Of outputs and of gradients. bfloat16 keeps 8 bits, and kernels round the weights to it before the values."""
+DRAWS, RATE, SPREAD = 200, 0.3, 6.0
+"""Dropout: so many draws; each mean within so many of its standard errors."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pattern of attention: the visibility integers of one sequence from its length, and what layers add."""
+
+    name: str
+    integers: Callable[[int, torch.Generator], dict[str, Tensor]]
+    window: int | None = None
+    relation: Callable[[], Relation] | None = None
+    dtypes: tuple[torch.dtype, ...] = field(default=(torch.bfloat16, torch.float32))
+
+
+def full(length: int, draws: torch.Generator) -> dict[str, Tensor]:
+    """All see all."""
+    return {}
+
+
+def causal(length: int, draws: torch.Generator) -> dict[str, Tensor]:
+    """Each row sees those before it."""
+    return {"rank": torch.arange(length)}
+
+
+def prefix(length: int, draws: torch.Generator) -> dict[str, Tensor]:
+    """The first half is seen by all, the second is causal."""
+    return {"rank": (torch.arange(length) - length // 2 + 1).clamp_min(0)}
+
+
+def permutation(length: int, draws: torch.Generator) -> dict[str, Tensor]:
+    """A context that all see, and a sixth of the rows in an order that is drawn; some are hidden again from then on."""
+    rank = torch.zeros(length, dtype=torch.long)
+    chosen = torch.randperm(length, generator=draws)[: length // 6]
+    rank[chosen] = 1 + torch.arange(len(chosen))
+    return {"rank": rank, "until": torch.where(rank > 1, rank + 2, 0)}
+
+
+def tree(length: int, draws: torch.Generator) -> dict[str, Tensor]:
+    """A trunk, and branches of four rows that hang on one of its rows each."""
+    place = torch.arange(length)
+    branch = torch.where(place % 12 >= 8, place // 12 + 1, 0)
+    hangs = torch.where(branch > 0, branch, torch.where(place % 12 == 7, place // 12 + 1, 0))
+    return {"branch": branch, "anchor": hangs}
+
+
+def packed(length: int, draws: torch.Generator) -> dict[str, Tensor]:
+    """Documents of up to 15 rows, each causal."""
+    place = torch.arange(length)
+    return {"doc": 1 + place // 15, "rank": place % 15}
+
+
+CASES = (
+    Case("full", full),
+    Case("causal", causal),
+    Case("prefix", prefix),
+    Case("packed", packed),
+    Case("tree", tree),
+    Case("permutation", permutation),
+    Case("window", full, window=WINDOW),
+    Case("causal, buckets", causal, relation=lambda: Buckets(HEADS)),
+    Case("full, alibi", full, relation=lambda: Alibi(HEADS), dtypes=(torch.bfloat16,)),
+    Case("packed, window, buckets", packed, window=WINDOW, relation=lambda: Buckets(HEADS), dtypes=(torch.bfloat16,)),
+)
+
+
+def run(setting: Setting, record: Record) -> None:
+    """All cases and kernels, bfloat16 first, then the mean under dropout."""
+    by_name = {f"{case.name}, {_word(dtype)}": (case, dtype) for dtype in TOLERANCES for case in CASES}
+    dropout = [f"dropout {name}" for name in KERNELS if name != "dense"]
+    names = [name for name, (case, dtype) in by_name.items() if dtype in case.dtypes]
+    first = [name for name in names if name.endswith(_word(torch.bfloat16))]
+    refused: dict[str, list[str]] = defaultdict(list)
+    for name in record.in_time([*first, *dropout, *(name for name in names if name not in first)]):
+        if name in dropout:
+            kernel = name.removeprefix("dropout ")
+            with record.guarded(name):
+                _mean_under_dropout(kernel, setting, record)
+        else:
+            _compare(name, *by_name[name], setting, record, refused)
+    for reason, items in refused.items():
+        record.note(f"not compared, as {reason}: {'; '.join(items)}")
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _compare(
+    name: str, case: Case, dtype: torch.dtype, setting: Setting, record: Record, refused: dict[str, list[str]]
+) -> None:
+    """A case on every kernel of the card; `refused` takes the reasons of those that cannot do it."""
+    inputs = [x.to(dtype) for x in _numbers(sum(LENGTHS[setting.size]))]
+    expected = attended(case, "dense", [x.float() for x in inputs], torch.device("cpu"), setting.size)
+    for kernel in KERNELS:
+        item = f"{name}, {kernel}"
+        torch.compiler.reset()  # each case is code of its own to flex, and torch compiles few of a function
+        with record.guarded(item):
+            try:
+                found = attended(case, kernel, inputs, setting.device, setting.size)
+            except WorkbenchError as error:
+                refused[str(error)].append(name)
+                continue
+            errors = [_error(one, other) for one, other in zip(found, expected, strict=True)]
+            output, gradient = errors[0], max(errors[1:])
+            limits = TOLERANCES[dtype]
+            told = f"output {output:.1e}, gradients {gradient:.1e}"
+            allowed = f"<= {limits[0]:g}, {limits[1]:g}"
+            right = output <= limits[0] and gradient <= limits[1]
+            record.check(item, right, told, allowed, output=output, gradient=gradient)
+
+
+def attended(case: Case, kernel: str, inputs: list[Tensor], device: torch.device, size: Size) -> list[Tensor]:
+    """The output of attention and the gradients of q, k, v and what the relation learns, on the CPU in float32.
+
+    Raises:
+        WorkbenchError: the kernel cannot do what the case asks for, or does not suit the numbers.
+    """
+    torch.manual_seed(0)
+    relation = None if case.relation is None else case.relation().to(device)
+    learned = [] if relation is None else list(relation.parameters())
+    layout = layout_of(case, LENGTHS[size], device)
+    q, k, v = (x.to(device).requires_grad_() for x in inputs)
+    if device.type == "cuda" and not KERNELS[kernel].suits(Request(q, k, v, layout, layout, window=case.window)):
+        raise WorkbenchError(f"the kernel {kernel!r} does not suit {q.dtype} here")
+    with use_kernel(kernel):
+        out, _ = attend(q, k, v, layout, layout, window=case.window, relation=relation)
+    weights = torch.linspace(-1, 1, out.numel(), device=device).view_as(out)
+    loss, leaves = (out.float() * weights).sum(), [q, k, v, *learned]
+    gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+    return [x.detach().float().cpu() for x in (out, *gradients)]
+
+
+def layout_of(case: Case, lengths: list[int], device: torch.device) -> Layout:
+    """The layout of a batch with the case's visibility integers."""
+    draws = torch.Generator().manual_seed(0)
+    parts = [case.integers(length, draws) for length in lengths]
+    fields = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    fields["position_ids"] = torch.cat([torch.arange(length) for length in lengths])
+    stream = Stream(fields, torch.tensor([0, *accumulate(lengths)]), lengths)
+    return Context(Batch({"text": stream}).to(device)).layout("text")
+
+
+def _numbers(rows: int) -> Iterator[Tensor]:
+    """q, k, v [rows, heads, size]."""
+    for seed in range(3):
+        yield torch.randn(rows, HEADS, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+def _error(found: Tensor, expected: Tensor) -> float:
+    """Infinite where something is not a number, since no comparison with NaN is true."""
+    share = (found - expected).abs().max() / expected.abs().max().clamp_min(1e-6)
+    return float(share.nan_to_num(nan=float("inf")))
+
+
+def _mean_under_dropout(kernel: str, setting: Setting, record: Record) -> None:
+    """Over many draws, the mean with dropout is the output without it, and two draws differ."""
+    case = CASES[0] if kernel == "varlen" else CASES[1]
+    layout = layout_of(case, LENGTHS[setting.size], setting.device)
+    q, k, v = (x.to(setting.device, torch.bfloat16) for x in _numbers(layout.rows))
+    torch.manual_seed(0)
+    with torch.no_grad(), use_kernel(kernel):
+        exact = attend(q, k, v, layout, layout)[0].float()
+        draws = torch.stack([attend(q, k, v, layout, layout, dropout=RATE)[0].float() for _ in range(DRAWS)])
+    # a mean of rounded numbers: half a step of bfloat16 at the largest is no error of dropout
+    rounding = float(exact.abs().max()) * 2**-9
+    spread = draws.std(0) / DRAWS**0.5 + rounding
+    error = float(((draws.mean(0) - exact).abs() / spread).max())
+    differ = not torch.equal(draws[0], draws[1])
+    told = f"mean off by {error:.1f} standard errors, draws {'differ' if differ else 'are equal'}"
+    allowed = f"<= {SPREAD:g}, draws differ"
+    record.check(f"dropout {kernel} ({case.name})", differ and error <= SPREAD, told, allowed, error=error)

@@ -1,0 +1,95 @@
+"""What an owner of one GPU runs in ten minutes: are the results right on this card, and is it used well?
+
+    python -m benchmarks.gpu_check --output check
+    python -m benchmarks.gpu_check --output check --parts kernels recipes --seconds 120
+
+Nothing is downloaded: corpora are made in the folder. The page `gpu-check.md` says for each part whether it passed,
+with numbers, and `gpu-check.json` has the same numbers, to be attached to a report. The exit code is 1 when a check
+failed, 2 when the check could not begin. A part that raises is told as failed, and the others go on. The peers of the
+part `speed` need the packages of the extra `test` (transformers, open_clip_torch).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks.gpu import compiling, kernels, loader, recipes, resume, speed, waits
+from benchmarks.gpu.corpora import prepare_random, prepare_small
+from benchmarks.gpu.page import facts, passed, write
+from benchmarks.gpu.record import Part, Record, Setting, chosen, run_parts
+from workbench.errors import WorkbenchError, message
+
+SECONDS = 600.0
+SMALL, RANDOM = {"recipes", "resume"}, {"speed", "waits", "idle", "loader", "compile"}
+"""The parts that read each of the two sets of corpora."""
+PARTS = (
+    Part("kernels", "attention kernels beside the dense one on the CPU", kernels.run, 120),
+    Part("recipes", "ten recipes, twenty steps on the card beside the CPU", recipes.run, 110),
+    Part("speed", "base-size throughput beside Hugging Face and open_clip", speed.run, 150),
+    Part("waits", "host waits of a base-size step", waits.run_waits, 25),
+    Part("idle", "idle share of the card in base-size steps", waits.run_idle, 25),
+    Part("loader", "the loader alone beside the card alone", loader.run, 50),
+    Part("resume", "verify-resume", resume.run, 40),
+    Part("compile", "time to the first step, graphs over fifty ragged batches", compiling.run, 80),
+)
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, required=True, help="folder for the page, the JSON, corpora and runs")
+    parser.add_argument("--parts", nargs="*", default=[], help="of " + ", ".join(part.name for part in PARTS))
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for all parts; corpora take a minute more")
+    parser.add_argument("--size", choices=["base", "tiny"], default="base", help="tiny tries the script itself")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    try:
+        setting = Setting(cuda(), options.output.resolve(), options.size)
+        parts = chosen(PARTS, options.parts)
+    except WorkbenchError as error:
+        print(f"error: {message(error)}", file=sys.stderr)
+        return 2
+    records = check(parts, setting, options.seconds)
+    page = write(setting.folder, f"GPU check ({options.size} size)", facts(setting.device), records)
+    print(page.read_text(encoding="utf-8"))
+    print(f"{page} and the JSON beside it: attach both to a report")
+    return 0 if passed(records) else 1
+
+
+def cuda() -> torch.device:
+    """The card.
+
+    Raises:
+        WorkbenchError: there is none.
+    """
+    if not torch.cuda.is_available():
+        build = torch.version.cuda or "none: this torch was built for CPUs alone"
+        raise WorkbenchError(
+            f"no CUDA device is available (CUDA of this torch: {build}); this check compares a GPU with the CPU and "
+            "needs one: run it on a machine with an NVIDIA card, a driver and a CUDA build of torch"
+        )
+    return torch.device("cuda", 0)
+
+
+def check(parts: list[Part], setting: Setting, seconds: float) -> list[Record]:
+    """Make the corpora that the parts read, before anything has touched the card, then run the parts."""
+    names = {part.name for part in parts}
+
+    def corpora(setting: Setting, record: Record) -> None:
+        if names & SMALL:
+            prepare_small(setting.small)
+        if names & RANDOM:
+            prepare_random(setting.random, setting.size)
+        record.check("corpora", True, "made", "no error")
+
+    first = Part("corpora", "what the parts read, made by the script", corpora, 1)
+    return run_parts([first], setting, SECONDS) + run_parts(parts, setting, seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
