@@ -28,14 +28,14 @@ SECONDS = 600.0
 SMALL, RANDOM = {"recipes", "resume"}, {"speed", "waits", "idle", "loader", "compile"}
 """The parts that read each of the two sets of corpora."""
 PARTS = (
-    Part("kernels", "attention kernels beside the dense one on the CPU", kernels.run, 120),
-    Part("recipes", "ten recipes, twenty steps on the card beside the CPU", recipes.run, 110),
-    Part("speed", "base-size throughput beside Hugging Face and open_clip", speed.run, 150),
-    Part("waits", "host waits of a base-size step", waits.run_waits, 25),
-    Part("idle", "idle share of the card in base-size steps", waits.run_idle, 25),
-    Part("loader", "the loader alone beside the card alone", loader.run, 50),
-    Part("resume", "verify-resume", resume.run, 40),
-    Part("compile", "time to the first step, graphs over fifty ragged batches", compiling.run, 80),
+    Part("kernels", "attention kernels beside the dense one on the CPU", kernels.run, 150),
+    Part("recipes", "ten recipes, twenty steps on the card beside the CPU", recipes.run, 140),
+    Part("speed", "base-size throughput beside Hugging Face and open_clip", speed.run, 130),
+    Part("waits", "host waits of a base-size step", waits.run_waits, 20),
+    Part("idle", "idle share of the card in base-size steps", waits.run_idle, 20),
+    Part("loader", "the loader alone beside the card alone", loader.run, 40),
+    Part("resume", "verify-resume", resume.run, 35),
+    Part("compile", "time to the first step, graphs over fifty ragged batches", compiling.run, 65),
 )
 
 

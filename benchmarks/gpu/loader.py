@@ -30,7 +30,7 @@ def run(setting: Setting, record: Record) -> None:
     for number, name in enumerate(record.in_time(MEASURED)):
         with record.guarded(name):
             seconds = max(record.left, 1.0) / (len(MEASURED) - number) / 4
-            recipe, unit = recipe_of(name, setting, num_workers=None), SYSTEMS[name].unit
+            recipe, unit = recipe_of(name, setting), SYSTEMS[name].unit
             step = Stepper(recipe, setting.world)
             count = statistics.mean(units(name, micro) for micro in step.micros)
             card = count / statistics.median(timed(step, seconds))

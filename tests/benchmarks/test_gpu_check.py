@@ -1,0 +1,369 @@
+"""The check that an owner of a GPU runs: each of its questions can be answered with no, and the page says so."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import gpu_check, gpu_ranks
+from benchmarks.gpu import corpora, kernels, loader, page, recipes, resume, speed, waits
+from benchmarks.gpu.record import Part, Record, Setting, chosen, run_parts
+from vision.sequences.images.patches import cut
+from workbench.errors import WorkbenchError
+from workbench.models.attention import call
+from workbench.models.attention.padded import padded
+from workbench.models.attention.request import Request, Result
+from workbench.sequences.batch import Batch, MicroBatch, Stream
+from workbench.training.verify import ResumeVerdict
+
+ABOUT: dict[str, Any] = {"card": "a card", "driver": "1.2", "versions": {"python": "3", "git": "abc"}}
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    return Setting(torch.device("cpu"), tmp_path, "tiny")
+
+
+@pytest.fixture
+def record() -> Record:
+    return Record("part", "of a test", 1000.0)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# ---- parts, page, command
+
+
+def test_a_part_that_raises_is_told_and_the_others_go_on(setting: Setting) -> None:
+    def raising(setting: Setting, record: Record) -> None:
+        record.below("before", 1.0, 2.0)
+        raise ValueError("the card is on fire")
+
+    def fine(setting: Setting, record: Record) -> None:
+        record.below("after", 1.0, 2.0)
+
+    records = run_parts([Part("one", "raises", raising, 1), Part("two", "works", fine, 3)], setting, 100)
+    assert [each.status for each in records] == ["failed", "passed"]
+    assert "the card is on fire" in str(records[0].error)
+    assert len(records[0].checks) == 1
+    assert [each.budget for each in records] == [25, 75]
+    assert not page.passed(records)
+
+
+def test_an_item_that_raises_fails_and_the_next_is_run(record: Record) -> None:
+    for item in record.in_time(["a", "b"]):
+        with record.guarded(item):
+            if item == "a":
+                raise SystemExit("a command ended with 1")
+            record.below(item, 0.0, 1.0)
+    assert [(check.name, check.passed) for check in record.checks] == [("a", False), ("b", True)]
+    assert record.status == "failed"
+
+
+def test_what_had_no_time_is_listed_and_the_part_is_no_success() -> None:
+    record = Record("part", "slow", 0.05)
+    for item in record.in_time(["a", "b", "c"]):
+        record.below(item, 0.0, 1.0)
+        time.sleep(0.1)
+    assert record.skipped == ["b", "c"]
+    assert record.status == "incomplete"
+    assert Record("part", "empty", 1.0).status == "incomplete"
+
+
+@pytest.mark.parametrize(("value", "passed"), [(0.5, True), (2.0, False), (float("nan"), False), (float("inf"), False)])
+def test_a_limit_is_passed_by_numbers_below_it_alone(record: Record, value: float, passed: bool) -> None:
+    record.below("error", value, 1.0)
+    assert record.checks[0].passed is passed
+
+
+def test_page_and_json_have_the_same_numbers(setting: Setting) -> None:
+    def part(setting: Setting, record: Record) -> None:
+        record.check("a|b", False, "0.25 of it", ">= 0.5", share=0.25)
+        record.note("a remark")
+        record.skipped.append("the rest")
+
+    records = run_parts([Part("speed", "how fast", part, 1)], setting, 10)
+    written = page.write(setting.folder, "A check", ABOUT, records)
+    text, numbers = written.read_text(), json.loads(written.with_suffix(".json").read_text())
+    assert numbers["passed"] is False
+    assert numbers["card"] == "a card"
+    assert numbers["versions"]["git"] == "abc"
+    assert numbers["parts"][0]["checks"][0]["numbers"] == {"share": 0.25}
+    assert numbers["parts"][0]["skipped"] == ["the rest"]
+    for told in (
+        "A check: FAILED",
+        "a card",
+        "git abc",
+        "0.25 of it",
+        "a remark",
+        "the rest",
+        "a\\|b",
+        "## What failed",
+    ):
+        assert told in text
+    assert "failed" not in page.markdown("A check", ABOUT, []).lower()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+@pytest.mark.parametrize("command", [gpu_check, gpu_ranks])
+def test_without_a_card_the_check_is_refused_before_any_work(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["check", "--output", str(tmp_path / "check")])
+    assert command.main() == 2
+    assert "no CUDA device is available" in capsys.readouterr().err
+    assert not (tmp_path / "check").exists()
+
+
+def test_an_unknown_part_names_the_parts() -> None:
+    with pytest.raises(WorkbenchError, match="kernels"):
+        chosen(gpu_check.PARTS, ["kernel"])
+    assert [part.name for part in chosen(gpu_check.PARTS, ["waits", "kernels"])] == ["kernels", "waits"]
+    assert {part.name for part in gpu_check.PARTS} >= gpu_check.SMALL | gpu_check.RANDOM
+
+
+# ---- each check can fail
+
+
+def _kernel(monkeypatch: pytest.MonkeyPatch, run: Callable[[Request], Result]) -> None:
+    """The padded kernel computes otherwise, and is the only one that is compared."""
+    wrong = replace(call.KERNELS["padded"], run=run)
+    monkeypatch.setitem(call.KERNELS, "padded", wrong)
+    monkeypatch.setattr(kernels, "KERNELS", {"padded": wrong})
+
+
+def _failed(setting: Setting, record: Record) -> set[str]:
+    kernels.run(setting, record)
+    return {check.name for check in record.checks if not check.passed}
+
+
+def test_right_kernels_pass(setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    _kernel(monkeypatch, padded)
+    assert _failed(setting, record) == set()
+    assert len(record.checks) == sum(len(case.dtypes) for case in kernels.CASES) + 1
+
+
+def _far(request: Request) -> Result:
+    return padded(replace(request, window=None if request.window is None else request.window + 1))
+
+
+def _biased(request: Request) -> Result:
+    out, weights = padded(replace(request, relation=None))
+    return out, weights
+
+
+def _leaking(request: Request) -> Result:
+    bare = {name: values for name, values in request.queries.integers.items() if name != "doc"}
+    request.queries.integers = request.keys.integers = bare
+    return padded(request)
+
+
+def _no_gradient(request: Request) -> Result:
+    return padded(replace(request, k=request.k.detach()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cases"),
+    [(_far, "window"), (_biased, "buckets"), (_biased, "alibi"), (_leaking, "packed"), (_no_gradient, "full, float32")],
+)
+def test_a_wrong_kernel_fails_where_it_is_wrong(
+    wrong: Any, cases: str, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _kernel(monkeypatch, wrong)
+    failed = _failed(setting, record)
+    expected = {check.name for check in record.checks if cases in check.name}
+    assert expected
+    assert failed >= expected
+    if wrong is not _no_gradient:
+        assert "full, float32, padded" not in failed
+
+
+@pytest.mark.parametrize("scale", [0.9, 1.0])
+def test_dropout_of_another_mean_or_of_none_fails(
+    scale: float, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(request: Request) -> Result:
+        if request.dropout == 0.0:
+            return padded(request)
+        return padded(replace(request, dropout=request.dropout if scale < 1 else 0.0, v=request.v * scale))
+
+    _kernel(monkeypatch, wrong)
+    kernels._mean_under_dropout("padded", setting, record)
+    assert [check.passed for check in record.checks] == [False]
+
+
+def test_what_is_no_number_is_an_infinite_error() -> None:
+    assert kernels._error(torch.tensor([float("nan"), 1.0]), torch.ones(2)) == float("inf")
+
+
+def _losses(setting: Setting, monkeypatch: pytest.MonkeyPatch, device: float, first: float) -> list[bool]:
+    """What is told of losses on the card that are so many times those of the CPU."""
+
+    def losses(recipe: Any, where: torch.device, precision: str) -> recipes.Losses:
+        factor = [first, *[device] * 4] if len(made) else [1.0] * 5
+        made.append(precision)
+        return [{"mlm": factor[step] * (5.0 - step)} for step in range(5)]
+
+    made: list[str] = []
+    monkeypatch.setattr(recipes, "losses", losses)
+    monkeypatch.setattr(recipes, "recipe_of", lambda name, setting: None)
+    record = Record("recipes", "", 100.0)
+    recipes._compare("bert", setting, record)
+    assert made[:2] == ["float32", "float32"]
+    return [check.passed for check in record.checks]
+
+
+@pytest.mark.parametrize(
+    ("later", "first", "passed"),
+    [
+        (1.0, 1.0, [True, True]),
+        (1.01, 1.0, [True, False]),
+        (1.0, 1.01, [False, False]),
+        (float("nan"), 1.0, [True, False]),
+    ],
+)
+def test_losses_that_differ_fail(
+    later: float, first: float, passed: list[bool], setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _losses(setting, monkeypatch, later, first) == passed
+
+
+def test_waits_are_counted_by_the_line_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    mode: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", mode.append)
+    with waits.waits() as found:
+        warnings.warn("Synchronization debug mode is a prototype", stacklevel=1)
+        for _ in range(2):
+            warnings.warn(f"{waits.WARNING} CUDA operation", stacklevel=1)
+    assert mode == ["warn", 0]
+    assert list(found.values()) == [2]
+    assert next(iter(found)).startswith("tests/benchmarks/test_gpu_check.py:")
+
+
+@pytest.mark.parametrize(("count", "passed"), [(1, True), (2, False)])
+def test_a_step_with_more_waits_fails(
+    count: int, passed: bool, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step() -> None:
+        for _ in range(count):
+            warnings.warn(f"{waits.WARNING} CUDA operation", stacklevel=1)
+
+    monkeypatch.setattr(waits, "_warm", lambda name, setting: step)
+    monkeypatch.setattr(waits, "emptied", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
+    waits.run_waits(setting, record)
+    assert {check.passed for check in record.checks} == {passed}
+
+
+def test_spans_that_overlap_cover_once() -> None:
+    assert waits.covered([(0, 10), (2, 5), (8, 12), (20, 21)]) == 13
+
+
+@pytest.mark.parametrize(("share", "passed"), [(0.1, True), (0.5, False)])
+def test_an_idle_card_fails(
+    share: float, passed: bool, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "_warm", lambda name, setting: None)
+    monkeypatch.setattr(waits, "emptied", lambda: None)
+    monkeypatch.setattr(waits, "idle", lambda step: (share, 7))
+    waits.run_idle(setting, record)
+    assert {check.passed for check in record.checks} == {passed}
+
+
+@pytest.mark.parametrize(("made", "passed"), [(1e12, True), (1e-3, False)])
+def test_a_loader_slower_than_the_card_fails(
+    made: float, passed: bool, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepper = SimpleNamespace(micros=[None])
+    monkeypatch.setattr(loader, "Stepper", lambda recipe, world: stepper)
+    monkeypatch.setattr(loader, "recipe_of", lambda name, setting: None)
+    monkeypatch.setattr(loader, "units", lambda name, micro: 100)
+    monkeypatch.setattr(loader, "timed", lambda step, seconds: [0.1])
+    monkeypatch.setattr(loader, "emptied", lambda: None)
+    monkeypatch.setattr(loader, "alone", lambda *given: made)
+    loader.run(setting, record)
+    assert [check.passed for check in record.checks] == [passed] * len(loader.MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("other", "passed"), [(2.0, True), (2.001, True), (2.1, False), (float("nan"), False), (float("inf"), False)]
+)
+def test_a_resumed_run_that_goes_elsewhere_fails(
+    other: float, passed: bool, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    different = [] if other == 2.0 else [(4, "mlm", 2.0, other), (5, "mlm", 2.0, 2.0001)]
+    monkeypatch.setattr(resume, "verify_resume", lambda *given: ResumeVerdict(6, 3, 18, different, []))
+    monkeypatch.setattr(resume, "recipe_of", lambda name, setting: SimpleNamespace(train=None))
+    monkeypatch.setattr(resume, "replace", lambda value, **changes: value)
+    resume.run(setting, record)
+    assert {check.passed for check in record.checks} == {passed}
+
+
+def test_ranks_that_differ_or_do_not_scale_fail() -> None:
+    one = {"losses": [{"mlm": 2.0, "grad_norm": 1.0}], "per_s": 100.0, "step_s": 0.1}
+
+    def told(loss: float, per_s: float) -> list[bool]:
+        record = Record("ranks", "", 1.0)
+        many = {"losses": [{"mlm": loss, "grad_norm": 1.0}], "per_s": per_s, "step_s": 0.1}
+        gpu_ranks.compare("bert", 2, one, many, record)
+        return [check.passed for check in record.checks]
+
+    assert told(2.0, 190.0) == [True, True]
+    assert told(2.01, 190.0) == [False, True]
+    assert told(2.0, 110.0) == [True, False]
+
+
+@pytest.mark.parametrize(("asked", "cards"), [([], 1), ([4], 2), ([1], 8), ([16], 16)])
+def test_numbers_of_ranks_that_cannot_be_are_refused(asked: list[int], cards: int) -> None:
+    with pytest.raises(WorkbenchError):
+        gpu_ranks.chosen_ranks(asked, cards)
+
+
+def test_ranks_double_as_far_as_there_are_cards() -> None:
+    assert gpu_ranks.chosen_ranks([], 5) == [2, 4]
+    assert gpu_ranks.chosen_ranks([3], 8) == [3]
+
+
+# ---- what peers and recipes are given
+
+
+def test_the_peer_of_clip_gets_the_images_that_were_cut() -> None:
+    images = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8)
+    rows = torch.cat([torch.cat([torch.zeros(1, 768, dtype=torch.uint8), cut(image, 16)]) for image in images])
+    streams = {
+        "image": Stream({"patches": rows}, torch.tensor([0, 17, 34]), [17, 17]),
+        "text": Stream({"input_ids": torch.tensor([2, 9, 3, 2, 3])}, torch.tensor([0, 3, 5]), [3, 2]),
+    }
+    micro = MicroBatch("pairs", {"main": Batch(streams)}, {})
+    given = speed._pairs(micro, 64, 16, 7)
+    assert torch.equal(given["images"], images)
+    last = speed.SYSTEMS["clip"].vocabulary - 1
+    assert given["input_ids"].tolist() == [[2, 9, last, 0, 0, 0, 0], [2, last, 0, 0, 0, 0, 0]]
+
+
+def test_documents_have_the_lengths_that_the_page_states() -> None:
+    import numpy as np
+
+    texts = [json.loads(line)["text"] for line in corpora._documents(np.random.default_rng(0), 1500)]
+    lengths = np.array([len(text.split()) for text in texts])
+    assert 80 < np.median(lengths) < 100
+    assert 140 < lengths.mean() < 180
+    words = [word.strip(".").lower() for text in texts for word in text.split()]
+    assert 1000 < len(set(words)) < corpora.WORDS
