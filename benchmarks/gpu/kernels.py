@@ -110,6 +110,9 @@ def run(setting: Setting, record: Record) -> None:
             _compare(name, *by_name[name], setting, record, refused)
     for reason, items in refused.items():
         record.note(f"not compared, as {reason}: {'; '.join(items)}")
+    for kernel in () if record.skipped else KERNELS:
+        if not any(check.name.endswith(f", {kernel}") for check in record.checks):
+            record.check(kernel, False, "it refused every case", "some case")
 
 
 def _word(dtype: torch.dtype) -> str:

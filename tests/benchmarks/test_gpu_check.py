@@ -207,6 +207,17 @@ def test_dropout_of_another_mean_or_of_none_fails(
     assert [check.passed for check in record.checks] == [False]
 
 
+def test_a_kernel_that_refuses_everything_fails(
+    setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(request: Request) -> Result:
+        raise WorkbenchError("not this one")
+
+    _kernel(monkeypatch, refusing)
+    assert "padded" in _failed(setting, record)
+    assert any("not this one" in note for note in record.notes)
+
+
 def test_what_is_no_number_is_an_infinite_error() -> None:
     assert kernels._error(torch.tensor([float("nan"), 1.0]), torch.ones(2)) == float("inf")
 

@@ -1,6 +1,6 @@
 """`benchmarks.gpu_check` on the pretend device, its values computed by the CPU.
 
-    python -m tests.gpu_without_gpu.emulated_check --output check --size tiny --parts kernels
+python -m tests.gpu_without_gpu.emulated_check --output check --size tiny --parts kernels
 """
 
 from __future__ import annotations
