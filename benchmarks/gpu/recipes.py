@@ -19,9 +19,9 @@ from workbench.training.micro_pass import autocast_dtype
 
 RECIPES = ("bert", "gpt", "t5", "modernbert", "xlnet", "electra", "clip", "vilt", "ernie-thu", "k-bert")
 STEPS, MICRO = 20, 8
-FIRST, LATER, ROUNDED = 1e-4, 1e-3, 2e-2
+FIRST, LATER, ROUNDED = 1e-4, 1e-3, 5e-2
 """Relative differences of losses: in float32 the largest of the first step and of all; in 16 bit their mean. Another
-kernel on one CPU makes at most 3e-5 in float32; bfloat16 on a CPU makes 7e-3."""
+kernel on one CPU makes at most 3e-5 in float32; bfloat16 computed by a CPU makes 1.6e-2 (ernie-thu)."""
 DRAWING = {"electra": 0.2}
 """Recipes that draw on the device, whose generator is not the CPU's: the tolerance after the first step."""
 UNSTEADY = {"clip": 0.15}
