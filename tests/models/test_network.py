@@ -105,12 +105,17 @@ def test_attention_weights_on_request() -> None:
     batch = text_batch([4, 6])
     context = Context(batch, keep_attention=True)
     network(batch, context)
-    assert len(context.attention) == 3
-    streams, keys, weights = context.attention[0]
+    assert [call.layer for call in context.attention] == [0, 1, 2]
+    _, streams, keys, weights = context.attention[0]
     assert streams == keys == ("text",)
-    assert weights.shape == (2, 10, 10)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 10))
-    assert float(weights[:, :4, 4:].abs().max().detach()) == 0.0
+    assert [one.shape for one in weights] == [(2, 4, 4), (2, 6, 6)]
+    for one in weights:
+        torch.testing.assert_close(one.sum(-1), torch.ones(2, one.shape[1]))
+    last = Context(batch, keep_attention={2})
+    network(batch, last)
+    assert [call.layer for call in last.attention] == [2]
+    for one, same in zip(last.attention[0].weights, context.attention[2].weights, strict=True):
+        torch.testing.assert_close(one, same)
 
 
 def test_wrong_specs() -> None:

@@ -155,7 +155,7 @@ class MultiHeadAttention(nn.Module):
         if context.keeps("keys"):
             known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)
-        own = keys.rows
+        own = keys.lengths
         q, (k, v, keys) = self.faced(q, self.seen(Keys(k, v, keys)), query_rows, queries, names)
         out, weights = attend(
             *(q, k, v, queries, keys),
@@ -163,10 +163,10 @@ class MultiHeadAttention(nn.Module):
             window=self.window,
             relation=self.relation,
             scale=self.scale,
-            need_weights=context.keep_attention,
+            need_weights=context.looks,
         )
-        if weights is not None:
-            context.attention.append((*names, weights[..., keys.rows - own :]))  # without what stands before
+        if weights is not None:  # without what an adapter put before the keys of each sequence
+            context.look(names, [w[..., w.shape[-1] - n :] for w, n in zip(weights, own, strict=True)])
         return self.output(out.flatten(1))
 
     def faced(

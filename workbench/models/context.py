@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -11,16 +14,27 @@ from workbench.models.spread import Spread
 from workbench.sequences.batch import Batch
 
 
+class Attended(NamedTuple):
+    """What an attention call looked at: the number of its layer, the streams of its queries and of its keys, and the
+    weights of each sequence [heads, its queries, its keys], the rows of several streams stream after stream."""
+
+    layer: int
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    weights: list[Tensor]
+
+
 class Context:
     """Knowledge about one batch, shared by all layers of a forward, and what is kept of it for heads and pictures.
 
     Args:
+        keep_attention: whether attention weights are kept, or of which layers, by their numbers in the stack.
         past: what the sequences go on from; `past_now` says what it has become after the forward.
 
     Attributes:
         batch: with a past, also the streams that it alone has, without rows.
         progress: of the run: 0 at its start, 1 at its end and in evaluation.
-        attention: of every attention call, where it is kept: query streams, key streams, weights.
+        attention: of every attention call of the layers for which it is kept.
         hidden: the streams before the first layer and after each, where they are kept.
         taps: the streams where a layer `tap` stands, by its name, and what other layers leave to heads.
     """
@@ -29,7 +43,7 @@ class Context:
         self,
         batch: Batch,
         *,
-        keep_attention: bool = False,
+        keep_attention: bool | Collection[int] = False,
         keep_hidden: bool = False,
         progress: float = 1.0,
         past: Past | None = None,
@@ -42,7 +56,7 @@ class Context:
         self._wholes: dict[tuple[str, ...], Layout] = {}
         self._spread: dict[tuple[str, ...], Spread] = {}
         self.keep_attention, self.keep_hidden = keep_attention, keep_hidden
-        self.attention: list[tuple[tuple[str, ...], tuple[str, ...], Tensor]] = []
+        self.attention: list[Attended] = []
         self.hidden: list[dict[str, Tensor]] = []
         self.taps: dict[str, dict[str, Tensor]] = {}
 
@@ -60,6 +74,17 @@ class Context:
     def enter(self, layer: int) -> None:
         """Say which layer of the stack comes; the places of a past are counted in it."""
         self._layer, self._calls = layer, 0
+
+    @property
+    def looks(self) -> bool:
+        """Whether the attention weights of the layer that is entered are kept."""
+        if isinstance(self.keep_attention, bool):
+            return self.keep_attention
+        return self._layer in self.keep_attention
+
+    def look(self, names: tuple[tuple[str, ...], tuple[str, ...]], weights: list[Tensor]) -> None:
+        """Keep the weights of an attention call of this layer, whose queries and keys are of these streams."""
+        self.attention.append(Attended(self._layer, *names, weights))
 
     def keeps(self, what: Keeps) -> bool:
         """Whether there is a past that keeps the rows, or the keys, that attention reads."""
@@ -84,7 +109,7 @@ class Context:
 
     def cast_kept(self, dtype: torch.dtype) -> None:
         """Have all that is kept for heads and pictures in this dtype; a past stays as its network reads it."""
-        self.attention = [(queries, keys, weights.to(dtype)) for queries, keys, weights in self.attention]
+        self.attention = [call._replace(weights=[w.to(dtype) for w in call.weights]) for call in self.attention]
         self.hidden = [_cast(streams, dtype) for streams in self.hidden]
         self.taps = {place: _cast(streams, dtype) for place, streams in self.taps.items()}
 

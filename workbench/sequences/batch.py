@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
 
-VISIBILITY = ("doc", "rank", "until", "branch", "anchor")
+VISIBILITY = ("doc", "rank", "until", "branch", "anchor", "everywhere")
 Targets = dict[str, Tensor]
 Lengths = dict[str, list[int]]  # of each stream, the rows of each sequence
 

@@ -25,7 +25,14 @@ import numpy as np
 from workbench.sequences.sequence import Fields, Mark, Rows, Sequence, Span
 
 NEW = -1
-_OF_NEW: dict[str, Any] = {"word_ids": -1, "char_start": -1, "char_end": -1, "special": False, "taken": True}
+_OF_NEW: dict[str, Any] = {
+    "word_ids": -1,
+    "char_start": -1,
+    "char_end": -1,
+    "special": False,
+    "taken": True,
+    "everywhere": 0,
+}
 Stretch = TypeVar("Stretch", Span, Mark)
 
 
@@ -36,7 +43,7 @@ def take(sequence: Sequence, rows: Any, stream: str = "text", *, like: np.ndarra
         rows: [n] numbers of its rows, each at most once, or `NEW` for rows that are made.
         like: [new rows] the row that each new one resembles in the fields for which `values` has nothing; by default
             the next one that is taken, or else the last. New rows stand for no word and no character, have no links,
-            and are `taken`, so that no objective labels them.
+            are not `everywhere`, and are `taken`, so that no objective labels them.
         values: fields of the new rows, [new rows] each or one value for all.
 
     Raises:

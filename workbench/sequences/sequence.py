@@ -11,7 +11,7 @@ A stream of a sequence is a dict of parallel arrays, one row per token. Fields o
     char_start, char_end  int64  half-open span in the sample's text, -1 where there is none  (worker only)
     taken            bool    already labelled by an objective, or an injected token           (worker only)
     block_ids        int64   place in the blank that a token fills, from 1, 0 for none (the objective blank_filling)
-    doc, rank, until, branch, anchor  int64  the visibility integers; a missing one is 0 everywhere
+    doc, rank, until, branch, anchor, everywhere  int64  the visibility integers; a missing one is 0 in all rows
 
 The `entity` stream has `entity_ids` (row of the entity table, 0 = none) and `token` (`Rows` of the text stream: the
 row it hangs on). A stream of mentions has `token` and `last` (the rows of the text at which each begins and ends), one

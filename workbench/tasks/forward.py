@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError, unknown
-from workbench.models.context import Context
+from workbench.models.context import Attended, Context
 from workbench.models.network import Network, States
 from workbench.models.past import Past
 from workbench.models.sharing import Shared
@@ -39,8 +39,7 @@ class Read:
         taps: by name, the streams where a layer `tap` stands, and what other layers leave to heads (`Context.taps`).
         hidden: the streams before the first layer and after each; empty unless a head of the micro-batch says
             `reads_hidden`.
-        attention: of every attention call (query streams, key streams, weights); empty unless one says
-            `reads_attention`.
+        attention: of every attention call of the layers that one names in `reads_attention`.
         past: what has been read so far, where the network went on from a past.
     """
 
@@ -49,7 +48,7 @@ class Read:
     states: States
     taps: dict[str, States] = field(default_factory=dict)
     hidden: list[States] = field(default_factory=list)
-    attention: list[tuple[tuple[str, ...], tuple[str, ...], Tensor]] = field(default_factory=list)
+    attention: list[Attended] = field(default_factory=list)
     past: Past | None = None
 
 
@@ -94,7 +93,7 @@ class Forward:
         networks: by name.
         views: the micro-batch's batches.
         progress: of the run, 0 at its start and 1 at its end and in evaluation.
-        keep: what of every read is kept beside the states: `hidden`, `attention`.
+        keep: what of every read is kept beside the states: `hidden`, `attention` (True, or the numbers of layers).
         averages: of heads, by follower and objective.
         recall: what the networks remember of the texts before, where these are read on; not for batches made on the
             device.
@@ -106,11 +105,11 @@ class Forward:
         views: Mapping[str, Batch],
         *,
         progress: float = 1.0,
-        keep: frozenset[str] = frozenset(),
+        keep: Mapping[str, bool | frozenset[int]] | None = None,
         averages: Mapping[str, Mapping[str, nn.Module]] | None = None,
         recall: Recall | None = None,
     ) -> None:
-        self.networks, self.views, self.progress, self.keep = networks, views, progress, keep
+        self.networks, self.views, self.progress, self.keep = networks, views, progress, keep or {}
         self.averages, self.recall = averages or {}, recall
         self.made: dict[str, dict[str, Tensor]] = {}
         self._reads: dict[Sight, Read] = {}
@@ -160,7 +159,7 @@ class Forward:
     def _run(self, network: str, batch: Batch, **options: Any) -> Read:
         if network not in self.networks:
             raise unknown("network", network, self.networks, "the recipe")
-        keep: dict[str, Any] = {f"keep_{what}": what in self.keep for what in ("attention", "hidden")}
+        keep: dict[str, Any] = {f"keep_{what}": kept for what, kept in self.keep.items()}
         return read(self.networks[network], batch, progress=self.progress, **options, **keep)
 
 

@@ -42,15 +42,16 @@ class Head(nn.Module):
     """An objective's module. A head may read a network's weights (tied decoders) but does not own them.
 
     Attributes:
-        reads_hidden, reads_attention: whether the reads of its micro-batches keep the states of every layer, and the
-            attention (`workbench.tasks.forward.Read`).
+        reads_hidden: whether the reads of its micro-batches keep the states of every layer.
+        reads_attention: of which layers they keep the attention weights, by their numbers in the stack; True: of all
+            (`workbench.tasks.forward.Read`).
         keeps: what of `LossOutput.made` is gathered over the micro-batches and ranks of a step for `after_step`.
         by_token: its parameters that have a row for each token of the vocabulary.
         by_class: those that have a row for each of `Objective.class_names`; another run takes them over by name.
     """
 
     reads_hidden: bool = False
-    reads_attention: bool = False
+    reads_attention: bool | frozenset[int] = False
     keeps: tuple[str, ...] = ()
     by_token: tuple[str, ...] = ()
     by_class: tuple[str, ...] = ()

@@ -141,12 +141,10 @@ class Root(nn.Module):
         Those of `embed`, which are step-wide, give the tensors that are gathered over the step instead.
         """
         networks = {name: self.network(name) for name in self.networks}
-        keep = {what for name in objectives for what in ("hidden", "attention") if self._reads(name, what)}
+        keep = {what: kept for what in ("hidden", "attention") if (kept := self._kept(objectives, what))}
         averages = {name: dict(self.averages[name].items()) for name in self.followers}  # type: ignore[operator]
         recall = self.remembered.at(micro) if self.remembered is not None and micro.slots else None
-        passed = Forward(
-            networks, micro.views, progress=self.progress, keep=frozenset(keep), averages=averages, recall=recall
-        )
+        passed = Forward(networks, micro.views, progress=self.progress, keep=keep, averages=averages, recall=recall)
         results: dict[str, Any] = {}
         for name in objectives:
             place, head = self.places[name], self.heads[name]
@@ -198,5 +196,7 @@ class Root(nn.Module):
         finally:
             self.progress = before
 
-    def _reads(self, name: str, what: str) -> bool:
-        return bool(getattr(self.heads[name], f"reads_{what}"))
+    def _kept(self, objectives: list[str], what: str) -> bool | frozenset[int]:
+        """What the heads of these objectives read: True, or the layers that any of them names."""
+        said: list[bool | frozenset[int]] = [getattr(self.heads[name], f"reads_{what}") for name in objectives]
+        return any(one is True for one in said) or frozenset().union(*(one for one in said if one))  # type: ignore[arg-type]

@@ -78,13 +78,13 @@ def test_what_reads_on_has_its_prefix(name: str, keeps: Any) -> None:
 @torch.no_grad()
 def test_kept_weights_are_those_of_the_streams() -> None:
     read, batch = network("self"), pasts.whole()
-    with use_kernel("dense"):
+    for kernel in ("dense", "padded"):
         context = Context(batch, keep_attention=True)
-        read(batch, context)
-    rows = batch.streams["text"].rows
-    weights = context.attention[0][2]
-    assert weights.shape == (2, rows, rows)
-    assert (weights.sum(-1) < 1).all(), "the rest is the prefix's"
+        with use_kernel(kernel):
+            read(batch, context)
+        weights = context.attention[0].weights
+        assert [one.shape for one in weights] == [(2, n, n) for n in batch.streams["text"].lengths]
+        assert all((one.sum(-1) < 1).all() for one in weights), "the rest is the prefix's"
 
 
 def test_packed_texts_are_refused() -> None:

@@ -29,4 +29,4 @@ def test_scores_fall_with_the_distance() -> None:
     for head, slope in enumerate((2**-4, 2**-8)):
         for i in range(4):
             scores = torch.tensor([float(q[i, head] @ k[j, head]) / 8**0.5 - slope * (i - j) for j in range(i + 1)])
-            torch.testing.assert_close(weights[head, i, : i + 1], torch.softmax(scores, 0))
+            torch.testing.assert_close(weights[0][head, i, : i + 1], torch.softmax(scores, 0))

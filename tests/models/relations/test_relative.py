@@ -64,7 +64,7 @@ def test_attention_equals_the_equation(segments: bool) -> None:
             differ = [int(types[i] != types[j]) for j in range(i + 1)]
             scores = [score(relation, q[i, h], k[j, h], h, distances[j], differ[j]) for j in range(i + 1)]
             expected = torch.softmax(torch.tensor(scores), 0)
-            torch.testing.assert_close(weights[h, i, : i + 1], expected, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(weights[0][h, i, : i + 1], expected, atol=1e-5, rtol=1e-5)
 
 
 def test_the_scale_is_that_of_the_layer() -> None:
@@ -74,7 +74,7 @@ def test_the_scale_is_that_of_the_layer() -> None:
     layout = Layout([5], torch.tensor([0, 5]), {})
     q, k, v = (rows(5, seed) for seed in range(3))
     found = [attend(q, k, v, layout, layout, relation=relation, scale=s, need_weights=True)[1] for s in (1.0, 0.5)]
-    logs = [torch.log(weights) for weights in found if weights is not None]
+    logs = [torch.log(weights[0]) for weights in found if weights is not None]
     halves = [(log - log[..., :1]) for log in logs]
     torch.testing.assert_close(halves[0] / 2, halves[1], atol=1e-4, rtol=1e-4)
 

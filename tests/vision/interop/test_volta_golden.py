@@ -133,7 +133,7 @@ def add_states(golden: Golden) -> None:
         for block in {id(m): m for m in layer.modules() if isinstance(m, AttentionBlock | FeedForwardBlock)}.values():
             place = (number, isinstance(block, FeedForwardBlock))
             block.register_forward_hook(lambda module, given, rows, place=place: made[place].append(rows))
-    golden.forward = Forward({"main": network}, {"main": golden.batch}, keep=frozenset({"hidden"}))
+    golden.forward = Forward({"main": network}, {"main": golden.batch}, keep={"hidden": True})
     hidden = golden.forward.read(Sight("main", "main")).hidden
     states = {0: hidden[int(golden.elements)]}
     for number, (sublayer, kind) in enumerate(read(Config(golden.config)), int(golden.elements)):

@@ -11,13 +11,11 @@ import torch
 from PIL import Image
 
 from workbench.errors import WorkbenchError
-from workbench.models.context import Context
+from workbench.models.context import Attended, Context
 from workbench.models.network import Network
 from workbench.report.run import save_picture
 from workbench.sequences.batch import Batch
 
-Call = tuple[tuple[str, ...], tuple[str, ...], torch.Tensor]
-"""Of an attention call: the streams of its queries, of its keys, and its weights [heads, queries, keys]."""
 _COLUMNS = 4
 _PALE, _STRONGEST, _RED = 0.35, 0.72, (214, 40, 28)
 
@@ -32,13 +30,14 @@ def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: 
     Raises:
         WorkbenchError: no layer lets the text attend to the image, nor to what has read it.
     """
+    batch = batch.pick({name: [sequence] for name in batch.streams})
     context = Context(batch, keep_attention=True)
     training = network.training
     network.eval()
     with torch.no_grad():
         network(batch, context)
     network.train(training)
-    found = _Looks(context.attention, batch, sequence).to_image("text", len(context.attention))
+    found = _Looks(context.attention, batch).to_image("text", len(context.attention))
     if not found:
         raise _none(context)
     chosen = torch.stack(found[-layers:] if layers else found).float().mean(0)
@@ -46,10 +45,10 @@ def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: 
 
 
 class _Looks:
-    """The attention calls of one sequence, in their order."""
+    """The attention calls on a batch of one sequence, in their order."""
 
-    def __init__(self, calls: Sequence[Call], batch: Batch, sequence: int) -> None:
-        self.calls, self.batch, self.sequence = calls, batch, sequence
+    def __init__(self, calls: Sequence[Attended], batch: Batch) -> None:
+        self.calls, self.batch = calls, batch
         self._known: dict[tuple[str, int], list[torch.Tensor]] = {}
 
     def to_image(self, stream: str, before: int) -> list[torch.Tensor]:
@@ -57,25 +56,25 @@ class _Looks:
         image; if there is none, those of every call in which it reads streams that have read the image, times what
         these had read on average."""
         if (stream, before) not in self._known:
-            places = [place for place, call in enumerate(self.calls[:before]) if stream in call[0]]
-            direct = [self._block(place, stream, "image") for place in places if "image" in self.calls[place][1]]
+            places = [place for place, call in enumerate(self.calls[:before]) if stream in call.queries]
+            direct = [self._block(place, stream, "image") for place in places if "image" in self.calls[place].keys]
             self._known[stream, before] = direct or [part for place in places for part in self._through(place, stream)]
         return self._known[stream, before]
 
     def _through(self, place: int, stream: str) -> list[torch.Tensor]:
-        read = {key: self.to_image(key, place) for key in self.calls[place][1] if key != stream}
+        read = {key: self.to_image(key, place) for key in self.calls[place].keys if key != stream}
         parts = [self._block(place, stream, key) @ torch.stack(found).mean(0) for key, found in read.items() if found]
         return [torch.stack(parts).sum(0)] if parts else []
 
     def _block(self, place: int, stream: str, key: str) -> torch.Tensor:
-        queries, keys, weights = self.calls[place]
-        rows, columns = (_rows(self.batch, *side, self.sequence) for side in ((queries, stream), (keys, key)))
-        return weights.mean(0)[rows][:, columns].float()
+        call = self.calls[place]
+        rows, columns = _rows(self.batch, call.queries, stream), _rows(self.batch, call.keys, key)
+        return call.weights[0].mean(0)[rows][:, columns].float()
 
 
 def _none(context: Context) -> WorkbenchError:
     """What the text attends to instead of the image's rows, if to anything beside itself."""
-    read = {name for queries, keys, _ in context.attention if "text" in queries for name in keys}
+    read = {name for call in context.attention if "text" in call.queries for name in call.keys}
     others = ", ".join(sorted(read - {"text"}))
     instead = f"beside itself to {others}, whose rows have not read the image" if others else "to itself alone"
     return WorkbenchError(
@@ -127,12 +126,10 @@ def attention_figure(image: Image.Image, boxes: np.ndarray, words: Sequence[str]
     return figure
 
 
-def _rows(batch: Batch, streams: tuple[str, ...], stream: str, sequence: int) -> slice:
-    """Where the rows of one sequence of one stream are among the rows of the joined streams (torch.cat order)."""
+def _rows(batch: Batch, streams: tuple[str, ...], stream: str) -> slice:
+    """Where the rows of one stream are among those of the joined streams."""
     before = sum(batch.streams[name].rows for name in streams[: streams.index(stream)])
-    lengths = batch.streams[stream].lengths
-    start = before + sum(lengths[:sequence])
-    return slice(start, start + lengths[sequence])
+    return slice(before, before + batch.streams[stream].rows)
 
 
 def _pixels(begin: float, end: float, size: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ Each kernel declares what it cannot do; the choice is automatic, logged once, an
 
     dense    the reference: one mask over all rows, any request
     padded   sequences grouped by length and padded inside the call; any request; the CPU's path
+    banded   chunks against the keys around them, where a window is short against the sequences; the CPU's path then
     varlen   flash attention over offsets (CUDA, 16 bit, everything in a sequence visible)
     flex     compiled block-sparse attention with the predicate as mask_mod (CUDA, any visibility, relations with a
              score_mod)
@@ -22,11 +23,12 @@ import torch
 from torch import Tensor
 
 from workbench.errors import WorkbenchError, unknown
+from workbench.models.attention.banded import banded, banded_lacks, banded_suits
 from workbench.models.attention.dense import dense
 from workbench.models.attention.flex import flex, flex_lacks, flex_suits
 from workbench.models.attention.padded import padded
 from workbench.models.attention.relation import Relation
-from workbench.models.attention.request import Request, together
+from workbench.models.attention.request import Request, Result, together
 from workbench.models.attention.varlen import varlen, varlen_lacks, varlen_suits
 from workbench.models.layout import Layout
 
@@ -44,7 +46,7 @@ class Kernel:
     """
 
     name: str
-    run: Callable[[Request], tuple[Tensor, Tensor | None]]
+    run: Callable[[Request], Result]
     suits: Callable[[Request], bool]
     lacks: Callable[[Request], str | None]
     apart: bool = False
@@ -58,16 +60,13 @@ def _nothing(request: Request) -> None:
     return None
 
 
-def _weights(request: Request) -> str | None:
-    return "weights to look at" if request.need_weights else None
-
-
 KERNELS = {
     kernel.name: kernel
     for kernel in (
         Kernel("varlen", varlen, varlen_suits, varlen_lacks),
         Kernel("flex", flex, flex_suits, flex_lacks),
-        Kernel("padded", padded, _anything, _weights, apart=True),
+        Kernel("banded", banded, banded_suits, banded_lacks),
+        Kernel("padded", padded, _anything, _nothing, apart=True),
         Kernel("dense", dense, _anything, _nothing),
     )
 }
@@ -86,10 +85,11 @@ def attend(
     relation: Relation | None = None,
     scale: float | None = None,
     need_weights: bool = False,
-) -> tuple[Tensor, Tensor | None]:
-    """Scaled dot-product attention inside each sequence -> [rows_q, heads, size], weights [heads, rows_q, rows_k].
+) -> Result:
+    """Scaled dot-product attention inside each sequence -> [rows_q, heads, size], weights of each sequence.
 
-    The weights (asked for with `need_weights`, before dropout) are over the rows of the whole batch. See `Request`.
+    The weights, asked for with `need_weights`, are those before dropout: of each sequence [heads, its queries, its
+    keys], the rows of joined streams stream after stream. See `Request`.
     """
     request = Request(q, k, v, queries, keys, dropout, window, relation, scale, need_weights)
     kernel = choose(request)

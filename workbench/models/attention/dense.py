@@ -7,7 +7,7 @@ from torch import Tensor
 
 from workbench.models.attention.relation import Pair
 from workbench.models.attention.request import Request, Result, contiguous, term
-from workbench.models.attention.visibility import visible
+from workbench.models.attention.visibility import near, visible
 from workbench.models.dropout import dropout
 from workbench.models.layout import Layout
 
@@ -20,13 +20,14 @@ def dense(request: Request) -> Result:
     seen = visible(queries.contiguous_integers, keys.contiguous_integers)
     mask = mask if seen is None else mask & seen
     if request.window is not None:
-        mask = mask & ((queries.index[:, None] - keys.index[None, :]).abs() <= request.window)
+        sides = queries.contiguous_integers, keys.contiguous_integers
+        mask = mask & near(*sides, queries.index, keys.index, request.window)
     scores = torch.einsum("qhd,khd->hqk", q, k).float() * request.factor
     if request.relation is not None:
         scores = scores + term(request.relation, _pair(request, q, k)).squeeze(0)
     weights = _softmax(scores, mask).to(v.dtype)
     out = torch.einsum("hqk,khd->qhd", dropout(weights, request.dropout, True), v)
-    return queries.restored(out), _restored_weights(weights, queries, keys) if request.need_weights else None
+    return queries.restored(out), _by_sequence(weights, queries, keys) if request.need_weights else None
 
 
 def _pair(request: Request, q: Tensor, k: Tensor) -> Pair:
@@ -54,5 +55,9 @@ def _softmax(scores: Tensor, mask: Tensor) -> Tensor:
     return exponents / total.masked_fill(total == 0, 1.0)
 
 
-def _restored_weights(weights: Tensor, queries: Layout, keys: Layout) -> Tensor:
-    return keys.restored(queries.restored(weights.transpose(0, 1)).permute(2, 0, 1)).permute(2, 1, 0)
+def _by_sequence(weights: Tensor, queries: Layout, keys: Layout) -> list[Tensor]:
+    """The weights of each sequence [heads, its queries, its keys]."""
+    parts = weights.split(queries.lengths, 1)
+    return [
+        part[..., start : start + length] for part, start, length in zip(parts, keys.starts, keys.lengths, strict=True)
+    ]

@@ -11,7 +11,7 @@ from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, fle
 
 from workbench.models.attention.relation import ScoreMod
 from workbench.models.attention.request import Request, Result, contiguous
-from workbench.models.attention.visibility import visible
+from workbench.models.attention.visibility import near, visible
 
 
 def flex_suits(request: Request) -> bool:
@@ -88,7 +88,9 @@ def _mask_mod(request: Request) -> Any:
         if seen is not None:
             mask = mask & seen
         if window is not None:
-            mask = mask & ((q_place[q] - k_place[k]).abs() <= window)
+            sides = _single(q_integers, q), _single(k_integers, k)
+            close = near(*sides, q_place[q].unsqueeze(-1), k_place[k].unsqueeze(-1), window)
+            mask = mask & close.squeeze(-1).squeeze(-1)
         return mask
 
     return mask_mod
@@ -96,10 +98,13 @@ def _mask_mod(request: Request) -> Any:
 
 def _visible_pair(q_integers: dict[str, Tensor], k_integers: dict[str, Tensor], q: Tensor, k: Tensor) -> Tensor | None:
     """The predicate of `visibility.visible` for single rows: the same function, on 0-d integers."""
-    seen = visible(
-        {n: t[q].unsqueeze(-1) for n, t in q_integers.items()}, {n: t[k].unsqueeze(-1) for n, t in k_integers.items()}
-    )
+    seen = visible(_single(q_integers, q), _single(k_integers, k))
     return None if seen is None else seen.squeeze(-1).squeeze(-1)
+
+
+def _single(integers: dict[str, Tensor], row: Tensor) -> dict[str, Tensor]:
+    """The integers of one row [1]."""
+    return {name: values[row].unsqueeze(-1) for name, values in integers.items()}
 
 
 def _drop(seed: Tensor, p: float, modified: ScoreMod | None) -> ScoreMod:

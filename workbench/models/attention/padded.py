@@ -9,7 +9,7 @@ from torch import Tensor
 from workbench.models.attention.padding import Group, groups_of
 from workbench.models.attention.relation import Pair
 from workbench.models.attention.request import Request, Result, term
-from workbench.models.attention.visibility import visible
+from workbench.models.attention.visibility import near, visible
 from workbench.models.dropout import dropout
 
 
@@ -23,29 +23,51 @@ def padded(request: Request) -> Result:
         groups.keys.split(request.v),
         strict=True,
     )
-    outs = []
+    outs, weights = [], _no_weights(request) if request.need_weights else None
     for group, q, k, v in grids:
-        mask, blind = _group_mask(request, group)
-        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        bias = _bias(request, group, mask, q, k)
-        out = _grid_attention(q, k, v, bias, request)
-        if blind is not None:
-            out = out.masked_fill(blind, 0.0)
-        outs.append(out.transpose(1, 2).flatten(0, 1))
+        out, seen = group_attention(request, group, q, k, v)
+        outs.append(out.flatten(0, 1))
+        if weights is not None and seen is not None:
+            for number, of_one in zip(group.members, seen, strict=True):
+                weights[number] = of_one[:, : request.queries.lengths[number], : request.keys.lengths[number]]
     if not outs:
-        return torch.zeros_like(request.q), None
-    return groups.queries.join(outs[0] if len(outs) == 1 else torch.cat(outs)), None
+        return torch.zeros_like(request.q), weights
+    return groups.queries.join(outs[0] if len(outs) == 1 else torch.cat(outs)), weights
 
 
-def _grid_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, request: Request) -> Tensor:
-    """Attention on one grid [batch, heads, length, size]; written out where torch has no fused kernel with dropout."""
+def group_attention(request: Request, group: Group, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Attention on the grids of a group, each [batch, length, heads, size] -> [batch, q, heads, size], weights.
+
+    The weights [batch, heads, q, k] are those before dropout, None where the request needs none.
+    """
+    mask, blind = _group_mask(request, group)
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    out, weights = _grid_attention(q, k, v, _bias(request, group, mask, q, k), request)
+    if blind is not None:
+        out = out.masked_fill(blind, 0.0)
+        weights = None if weights is None else weights.masked_fill(blind, 0.0)
+    return out.transpose(1, 2), weights
+
+
+def _grid_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, request: Request
+) -> tuple[Tensor, Tensor | None]:
+    """Attention on one grid [batch, heads, length, size]; written out where torch has no fused kernel with dropout, and
+    where its weights are looked at."""
     p = request.dropout
-    if p == 0.0 or q.is_cuda:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=request.scale)
+    if not request.need_weights and (p == 0.0 or q.is_cuda):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=request.scale), None
     scores = (q * request.factor) @ k.transpose(-1, -2)
     if bias is not None:
         scores = scores + bias
-    return dropout(torch.softmax(scores, -1), p, True) @ v
+    weights = torch.softmax(scores, -1)
+    return dropout(weights, p, True) @ v, weights.to(v.dtype) if request.need_weights else None
+
+
+def _no_weights(request: Request) -> list[Tensor]:
+    """Those of sequences that see nothing [heads, q, k]."""
+    sizes = zip(request.queries.lengths, request.keys.lengths, strict=True)
+    return [request.q.new_zeros(request.q.shape[1], *size) for size in sizes]
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -65,8 +87,11 @@ def _group_mask(request: Request, group: Group) -> tuple[Tensor | None, Tensor |
     if seen is not None:
         mask = seen if mask is None else mask & seen
     if request.window is not None:
-        near = (group.queries.places[:, :, None] - group.keys.places[:, None, :]).abs() <= request.window
-        mask = near if mask is None else mask & near
+        close = near(q_integers, k_integers, group.queries.places, group.keys.places, request.window)
+        mask = close if mask is None else mask & close
+    if group.queries.sequences is not None and group.keys.sequences is not None:
+        same = group.queries.sequences[:, :, None] == group.keys.sequences[:, None, :]
+        mask = same if mask is None else mask & same
     blind = None
     if mask is not None:
         mask = mask.expand(-1, group.queries.width, -1).unsqueeze(1)
@@ -92,9 +117,14 @@ def _bias(request: Request, group: Group, mask: Tensor | None, q: Tensor, k: Ten
     if relation is not None:
         queries, keys = group.queries, group.keys
         grids = queries.index, keys.index, queries.places, keys.places
-        pair = Pair(q, k, request.queries, request.keys, *grids, request.factor)
+        pair = Pair(q, k, request.queries, request.keys, *grids, request.factor, _hidden(group, mask))
         added = term(relation, pair).to(q.dtype)
         bias = added if bias is None else added + bias
     if relation is None or (relation.by_fields and not torch.is_grad_enabled()):
         group.kept[name] = bias
     return bias
+
+
+def _hidden(group: Group, mask: Tensor | None) -> Tensor | None:
+    """The pairs of a grid that don't see each other, where it has rows of several sequences."""
+    return None if mask is None or group.queries.sequences is None else ~mask.squeeze(1)

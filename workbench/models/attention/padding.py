@@ -29,7 +29,7 @@ class Side:
     """The rows of a group's queries or keys: a grid [batch, width] of row numbers, padded with row 0.
 
     `full`: none is padded; `ordered`: and each row is followed by the next one; `places` are the rows' places in their
-    sequences [batch or 1, width].
+    sequences [batch or 1, width]; `sequences` are the numbers of these, where a line of the grid has rows of several.
     """
 
     index: Tensor
@@ -37,6 +37,7 @@ class Side:
     full: bool
     ordered: bool
     places: Tensor
+    sequences: Tensor | None = None
 
     @property
     def width(self) -> int:
@@ -53,10 +54,14 @@ class Side:
 
 @dataclass
 class Group:
-    """Sequences that share one padded call. `kept` is what was made for it and is the same in other layers."""
+    """Sequences that share one padded call: `members` are their numbers, where each is a line of the grids.
+
+    `kept` is what was made for it and is the same in other layers.
+    """
 
     queries: Side
     keys: Side
+    members: list[int]
     kept: dict[Hashable, Any] = field(default_factory=dict)
 
 
@@ -163,7 +168,7 @@ def _groups(queries: Layout, keys: Layout) -> Groups:
     members = _members(queries, keys)
     if isinstance(keys, Spread):
         members = [sorted(m) for m in members]
-    groups = [Group(_side(queries, m), _side(keys, m)) for m in members]
+    groups = [Group(_side(queries, m), _side(keys, m), m) for m in members]
     q_grid, k_sides = Grid([g.queries for g in groups], queries.rows, queries.device), [g.keys for g in groups]
     if isinstance(keys, Spread):
         return Groups(groups, q_grid, Apart(k_sides, members, keys.room))

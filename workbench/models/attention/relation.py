@@ -25,6 +25,7 @@ class Pair:
         q_rows, k_rows: numbers of the grid's rows [batch, q], [batch, k]; behind a shorter sequence any row.
         q_places, k_places: places of the rows in their sequences [batch or 1, q], [batch or 1, k].
         factor: what the products of queries and keys are multiplied by.
+        hidden: pairs [batch, q, k] whose term is of no account, and which may be far apart; None: nothing is known.
     """
 
     q: Tensor
@@ -36,6 +37,7 @@ class Pair:
     q_places: Tensor
     k_places: Tensor
     factor: float
+    hidden: Tensor | None = None
 
     def field(self, name: str) -> tuple[Tensor, Tensor]:
         """An integer field of the streams on the grid: [batch, q] and [batch, k], 0 where a stream lacks it.

@@ -13,15 +13,17 @@ from workbench.models.layout import Layout
 from workbench.models.returns import TERM
 from workbench.parts.calls import call
 
-Result = tuple[Tensor, Tensor | None]
+Result = tuple[Tensor, list[Tensor] | None]
+"""Rows [rows_q, heads, size], and the weights of each sequence [heads, its queries, its keys] where they are needed."""
 
 
 @dataclass
 class Request:
     """One call: q [rows_q, heads, size], k and v [rows_k, heads, size], in the layouts' row order.
 
-    `window`: a key further than this many places from its query is not seen. `relation`: a term that is added to the
-    scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size).
+    `window`: a key further than this many places from its query is not seen, if neither is everywhere. `relation`: a
+    term that is added to the scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size). `need_weights`:
+    those of each sequence are needed too.
     """
 
     q: Tensor

@@ -67,6 +67,8 @@ class Relative(Relation):
         """(q + v) . W R(d) of every pair [batch, heads, q, k]: of all distances, from which each pair takes its own."""
         q_at, k_at = pair.positions
         distance = q_at[:, :, None] - k_at[:, None, :]
+        if pair.hidden is not None:
+            distance = distance.masked_fill(pair.hidden, 0)
         first, last = _bounds(pair, distance)
         rows = self.project(_sinusoids(first, last, self.project.in_features, distance.device))
         rows = rows.view(-1, self.num_heads, self.head_size).permute(1, 2, 0)

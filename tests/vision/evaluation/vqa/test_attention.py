@@ -99,14 +99,12 @@ def test_attention_goes_through_what_was_pooled_of_the_image() -> None:
     batch = collate(pooled((3, 5), (2, 4)))
     context = Context(batch, keep_attention=True)
     model(batch, context)
-    (pool, *_), *texts = (
-        [weights.mean(0).numpy()] for queries, keys, weights in context.attention if keys[0] in ("image", "captioning")
-    )
+    pool, *texts = (call.weights[1].mean(0).numpy() for call in context.attention if call.keys[0] != "text")
     found, last = (attention_to_regions(model, batch, 1, layers=layers) for layers in (None, 1))
     wanted = [np.zeros((2, 4)), np.zeros((2, 4))]
-    for number, [weights] in enumerate(texts):
+    for number, weights in enumerate(texts):
         for word, query, patch in np.ndindex(2, 4, 4):
-            wanted[number][word, patch] += weights[3 + word, 4 + query] * pool[4 + query, 5 + patch]
+            wanted[number][word, patch] += weights[word, query] * pool[query, patch]
     np.testing.assert_allclose(found, (wanted[0] + wanted[1]) / 2, atol=1e-6)
     np.testing.assert_allclose(last, wanted[1], atol=1e-6)
     np.testing.assert_allclose(found.sum(1), 1, rtol=1e-5)

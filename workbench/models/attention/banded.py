@@ -1,0 +1,312 @@
+"""The window of a local layer as a band: chunks of queries against the keys around them.
+
+A chunk of c queries that stand together is multiplied with c + 2 w keys (w: the window), so that time and memory grow
+with the number of rows, not with its square. The chunks are cut from the rows of all sequences one after another, and
+the mask keeps sequences apart: short and long ones share a call. Which of a chunk's pairs see each other is what the
+padded kernel's masks say, of other grids.
+
+Rows that are `everywhere` are keys of every chunk of their sequence; as queries they read all of it, by the padded
+kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from workbench.models.attention.padded import group_attention, padded
+from workbench.models.attention.padding import Grid, Group, Side
+from workbench.models.attention.request import Request, Result
+from workbench.models.layout import Layout, layout_of
+from workbench.models.spread import Spread
+from workbench.sequences.batch import Stream
+
+SAVES = 1.5  # the scores that padding would compute, to those of the bands, from which on the bands are faster
+BLOCK = 1 << 17  # scores per head that are computed at once, more only where a single chunk has them
+
+
+def banded_suits(request: Request) -> bool:
+    """A layer with a window, whose rows read themselves, and sequences long enough."""
+    queries, window = request.queries, request.window
+    if window is None or queries is not request.keys or isinstance(queries, Spread) or not queries.rows:
+        return False
+    if "everywhere" in queries.integers and request.relation is not None and not request.relation.by_fields:
+        return False  # its term may cost as much as the farthest pair is apart
+    return queries.kept(queries, ("saves", window), lambda: _saves(queries, window))
+
+
+def banded_lacks(request: Request) -> str | None:
+    """What needs all scores of a sequence, or rows that are not those of the keys."""
+    if request.need_weights:
+        return "weights to look at"
+    if request.window is None:
+        return "attention without a window"
+    return None if request.queries is request.keys else "keys of other rows than the queries"
+
+
+def banded(request: Request) -> Result:
+    """Each chunk against the keys around it; rows that are everywhere once more, against their whole sequence."""
+    window = request.window
+    assert window is not None
+    if not request.queries.rows:
+        return torch.zeros_like(request.q), None
+    bands = request.queries.kept(request.queries, ("bands", window), lambda: _bands(request.queries, window))
+    grids = zip(
+        bands.groups,
+        bands.queries.split(request.q),
+        _split(bands.windows, request.k),
+        _split(bands.windows, request.v),
+        strict=True,
+    )
+    written = request.dropout > 0 or request.relation is not None
+    again = written and torch.is_grad_enabled()  # scores that are written out are computed again in the backward
+    outs = []
+    for group, q, k, v in grids:
+        attention = partial(group_attention, request, group)
+        out, _ = checkpoint(attention, q, k, v, use_reentrant=False) if again else attention(q, k, v)
+        outs.append(out.flatten(0, 1))
+    joined = bands.queries.join(outs[0] if len(outs) == 1 else torch.cat(outs))
+    if bands.everywhere is None:
+        return joined, None
+    rows = bands.everywhere.rows
+    whole, _ = padded(replace(request, q=request.q.index_select(0, rows), queries=bands.everywhere.layout, window=None))
+    return joined.index_copy(0, rows, whole), None
+
+
+@dataclass
+class Everywhere:
+    """Rows that see all of their sequence, in the order of the batch's rows, and how these divide into sequences."""
+
+    rows: Tensor
+    layout: Layout
+
+
+@dataclass
+class Bands:
+    """The chunks of a layout for one window, in blocks whose scores stay in the cache."""
+
+    groups: list[Group]
+    queries: Grid
+    windows: Windows | Picked
+    everywhere: Everywhere | None
+
+
+class Windows:
+    """The keys around each chunk, as views of the rows; those at both ends have room around them.
+
+    Args:
+        counts: chunks of each block.
+        size, window: rows of a chunk, and before and behind it.
+    """
+
+    def __init__(self, layout: Layout, counts: list[int], size: int, window: int) -> None:
+        self.size, self.window, self.rows = size, window, layout.rows
+        self.order = layout.order
+        self.inverse = None if layout.order is None else torch.argsort(layout.order)
+        ends = list(accumulate(counts, initial=0))
+        self.blocks = [(first * size - window, last * size + window) for first, last in pairwise(ends)]
+
+    def cut(self, rows: Tensor, block: int) -> Tensor:
+        """Rows [rows, ...] -> those of a block [chunks, size + 2 * window, ...]."""
+        begin, end = self.blocks[block]
+        inside = rows[max(begin, 0) : end]
+        if len(inside) < end - begin:
+            room = rows.new_zeros(end - begin, *rows.shape[1:])
+            room[max(-begin, 0) :][: len(inside)] = inside
+            inside = room
+        width = self.size + 2 * self.window
+        strides, chunks = inside.stride(), (end - begin - 2 * self.window) // self.size
+        shape, steps = (chunks, width, *rows.shape[1:]), (self.size * strides[0], *strides)
+        return inside.as_strided(shape, steps, inside.storage_offset())
+
+    def add(self, total: Tensor, gradient: Tensor, block: int) -> None:
+        """Add the gradient of a block to that of the rows."""
+        begin, end = self.blocks[block]
+        parts, chunks = gradient.split(self.size, 1), len(gradient)
+        here = gradient.new_zeros(chunks + len(parts), self.size, *gradient.shape[2:])
+        for number, part in enumerate(parts):
+            here[number : number + chunks, : part.shape[1]] += part
+        into = total[max(begin, 0) : end]
+        into += here.flatten(0, 1)[max(-begin, 0) :][: len(into)]
+
+
+class Picked:
+    """The keys of each chunk, by their numbers: those around it, and those that are everywhere.
+
+    Args:
+        index: per block [chunks, keys], of rows in the batch's order.
+    """
+
+    order = inverse = None
+
+    def __init__(self, index: list[Tensor], rows: int) -> None:
+        self.blocks, self.rows = index, rows
+
+    def cut(self, rows: Tensor, block: int) -> Tensor:
+        """Rows [rows, ...] -> those of a block [chunks, keys, ...]."""
+        index = self.blocks[block]
+        return rows.index_select(0, index.flatten()).unflatten(0, index.shape)
+
+    def add(self, total: Tensor, gradient: Tensor, block: int) -> None:
+        """Add the gradient of a block to that of the rows."""
+        total.index_add_(0, self.blocks[block].flatten(), gradient.flatten(0, 1))
+
+
+class _Sums:
+    """The gradient of rows of which a block has some; what comes in is added at once, so that one block's is kept."""
+
+    def __init__(self, how: Windows | Picked) -> None:
+        self.how = how
+        self.total: Tensor | None = None
+
+    def add(self, gradient: Tensor, block: int) -> None:
+        if self.total is None:
+            self.total = gradient.new_zeros(self.how.rows, *gradient.shape[2:])
+        self.how.add(self.total, gradient, block)
+
+    def take(self) -> Tensor:
+        """The sum; another backward begins anew."""
+        total, self.total = self.total, None
+        assert total is not None
+        return total if self.how.inverse is None else total.index_select(0, self.how.inverse)
+
+
+class _Whole(torch.autograd.Function):
+    """Rows -> a token, whose gradient comes when those of all blocks have been added."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, sums: _Sums) -> Tensor:
+        ctx.sums = sums
+        return rows.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.sums.take(), None
+
+
+class _Part(torch.autograd.Function):
+    """A block of the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, token: Tensor, rows: Tensor, sums: _Sums, block: int) -> Tensor:
+        ctx.sums, ctx.block = sums, block
+        return sums.how.cut(rows, block)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        ctx.sums.add(gradients[0], ctx.block)
+        return gradients[0].new_zeros(()), None, None, None
+
+
+def _split(how: Windows | Picked, rows: Tensor) -> Iterator[Tensor]:
+    """The keys of each block, made when their turn comes: the backward then frees their gradients one by one."""
+    ordered = rows.detach()
+    ordered = ordered if how.order is None else ordered.index_select(0, how.order)
+    if not (torch.is_grad_enabled() and rows.requires_grad):
+        yield from (how.cut(ordered, block) for block in range(len(how.blocks)))
+        return
+    sums = _Sums(how)
+    token = _Whole.apply(rows, sums)
+    for block in range(len(how.blocks)):
+        yield _Part.apply(token, ordered, sums, block)
+
+
+def _chunk(window: int) -> int:
+    """Rows of a chunk, as measured: fewer are too small a product, more are multiplied with too much that none sees."""
+    return 32 if window <= 32 else 64 if window <= 128 else 128
+
+
+def _saves(layout: Layout, window: int) -> bool:
+    """Whether the bands have so many scores fewer than padding that their smaller products pay."""
+    size = _chunk(window)
+    whole = sum(length * length for length in layout.lengths)
+    banded = -(-layout.rows // size) * size * (size + 2 * window)
+    if SAVES * banded > whole or "everywhere" not in layout.integers:
+        return SAVES * banded <= whole
+    marked = layout.contiguous_integers["everywhere"] > 0
+    counts = torch.zeros_like(layout.offsets[1:]).index_add_(0, layout.sequence_ids, marked.long()).tolist()
+    whole_rows = sum(count * length for count, length in zip(counts, layout.lengths, strict=True))
+    return SAVES * (banded + layout.rows * max(counts) + whole_rows) <= whole
+
+
+def _bands(layout: Layout, window: int) -> Bands:
+    """All of it in the order in which the rows of each sequence are together; numbers are then those of the rows."""
+    size, rows, device = _chunk(window), layout.rows, layout.device
+    chunks = -(-rows // size)
+    first = torch.arange(chunks, device=device)[:, None] * size
+    at = first + torch.arange(size, device=device)
+    around = first + torch.arange(-window, size + window, device=device)
+    real, known = at < rows, (around >= 0) & (around < rows)
+    marked = _marked(layout)
+    if len(marked):
+        around, known = _with_everywhere(layout, at, around, known, marked)
+        real = real & (layout.contiguous_integers["everywhere"][at.clamp_max(rows - 1)] == 0)
+    at, around = at.clamp_max(rows - 1), around.clamp(0, rows - 1)
+    queries, keys = _side(layout, at, real), _side(layout, around, known)
+    counts = _blocks(chunks, size, around.shape[1])
+    parts = zip(_cut(queries, counts), _cut(keys, counts), strict=True)
+    groups = [Group(q, k, []) for q, k in parts]
+    grid = Grid([group.queries for group in groups], rows, device)
+    if not len(marked):
+        return Bands(groups, grid, Windows(layout, counts, size, window), None)
+    picked = Picked([group.keys.index for group in groups], rows)
+    return Bands(groups, grid, picked, _everywhere(layout))
+
+
+def _marked(layout: Layout) -> Tensor:
+    """Where rows that are everywhere stand in the contiguous order, ascending."""
+    marks = layout.contiguous_integers.get("everywhere")
+    return layout.offsets[:0] if marks is None else marks.nonzero()[:, 0]
+
+
+def _blocks(chunks: int, size: int, keys: int) -> list[int]:
+    """Chunks of each block."""
+    most = max(1, BLOCK // (size * keys))
+    return [min(most, chunks - first) for first in range(0, chunks, most)]
+
+
+def _side(layout: Layout, at: Tensor, valid: Tensor) -> Side:
+    """The rows at these places of the contiguous order."""
+    index = at if layout.order is None else layout.order[at]
+    return Side(index, valid, False, False, layout.index[at], layout.sequence_ids[at])
+
+
+def _cut(side: Side, counts: list[int]) -> list[Side]:
+    """The blocks of a side."""
+    assert side.sequences is not None
+    parts = (values.split(counts) for values in (side.index, side.valid, side.places, side.sequences))
+    return [Side(index, valid, False, False, *rest) for index, valid, *rest in zip(*parts, strict=True)]
+
+
+def _with_everywhere(
+    layout: Layout, at: Tensor, around: Tensor, known: Tensor, marked: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The keys around each chunk, and behind them those that are everywhere in its sequences and not around it."""
+    of, starts = layout.sequence_ids, layout.offsets
+    last = at[:, -1].clamp_max(layout.rows - 1)
+    begin = torch.searchsorted(marked, starts[of[at[:, 0]]])
+    end = torch.searchsorted(marked, starts[of[last] + 1])
+    numbers = begin[:, None] + torch.arange(int((end - begin).max()), device=at.device)
+    more = marked[numbers.clamp_max(len(marked) - 1)]
+    away = (more < around[:, :1]) | (more > around[:, -1:])
+    return torch.cat([around, more], 1), torch.cat([known, (numbers < end[:, None]) & away], 1)
+
+
+def _everywhere(layout: Layout) -> Everywhere:
+    """The rows that are everywhere, as queries of their own, with their fields."""
+    marked = layout.integers["everywhere"] > 0
+    whole = layout.streams or (Stream(layout.integers, layout.offsets, layout.lengths),)
+    sizes, streams = [stream.rows for stream in whole], []
+    for stream, mine, positions in zip(whole, marked.split(sizes), layout.positions.split(sizes), strict=True):
+        offsets = torch.cat([mine.new_zeros(1, dtype=torch.long), mine.cumsum(0)])[stream.offsets]
+        fields = {name: values[mine] for name, values in stream.fields.items() if len(values) == stream.rows}
+        streams.append(Stream({**fields, "position_ids": positions[mine]}, offsets, offsets.diff().tolist()))
+    places = layout.restored(layout.index)[marked]
+    return Everywhere(marked.nonzero()[:, 0], layout_of(streams, places))
