@@ -13,6 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.models.attention import banded as module
 from workbench.models.attention.call import attend, choose, use_kernel
 from workbench.models.attention.request import Request
+from workbench.models.attention.varlen import varlen_lacks
 from workbench.models.context import Context
 from workbench.models.relations.alibi import Alibi
 from workbench.models.relations.buckets import Buckets
@@ -229,3 +230,44 @@ def test_the_bands_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         for window in (4, 6, 4, 6):
             attend(q, q, q, layout, layout, window=window)
     assert made == [4, 6]
+
+
+@pytest.mark.parametrize("marked", [[], [0], [0, 5, 63]])
+@torch.no_grad()
+def test_band_equals_longformer_of_hugging_face(marked: list[int]) -> None:
+    """Its window, cut in overlapping chunks, and its global attention, with the projections of both the same."""
+    from transformers import LongformerConfig
+    from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
+
+    torch.manual_seed(0)
+    width, rows, window = HEADS * SIZE, 64, 8
+    config = LongformerConfig(
+        hidden_size=width, num_attention_heads=HEADS, attention_window=[2 * window], num_hidden_layers=1
+    )
+    theirs = LongformerSelfAttention(config, 0).eval()
+    for name in ("query", "key", "value"):
+        getattr(theirs, f"{name}_global").load_state_dict(getattr(theirs, name).state_dict())
+    states = torch.randn(1, rows, width)
+    everywhere = torch.zeros(rows, dtype=torch.long)
+    everywhere[marked] = 1
+    expected = theirs(
+        states,
+        attention_mask=everywhere[None] * 10000.0,
+        is_index_masked=torch.zeros(1, rows, dtype=torch.bool),
+        is_index_global_attn=everywhere[None] > 0,
+        is_global_attn=bool(marked),
+    )[0][0]
+    q, k, v = (getattr(theirs, name)(states[0]).view(rows, HEADS, SIZE) for name in ("query", "key", "value"))
+    batch = Batch({"text": Stream({"everywhere": everywhere}, torch.tensor([0, rows]), [rows])})
+    layout = Context(batch).layout("text")
+    for kernel in ("banded", "padded", "dense"):
+        with use_kernel(kernel):
+            out, _ = attend(q, k, v, layout, layout, window=window)
+        torch.testing.assert_close(out.flatten(1), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_what_knows_offsets_alone_refuses_rows_that_are_everywhere() -> None:
+    layout = Context(batch_of([1024], everywhere=0.01)).layout("text")
+    q = torch.zeros(1024, HEADS, SIZE)
+    assert varlen_lacks(Request(q, q, q, layout, layout, window=64)) is not None
+    assert varlen_lacks(Request(q, q, q, layout, layout)) is None, "nothing is lifted where there is no window"

@@ -44,7 +44,8 @@ class Request:
 
     @property
     def all_visible(self) -> bool:
-        return not self.queries.integers and not self.keys.integers and self.window is None
+        integers = self.queries.integers.keys() | self.keys.integers.keys()
+        return self.window is None and integers <= {"everywhere"}
 
 
 def term(relation: Relation, pair: Pair) -> Tensor:
