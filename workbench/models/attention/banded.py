@@ -11,7 +11,7 @@ kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from workbench.models.attention.padded import group_attention, padded
-from workbench.models.attention.padding import Grid, Group, Side
+from workbench.models.attention.padding import Group, Side
 from workbench.models.attention.request import Request, Result
 from workbench.models.layout import Layout, layout_of
 from workbench.models.spread import Spread
@@ -60,7 +60,7 @@ def banded(request: Request) -> Result:
     bands = request.queries.kept(request.queries, ("bands", window), lambda: _bands(request.queries, window))
     grids = zip(
         bands.groups,
-        bands.queries.split(request.q),
+        _chunks(request.queries, request.q, bands.groups),
         _split(bands.windows, request.k),
         _split(bands.windows, request.v),
         strict=True,
@@ -72,7 +72,7 @@ def banded(request: Request) -> Result:
         attention = partial(group_attention, request, group)
         out, _ = checkpoint(attention, q, k, v, use_reentrant=False) if again else attention(q, k, v)
         outs.append(out.flatten(0, 1))
-    joined = bands.queries.join(outs[0] if len(outs) == 1 else torch.cat(outs))
+    joined = request.queries.restored((outs[0] if len(outs) == 1 else torch.cat(outs))[: request.queries.rows])
     if bands.everywhere is None:
         return joined, None
     rows = bands.everywhere.rows
@@ -93,7 +93,6 @@ class Bands:
     """The chunks of a layout for one window, in blocks whose scores stay in the cache."""
 
     groups: list[Group]
-    queries: Grid
     windows: Windows | Picked
     everywhere: Everywhere | None
 
@@ -108,8 +107,9 @@ class Windows:
 
     def __init__(self, layout: Layout, counts: list[int], size: int, window: int) -> None:
         self.size, self.window, self.rows = size, window, layout.rows
-        self.order = layout.order
-        self.inverse = None if layout.order is None else torch.argsort(layout.order)
+        numbers = torch.arange(layout.rows, device=layout.device)
+        self.order = None if layout.order is None else layout.contiguous(numbers)
+        self.inverse = None if layout.order is None else layout.restored(numbers)
         ends = list(accumulate(counts, initial=0))
         self.blocks = [(first * size - window, last * size + window) for first, last in pairwise(ends)]
 
@@ -205,6 +205,15 @@ class _Part(torch.autograd.Function):
         return gradients[0].new_zeros(()), None, None, None
 
 
+def _chunks(queries: Layout, rows: Tensor, groups: list[Group]) -> Sequence[Tensor]:
+    """Rows [rows, ...] -> the chunks of each block [chunks, size, ...], zeros behind the last row."""
+    ordered, slots = queries.contiguous(rows), sum(group.queries.slots for group in groups)
+    if slots > len(ordered):
+        ordered = torch.cat([ordered, ordered.new_zeros(slots - len(ordered), *rows.shape[1:])])
+    shapes = [group.queries.index.shape for group in groups]
+    return ordered.unflatten(0, (-1, shapes[0][1])).split([count for count, _ in shapes])
+
+
 def _split(how: Windows | Picked, rows: Tensor) -> Iterator[Tensor]:
     """The keys of each block, made when their turn comes: the backward then frees their gradients one by one."""
     ordered = rows.detach()
@@ -247,23 +256,21 @@ def _bands(layout: Layout, window: int) -> Bands:
     marked = _marked(layout)
     if len(marked):
         around, known = _with_everywhere(layout, at, around, known, marked)
-        real = real & (layout.contiguous_integers["everywhere"][at.clamp_max(rows - 1)] == 0)
     at, around = at.clamp_max(rows - 1), around.clamp(0, rows - 1)
     queries, keys = _side(layout, at, real), _side(layout, around, known)
-    counts = _blocks(chunks, size, around.shape[1])
+    counts = _blocks(chunks, size, around.shape[1]) if device.type == "cpu" else [chunks]
     parts = zip(_cut(queries, counts), _cut(keys, counts), strict=True)
     groups = [Group(q, k, []) for q, k in parts]
-    grid = Grid([group.queries for group in groups], rows, device)
     if not len(marked):
-        return Bands(groups, grid, Windows(layout, counts, size, window), None)
+        return Bands(groups, Windows(layout, counts, size, window), None)
     picked = Picked([group.keys.index for group in groups], rows)
-    return Bands(groups, grid, picked, _everywhere(layout))
+    return Bands(groups, picked, _everywhere(layout))
 
 
 def _marked(layout: Layout) -> Tensor:
     """Where rows that are everywhere stand in the contiguous order, ascending."""
     marks = layout.contiguous_integers.get("everywhere")
-    return layout.offsets[:0] if marks is None else marks.nonzero()[:, 0]
+    return layout.offsets[:0] if marks is None else (marks > 0).nonzero()[:, 0]
 
 
 def _blocks(chunks: int, size: int, keys: int) -> list[int]:
@@ -274,8 +281,8 @@ def _blocks(chunks: int, size: int, keys: int) -> list[int]:
 
 def _side(layout: Layout, at: Tensor, valid: Tensor) -> Side:
     """The rows at these places of the contiguous order."""
-    index = at if layout.order is None else layout.order[at]
-    return Side(index, valid, False, False, layout.index[at], layout.sequence_ids[at])
+    numbers = layout.contiguous(torch.arange(layout.rows, device=layout.device))
+    return Side(numbers[at], valid, False, False, layout.index[at], layout.sequence_ids[at])
 
 
 def _cut(side: Side, counts: list[int]) -> list[Side]:
