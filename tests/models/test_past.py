@@ -102,6 +102,19 @@ def test_read_in_pieces_equals_read_at_once(name: str, kernel: str, keeps: Any) 
         assert torch.equal(past.stream("text").fields[field], batch.streams["text"].fields[field])
 
 
+@pytest.mark.parametrize("keeps", ["keys", "rows"])
+@pytest.mark.parametrize("name", ["window", "joint"])
+@torch.no_grad()
+def test_rows_of_a_past_may_be_everywhere(name: str, keeps: Any) -> None:
+    batch, read = whole(), network(name)
+    marks = torch.zeros(sum(LENGTHS["text"]), dtype=torch.long)
+    marks[batch.streams["text"].offsets[:-1]] = 1
+    marked = batch.replace("text", everywhere=marks)
+    past = check_pieces(read, marked, keeps)
+    assert torch.equal(past.stream("text").fields["everywhere"], marks)
+    assert not torch.allclose(read(marked)["text"], read(batch)["text"], atol=1e-3)
+
+
 @torch.no_grad()
 def test_the_kernel_of_other_machines_reads_a_past_too() -> None:
     read, batch, past = network("buckets"), whole(), Past("keys")

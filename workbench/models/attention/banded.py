@@ -65,7 +65,7 @@ def banded(request: Request) -> Result:
         _split(bands.windows, request.v),
         strict=True,
     )
-    written = request.dropout > 0 or request.relation is not None
+    written = request.relation is not None or (request.dropout > 0 and not request.q.is_cuda)
     again = written and torch.is_grad_enabled()  # scores that are written out are computed again in the backward
     outs = []
     for group, q, k, v in grids:
@@ -77,7 +77,7 @@ def banded(request: Request) -> Result:
         return joined, None
     rows = bands.everywhere.rows
     whole, _ = padded(replace(request, q=request.q.index_select(0, rows), queries=bands.everywhere.layout, window=None))
-    return joined.index_copy(0, rows, whole), None
+    return joined.index_copy(0, rows, whole.to(joined.dtype)), None
 
 
 @dataclass
