@@ -24,32 +24,49 @@ def add_sums(into: Sums, more: Mapping[str, tuple[float, float]]) -> None:
 
 
 class DeviceSums:
-    """Loss and metric sums of a step, kept on the device until they are read at once."""
+    """Loss and metric sums of a step. What is on the device stays there until it is read at once; numbers of metrics
+    stay on the host. `metrics` has the values and counts of each metric, one after the other."""
 
     def __init__(self, names: Mapping[Label, str], device: torch.device) -> None:
         self.names = names
-        self.device = device
-        self.losses = {label: zero(device) for label in names}
-        self.metrics: dict[str, tuple[Tensor, Tensor]] = {}
+        self.losses = dict(zip(names, torch.zeros(len(names), dtype=torch.float64, device=device), strict=True))
+        self.metrics: dict[str, list[Tensor | float]] = {}
 
     def add(self, label: Label, output: LossOutput) -> None:
-        self.losses[label] = self.losses[label] + output.loss.detach().double()
+        self.losses[label] = self.losses[label] + output.loss.detach()
         for metric, (value, count) in output.metrics.items():
-            key = f"{self.names[label]}/{metric}"
-            before = self.metrics.get(key, (zero(self.device), zero(self.device)))
-            more = torch.as_tensor(count, dtype=torch.float64, device=self.device)
-            added = torch.as_tensor(value, dtype=torch.float64, device=self.device).detach()
-            self.metrics[key] = (before[0] + added, before[1] + more)
+            self.metrics.setdefault(f"{self.names[label]}/{metric}", []).extend([_left(value), _left(count)])
 
     def read(self, world: World, norm: Tensor) -> tuple[dict[Label, float], Sums, float]:
         """Losses over all ranks, this rank's metrics, the norm: one wait for the device."""
         losses = world.sum(torch.stack(list(self.losses.values())))
-        rest = [value for pair in self.metrics.values() for value in pair]
-        values = torch.cat([losses, torch.stack([*rest, norm.detach().double()])]).tolist()
-        n = len(self.losses)
-        pairs = values[n:-1]
-        metrics = {key: (pairs[2 * i], pairs[2 * i + 1]) for i, key in enumerate(self.metrics)}
-        return dict(zip(self.losses, values[:n], strict=True)), metrics, values[-1]
+        parts = [part for parts in self.metrics.values() for part in parts]
+        there = [part for part in parts if isinstance(part, Tensor)]
+        summed, read = _read(losses, [norm, *there])
+        told = dict(zip(map(id, there), read[1:], strict=True))
+        metrics: Sums = {}
+        for name, of_metric in self.metrics.items():
+            numbers = [told[id(part)] if isinstance(part, Tensor) else part for part in of_metric]
+            for pair in zip(numbers[::2], numbers[1::2], strict=True):
+                add_sums(metrics, {name: pair})
+        return dict(zip(self.losses, summed, strict=True)), metrics, read[0]
+
+
+def _left(number: Tensor | float) -> Tensor | float:
+    """A number that stays where it is: on the device, or on the host."""
+    return number.detach() if isinstance(number, Tensor) and number.device.type != "cpu" else float(number)
+
+
+def _read(losses: Tensor, numbers: list[Tensor]) -> tuple[list[float], list[float]]:
+    """The losses and the numbers, at once; those of a type are put together."""
+    places: dict[torch.dtype, list[int]] = {}
+    for place, number in enumerate(numbers):
+        places.setdefault(number.dtype, []).append(place)
+    stacked = [torch.stack([numbers[i].detach().reshape(()) for i in these]).double() for these in places.values()]
+    values = torch.cat([losses, *stacked]).tolist()
+    order = [place for these in places.values() for place in these]
+    found = dict(zip(order, values[len(losses) :], strict=True))
+    return values[: len(losses)], [found[place] for place in range(len(numbers))]
 
 
 def zero(device: torch.device) -> Tensor:
