@@ -110,3 +110,23 @@ def test_rows_that_are_not_there_are_refused() -> None:
         collate(made)
     with pytest.raises(ValueError, match="row 0 of stream 'image', which has 0 rows there"):
         collate(made[:1])
+
+
+def test_what_the_loader_knew_is_known_where_the_device_tells_no_values() -> None:
+    batch = collate(sequences())
+    moved = batch.to("meta")
+    text = moved.streams["text"]
+    assert torch.equal(text.known("input_ids"), batch.streams["text"].fields["input_ids"])
+    assert torch.equal(moved.known("it", "labels"), batch.targets["it"]["labels"])
+    assert torch.equal(batch.known("it", "labels"), batch.targets["it"]["labels"])
+    assert batch.streams["text"].host == {} == batch.to("cpu").streams["text"].host
+
+
+def test_what_was_made_on_the_device_is_not_taken_for_what_the_loader_knew() -> None:
+    moved = collate(sequences()).to("meta")
+    changed = moved.replace("text", input_ids=torch.zeros(9, dtype=torch.long, device="meta"))
+    assert torch.equal(changed.streams["text"].known("head"), moved.streams["text"].known("head"))
+    with pytest.raises(NotImplementedError, match="meta"):
+        changed.streams["text"].known("input_ids")
+    with pytest.raises(NotImplementedError, match="meta"):
+        moved.pick({"text": [1], "entity": [1]}).streams["text"].known("input_ids")

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from workbench.sequences.moving import on_device
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
 
 VISIBILITY = ("doc", "rank", "until", "branch", "anchor", "everywhere")
@@ -24,13 +25,15 @@ class Stream:
 
     `offsets` [sequences + 1] is on the batch's device; `lengths` is the same knowledge as Python integers, so
     that nothing has to wait for the device to learn a shape. `links` names the fields that are rows of a stream of the
-    batch (-1: none), each with that stream.
+    batch (-1: none), each with that stream. `host` holds small fields of a stream that was moved, as they were before
+    (`known`).
     """
 
     fields: dict[str, Tensor]
     offsets: Tensor
     lengths: list[int]
     links: dict[str, str] = field(default_factory=dict)
+    host: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -44,7 +47,13 @@ class Stream:
     def map(self, function: Callable[[Tensor], Tensor]) -> Stream:
         """The same stream with `function` applied to every tensor."""
         fields = {name: function(values) for name, values in self.fields.items()}
-        return replace(self, fields=fields, offsets=function(self.offsets))
+        host = _of_host(self.fields, fields, self.host)
+        return replace(self, fields=fields, offsets=function(self.offsets), host=host)
+
+    def known(self, name: str) -> Tensor:
+        """A field on the host: as the loader made it, so that nobody waits for the device; what was
+        made on the device is waited for."""
+        return _known(self.fields, self.host, name)
 
     def equals(self, other: Stream) -> bool:
         """Whether both hold the same."""
@@ -55,17 +64,21 @@ class Stream:
             and all(torch.equal(values, other.fields[name]) for name, values in self.fields.items())
         )
 
-    def rows_of(self, sequences: list[int]) -> Tensor:
-        """The rows of these sequences, one after the other [rows]."""
+    def numbers_of(self, sequences: list[int]) -> Tensor:
+        """The rows of these sequences, one after the other [rows], on the host."""
         starts = self.starts
         parts = [torch.arange(starts[number], starts[number + 1]) for number in sequences]
-        return torch.cat(parts or [torch.zeros(0, dtype=torch.long)]).to(self.offsets.device)
+        return torch.cat(parts or [torch.zeros(0, dtype=torch.long)])
+
+    def rows_of(self, sequences: list[int]) -> Tensor:
+        """As `numbers_of`, on the device."""
+        return on_device(self.numbers_of(sequences), self.offsets.device)
 
     def pick(self, sequences: list[int]) -> Stream:
         """These sequences, in this order; one may be there several times."""
         rows = self.rows_of(sequences)
         lengths = [self.lengths[number] for number in sequences]
-        offsets = torch.tensor([0, *accumulate(lengths)], device=self.offsets.device)
+        offsets = on_device([0, *accumulate(lengths)], self.offsets.device)
         fields = {name: values[rows] for name, values in self.fields.items() if len(values) == self.rows}
         for name in self.fields.keys() - fields.keys():
             fields[name] = self._of_images(self.fields[name], sequences)
@@ -76,7 +89,7 @@ class Stream:
         before = [0, *accumulate(min(length, 1) for length in self.lengths)]
         each = values.unflatten(0, (max(before[-1], 1), -1))
         wanted = [before[number] for number in sequences if self.lengths[number]]
-        return each[torch.tensor(wanted, dtype=torch.long, device=values.device)].flatten(0, 1)
+        return each[on_device(torch.tensor(wanted, dtype=torch.long), values.device)].flatten(0, 1)
 
 
 @dataclass
@@ -85,7 +98,8 @@ class Batch:
 
     `targets[objective]` holds what that objective's loss needs; `links[objective]` names those of them that are rows of
     a stream, each with that stream. `roles` say what each sequence is of its sample, `groups` number the samples: those
-    of one number are sequences of one sample, which stay together in a micro-batch.
+    of one number are sequences of one sample, which stay together in a micro-batch. `host` holds small
+    targets of a batch that was moved, as they were before (`known`).
     """
 
     streams: dict[str, Stream]
@@ -94,6 +108,7 @@ class Batch:
     links: dict[str, dict[str, str]] = field(default_factory=dict)
     roles: list[str] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
+    host: dict[str, Targets] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -116,7 +131,12 @@ class Batch:
                 known[id(stream)] = stream.map(function)
         streams = {name: known[id(stream)] for name, stream in self.streams.items()}
         targets = {name: {f: function(t) for f, t in fields.items()} for name, fields in self.targets.items()}
-        return replace(self, streams=streams, targets=targets)
+        host = {name: _of_host(self.targets[name], targets[name], self.host.get(name, {})) for name in targets}
+        return replace(self, streams=streams, targets=targets, host=host)
+
+    def known(self, objective: str, name: str) -> Tensor:
+        """A target on the host, as `Stream.known`."""
+        return _known(self.targets[objective], self.host.get(objective, {}), name)
 
     def common(self, other: Batch) -> frozenset[str]:
         """The streams that are the same objects in both batches, which `share_streams` makes of equal ones."""
@@ -131,8 +151,9 @@ class Batch:
     def replace(self, stream: str, **fields: Tensor) -> Batch:
         """The same batch with other values in some fields of a stream, each [rows, ...]; without targets."""
         old = self.streams[stream]
-        new = replace(old, fields={**old.fields, **fields})
-        return replace(self, streams={**self.streams, stream: new}, targets={}, links={})
+        host = {name: values for name, values in old.host.items() if name not in fields}
+        new = replace(old, fields={**old.fields, **fields}, host=host)
+        return replace(self, streams={**self.streams, stream: new}, targets={}, links={}, host={})
 
     def linked_to(self, stream: str) -> frozenset[str]:
         """The stream, and those with links that lead to it, also by way of others."""
@@ -204,11 +225,27 @@ def share_streams(views: dict[str, Batch]) -> dict[str, Batch]:
     return shared
 
 
+def _small(values: Tensor) -> bool:
+    """Whether the values are a number for each row, or whole numbers: these are kept beside those of the device."""
+    return values.dim() <= 1 or (values.dim() == 2 and values.dtype in (torch.int64, torch.bool))
+
+
+def _of_host(values: dict[str, Tensor], moved: dict[str, Tensor], host: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What is known on the host of values that were moved to a device: what was known already, or they themselves."""
+    own = {name: values[name] for name, each in moved.items() if each.device.type != "cpu" and _small(each)}
+    return {name: each for name, each in (own | host).items() if name in own and each.device.type == "cpu"}
+
+
+def _known(values: Mapping[str, Tensor], host: Mapping[str, Tensor], name: str) -> Tensor:
+    """A value on the host."""
+    return host[name] if name in host and values[name].device.type != "cpu" else values[name].cpu()
+
+
 def _moved(stream: Stream, field_name: str, by: list[int]) -> Tensor:
     """A link with a number added in each sequence; -1 stays."""
     links = stream.fields[field_name]
     lengths, added = torch.tensor(stream.lengths), torch.tensor(by)
-    shift = torch.repeat_interleave(added, lengths, output_size=stream.rows).to(links.device)
+    shift = on_device(torch.repeat_interleave(added, lengths, output_size=stream.rows), links.device)
     return torch.where(links < 0, links, links + shift)
 
 

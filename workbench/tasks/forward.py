@@ -196,6 +196,13 @@ class Seen:
             forward.keep_read(place, read)
         return cls(forward, place, targets)
 
+    def known(self, target: str) -> Tensor:
+        """One of `targets` on the host: nobody waits for the device to learn what the loader said (`Batch.known`)."""
+        batch = self.batch
+        if batch.targets.get(self._objective) is self.targets:
+            return batch.known(self._objective, target)
+        return self.targets[target].cpu()
+
     @property
     def progress(self) -> float:
         """Of the run: 0 at its start, 1 at its end and in evaluation."""
