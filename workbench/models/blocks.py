@@ -150,8 +150,8 @@ class MultiHeadAttention(nn.Module):
         """
         q, k, v = self._heads(query_rows, key_rows)
         if self.rotary is not None:
-            q = rotate(q, queries.positions, self.rotary)
-            k = rotate(k, keys.positions, self.rotary)
+            q = rotate(q, queries.turns(self.head_size, q.dtype, self.rotary))
+            k = rotate(k, keys.turns(self.head_size, k.dtype, self.rotary))
         if context.keeps("keys"):
             known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)

@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 
 from workbench.errors import unknown
+from workbench.models.permutation import inverse_of, select
+from workbench.models.rotary import Turns, turns
 from workbench.sequences.batch import VISIBILITY, Stream
+from workbench.sequences.moving import integers_on_device
 
 Made = TypeVar("Made")
 
@@ -25,7 +28,7 @@ class Layout:
         offsets: the same, cumulated [sequences + 1], on the device.
         integers: the visibility integers that are not 0 everywhere, each [rows].
         order: for joined streams, the row (in the order of `torch.cat` over the streams) at each place of the
-            order in which each sequence is contiguous [rows]; None where rows are in that order already.
+            order in which each sequence is contiguous [rows], on the host; None where rows are in that order already.
         streams: the streams that the rows are of; without any, rows have no fields.
         places: the place of each row in its sequence, in contiguous order [rows], where others stand before it that the
             layout doesn't have (a past); None where they are counted from 0.
@@ -75,11 +78,23 @@ class Layout:
 
     def contiguous(self, values: Tensor) -> Tensor:
         """Values of the rows in the order in which each sequence is contiguous."""
-        return values if self.order is None else values[self.order]
+        if self.order is None:
+            return values
+        order, inverse = self._moves
+        return select(values, order, inverse)
 
     def restored(self, values: Tensor) -> Tensor:
         """Values in that order, back in the order of the rows."""
-        return values if self.order is None else values[torch.argsort(self.order)]
+        if self.order is None:
+            return values
+        order, inverse = self._moves
+        return select(values, inverse, order)
+
+    @cached_property
+    def _moves(self) -> list[Tensor]:
+        """The order and its inverse, on the device."""
+        assert self.order is not None
+        return integers_on_device([self.order, inverse_of(self.order)], self.device)
 
     def field(self, name: str) -> Tensor:
         """An integer field of the streams [rows]; 0 where a stream lacks it.
@@ -100,6 +115,26 @@ class Layout:
             [s.fields["position_ids"] if "position_ids" in s.fields else _single(s).index for s in self.streams]
         )
 
+    def turns(self, size: int, dtype: torch.dtype, base: float) -> Turns:
+        """What heads of this size are turned by (`workbench.models.rotary`), in the order of the rows: made once for
+        all layers, or in each compiled one, where it is part of the kernel that turns them."""
+
+        def make() -> Turns:
+            return turns(self.positions, size // 2 * 2, dtype, base)
+
+        return make() if torch.compiler.is_compiling() else self.kept(self, ("turns", size, dtype, base), make)
+
+    @cached_property
+    def position_range(self) -> tuple[int, int]:
+        """The least and the greatest of the positions, as far as the host knows them without a wait for the device."""
+        if not self.streams and self.places is not None:
+            return int(self.places.min()), int(self.places.max())
+        counted = [n for s in self.streams if "position_ids" not in s.fields for n in s.lengths]
+        known = [s.known("position_ids") for s in self.streams if "position_ids" in s.fields and s.rows]
+        ranges = [(int(found.min()), int(found.max())) for found in known]
+        ranges.append((0, max((counted if self.streams else self.lengths) or [1]) - 1))
+        return min(first for first, _ in ranges), max(last for _, last in ranges)
+
     @cached_property
     def counted(self) -> bool:
         """Whether the positions are known to be the places of the rows in their sequences.
@@ -111,10 +146,7 @@ class Layout:
     @cached_property
     def sequence_ids(self) -> Tensor:
         """The number of the sequence of each row, in contiguous order [rows]."""
-        counts = torch.tensor(self.lengths, device=self.device)
-        return torch.repeat_interleave(
-            torch.arange(len(self.lengths), device=self.device), counts, output_size=self.rows
-        )
+        return torch.repeat_interleave(self.offsets.diff(), output_size=self.rows)
 
     @cached_property
     def index(self) -> Tensor:
@@ -145,7 +177,7 @@ def _joined(streams: list[Stream]) -> Layout:
     offsets = torch.stack([s.offsets for s in streams]).sum(0)
     present = [name for name in VISIBILITY if any(name in s.fields for s in streams)]
     integers = {name: _concatenated(streams, name, offsets.device) for name in present}
-    return Layout(lengths, offsets, integers, interleave(streams).to(offsets.device, non_blocking=True), streams)
+    return Layout(lengths, offsets, integers, interleave(streams), streams)
 
 
 def _concatenated(streams: Sequence[Stream], name: str, device: torch.device) -> Tensor:

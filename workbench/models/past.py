@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal
 
 import torch
@@ -29,6 +30,7 @@ from torch import Tensor
 from workbench.models.layout import interleave
 from workbench.models.spread import Shelves, order_of, slots
 from workbench.sequences.batch import Batch, Stream
+from workbench.sequences.moving import on_device
 
 Keeps = Literal["keys", "rows"]
 Kept = dict[str, dict[str, Tensor]]
@@ -69,7 +71,10 @@ class Past:
             lengths = [0 if number is None else stream.lengths[number] for number in sequences]
             chosen = [number for number in sequences if number is not None]
             room = self.rooms.get(name)
-            rows[name] = _rows_at(stream.rows_of(chosen)) if room is None else _rooms_at(chosen, room, stream)
+            if room is None:
+                streams[name], rows[name] = _picked(stream, stream.numbers_of(chosen), lengths)
+                continue
+            rows[name] = _rooms_at(chosen, room, stream)
             streams[name] = _stream(_all(stream.fields, rows[name]), lengths, stream)
         return Past(self.keeps, streams, _each(self.kept, rows), dict(self.rooms))
 
@@ -88,7 +93,7 @@ class Past:
 
     def _order(self, name: str) -> Tensor:
         stream = self.streams[name]
-        return order_of(stream.lengths, self.rooms[name]).to(stream.offsets.device)
+        return on_device(order_of(stream.lengths, self.rooms[name]), stream.offsets.device)
 
     def cut(self, length: int) -> Past:
         """The last `length` rows of each sequence, in every stream."""
@@ -99,8 +104,7 @@ class Past:
             lengths = [min(length, n) for n in stream.lengths]
             ends = torch.tensor(stream.lengths).cumsum(0).tolist()
             parts = [torch.arange(end - n, end) for n, end in zip(lengths, ends, strict=True)]
-            rows[name] = _rows_at(torch.cat(parts).to(stream.offsets.device))
-            streams[name] = _stream(_all(stream.fields, rows[name]), lengths, stream)
+            streams[name], rows[name] = _picked(stream, torch.cat(parts), lengths)
         return Past(self.keeps, streams, _each(self.kept, rows))
 
     def without_last(self, name: str) -> Past:
@@ -122,13 +126,13 @@ class Past:
             return self.together().behind()
         streams = {}
         for name, stream in self.streams.items():
-            fields = dict(stream.fields)
-            lengths = torch.tensor(stream.lengths, device=stream.offsets.device)
-            behind = torch.repeat_interleave(_next_positions(stream), lengths, output_size=stream.rows)
-            fields["position_ids"] = fields["position_ids"] - behind
-            fields["rank"] = torch.full_like(behind, -1)
-            fields["until"] = torch.zeros_like(behind)
-            streams[name] = Stream(fields, stream.offsets, stream.lengths)
+            fields, host = dict(stream.fields), {}
+            fields["position_ids"] = _ending(fields["position_ids"], stream.offsets)
+            fields["rank"] = torch.full_like(fields["position_ids"], -1)
+            fields["until"] = torch.zeros_like(fields["position_ids"])
+            if "position_ids" in stream.host:
+                host = {"position_ids": _ending(stream.host["position_ids"], torch.tensor(stream.starts))}
+            streams[name] = Stream(fields, stream.offsets, stream.lengths, host=host)
         return Past(self.keeps, streams, self.kept)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -170,7 +174,7 @@ class Growing:
         self._writes: bool | None = None
         self._shelves: dict[str, Shelves] = {}
         self._apart: dict[str, Stream] = {}
-        streams = {name: Stream(s.fields, s.offsets, s.lengths) for name, s in batch.streams.items()}
+        streams = {name: Stream(s.fields, s.offsets, s.lengths, host=s.host) for name, s in batch.streams.items()}
         for name, stream in past.streams.items():
             if name not in streams:
                 none = [0] * len(stream.lengths)
@@ -197,7 +201,7 @@ class Growing:
         """Where each row of the batch stands in its sequence [rows of the batch]."""
         new, old = self.batch.streams[stream], self.past.streams.get(stream)
         first = [0] * len(new.lengths) if old is None else old.lengths
-        return slots(range(len(new.lengths)), new.lengths, 0, first).to(new.offsets.device)
+        return on_device(slots(range(len(new.lengths)), new.lengths, 0, first), new.offsets.device)
 
     def room(self, stream: str) -> int | None:
         """For how many rows a sequence of a stream has room; None where they stand together."""
@@ -267,15 +271,28 @@ class Growing:
             if not new.rows:
                 self._whole[stream] = old, torch.arange(old.rows, device=new.offsets.device)
                 return self._whole[stream]
-            order = interleave([old, new]).to(new.offsets.device, non_blocking=True)
+            numbers = interleave([old, new])
+            order = on_device(numbers, new.offsets.device)
             lengths = [a + b for a, b in zip(old.lengths, new.lengths, strict=True)]
             fields = {f: torch.cat([_field(old, f), _field(new, f)])[order] for f in _integer_fields(old, new)}
-            self._whole[stream] = Stream(fields, old.offsets + new.offsets, lengths), order
+            host = {}
+            if "position_ids" in new.host and (not old.rows or "position_ids" in old.host):
+                both = [s.host["position_ids"] for s in (old, new) if s.rows]
+                host = {"position_ids": torch.cat(both)[numbers]}
+            self._whole[stream] = Stream(fields, old.offsets + new.offsets, lengths, host=host), order
         return self._whole[stream]
 
 
 def _stream(fields: dict[str, Tensor], lengths: list[int], like: Stream) -> Stream:
-    return Stream(fields, torch.tensor([0, *lengths], device=like.offsets.device).cumsum(0), lengths)
+    return Stream(fields, on_device([0, *accumulate(lengths)], like.offsets.device), lengths)
+
+
+def _picked(stream: Stream, numbers: Tensor, lengths: list[int]) -> tuple[Stream, Rows]:
+    """Rows of a stream, by their numbers on the host, and what selects them."""
+    rows = _rows_at(on_device(numbers, stream.offsets.device))
+    picked = _stream(_all(stream.fields, rows), lengths, stream)
+    picked.host = _all(stream.host, _rows_at(numbers))
+    return picked, rows
 
 
 Rows = Callable[[Tensor], Tensor]
@@ -288,7 +305,7 @@ def _rows_at(rows: Tensor) -> Rows:
 
 def _rooms_at(sequences: list[int], room: int, like: Stream) -> Rows:
     """What selects the rooms of these sequences of [sequences * room, ...]: whole blocks of memory."""
-    chosen = torch.tensor(sequences, dtype=torch.long, device=like.offsets.device)
+    chosen = on_device(torch.tensor(sequences, dtype=torch.long), like.offsets.device)
     return lambda values: values.unflatten(0, (-1, room)).index_select(0, chosen).flatten(0, 1)
 
 
@@ -320,17 +337,25 @@ def _numbered(new: Stream, name: str, past: Past) -> Stream:
     """The stream with positions; where it has none, they are counted on from the past's."""
     if "position_ids" in new.fields:
         return new
-    device, lengths = new.offsets.device, torch.tensor(new.lengths, device=new.offsets.device)
-    first = _next_positions(past.stream(name)) if name in past.streams else torch.zeros_like(lengths)
+    device, lengths = new.offsets.device, new.offsets.diff()
+    first = torch.zeros_like(lengths)
+    if name in past.streams:
+        old = past.stream(name)
+        first = _next_positions(old.fields["position_ids"], old.offsets)
     begins = torch.repeat_interleave(first - new.offsets[:-1], lengths, output_size=new.rows)
     positions = torch.arange(new.rows, device=device) + begins
     return Stream({**new.fields, "position_ids": positions}, new.offsets, new.lengths)
 
 
-def _next_positions(stream: Stream) -> Tensor:
+def _next_positions(positions: Tensor, offsets: Tensor) -> Tensor:
     """The position that follows the last row of each sequence [sequences]; 0 where there is none."""
-    lengths = stream.offsets.diff()
-    if not stream.rows:
+    lengths = offsets.diff()
+    if not len(positions):
         return torch.zeros_like(lengths)
-    last = stream.fields["position_ids"][(stream.offsets[1:] - 1).clamp_min(0)]
-    return torch.where(lengths > 0, last + 1, 0)
+    return torch.where(lengths > 0, positions[(offsets[1:] - 1).clamp_min(0)] + 1, 0)
+
+
+def _ending(positions: Tensor, offsets: Tensor) -> Tensor:
+    """The positions moved so that those of each sequence end at -1 [rows]."""
+    following, lengths = _next_positions(positions, offsets), offsets.diff()
+    return positions - torch.repeat_interleave(following, lengths, output_size=len(positions))

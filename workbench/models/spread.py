@@ -14,6 +14,7 @@ from torch import Tensor
 
 from workbench.models.layout import Layout, layout_of
 from workbench.sequences.batch import VISIBILITY, Stream
+from workbench.sequences.moving import on_device
 
 SPARE = 32
 """Room for at least so many rows more, and for a quarter of the longest sequence."""
@@ -52,8 +53,8 @@ class Shelves:
         self.room = room if room is not None and need <= room else need + max(SPARE, need // 4)
         self.sequences = len(lengths)
         numbers = range(len(lengths))
-        self.old = None if room is not None else slots(numbers, lengths, self.room).to(device)
-        self.new = slots(numbers, more, self.room, lengths).to(device) if any(more) else None
+        self.old = None if room is not None else on_device(slots(numbers, lengths, self.room), device)
+        self.new = on_device(slots(numbers, more, self.room, lengths), device) if any(more) else None
         self._total, self._device = total, device
         self._order: Tensor | None = None
 
@@ -61,7 +62,7 @@ class Shelves:
     def order(self) -> Tensor:
         """Where all rows stand, one sequence after another."""
         if self._order is None:
-            self._order = order_of(self._total, self.room).to(self._device)
+            self._order = on_device(order_of(self._total, self.room), self._device)
         return self._order
 
     def put(self, new: Tensor, before: Tensor | None, writes: bool) -> Tensor:
@@ -108,7 +109,7 @@ class Spread(Layout):
     @cached_property
     def slots(self) -> Tensor:
         """Where the rows stand, one sequence after another."""
-        return order_of(self.lengths, self.room).to(self.device)
+        return on_device(order_of(self.lengths, self.room), self.device)
 
     def contiguous(self, values: Tensor) -> Tensor:
         """Values of the rows one sequence after another."""

@@ -98,9 +98,9 @@ class EntityAwareAttention(MultiHeadAttention):
             return q, keys
         own, known = self._words(names[0], queries, q), self._words(names[1], keys.layout, keys.keys)
         words, entities = query_rows[:own], query_rows[own:]
-        of_words = torch.cat([q[:own], self._queries(self.w2e_query, words, queries.positions[:own])], -1)
-        at = queries.positions[own:]
-        of_entities = [self._queries(query, entities, at) for query in (self.e2w_query, self.e2e_query)]
+        of_words = torch.cat([q[:own], self._queries(self.w2e_query, words, queries, slice(0, own))], -1)
+        at = slice(own, None)
+        of_entities = [self._queries(query, entities, queries, at) for query in (self.e2w_query, self.e2e_query)]
         size = self.head_size
         halves = F.pad(keys.keys[:known], (0, size)), F.pad(keys.keys[known:], (size, 0))
         return torch.cat([of_words, torch.cat(of_entities, -1)]), keys._replace(keys=torch.cat(halves))
@@ -111,7 +111,10 @@ class EntityAwareAttention(MultiHeadAttention):
             return len(rows)
         return len(rows) - layout.streams[-1].rows if len(layout.streams) > 1 else 0
 
-    def _queries(self, query: nn.Linear, rows: Tensor, positions: Tensor) -> Tensor:
-        """[rows, heads, size]."""
+    def _queries(self, query: nn.Linear, rows: Tensor, layout: Layout, at: slice) -> Tensor:
+        """[rows, heads, size] of the rows `at` of a layout."""
         made: Tensor = query(rows).view(-1, self.num_heads, self.head_size)
-        return made if self.rotary is None else rotate(made, positions, self.rotary)
+        if self.rotary is None:
+            return made
+        cos, sin = layout.turns(self.head_size, made.dtype, self.rotary)
+        return rotate(made, (cos[at], sin[at]))

@@ -97,7 +97,8 @@ def _group_mask(request: Request, group: Group) -> tuple[Tensor | None, Tensor |
         mask = mask.expand(-1, group.queries.width, -1).unsqueeze(1)
         sees = mask.any(-1, keepdim=True)
         if seen is not None or request.window is not None:
-            blind = None if not sees.is_cuda and bool(sees.all()) else ~sees  # another device would be waited for
+            on_cpu = sees.device.type == "cpu"  # another device would be waited for
+            blind = None if on_cpu and bool(sees.all()) else ~sees
             mask = mask if blind is None else mask | blind
     group.kept["mask", request.window] = (mask, blind)
     return mask, blind

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from workbench.models.layout import Layout
+from workbench.models.permutation import select
 from workbench.models.spread import Spread
+from workbench.sequences.moving import integers_on_device, on_device
 
 GROUP_WASTE = 0.8  # a sequence joins a group whose longest member it reaches to this share
 GROUP_CALL = (
@@ -29,7 +31,8 @@ class Side:
     """The rows of a group's queries or keys: a grid [batch, width] of row numbers, padded with row 0.
 
     `full`: none is padded; `ordered`: and each row is followed by the next one; `places` are the rows' places in their
-    sequences [batch or 1, width]; `sequences` are the numbers of these, where a line of the grid has rows of several.
+    sequences [batch or 1, width]; `sequences` are the numbers of these, where a line of the grid has rows of several;
+    `numbers` is the grid on the host, -1 where it is padded, where that is known.
     """
 
     index: Tensor
@@ -38,6 +41,7 @@ class Side:
     ordered: bool
     places: Tensor
     sequences: Tensor | None = None
+    numbers: Tensor | None = None
 
     @property
     def width(self) -> int:
@@ -76,15 +80,14 @@ class Grid:
             self.index = self.place = self.source = sides[0].index.flatten()
             self.complete = True
             return
-        none = torch.zeros(0, dtype=torch.long)
-        index = torch.cat([side.index.flatten().cpu() for side in sides]) if sides else none
-        valid = torch.cat([side.valid.flatten().cpu() for side in sides]) if sides else none.bool()
-        place = torch.full((rows,), -1, dtype=torch.long)
-        place[index[valid]] = torch.arange(len(index))[valid]
-        source = torch.where(valid, index, -1)
-        self.complete = bool((place >= 0).all())
-        self.same = torch.equal(index, torch.arange(rows))
-        self.index, self.place, self.source = (t.to(device) for t in (index, place, source))
+        grids = [side.numbers.flatten() for side in sides if side.numbers is not None]
+        source = torch.cat(grids or [torch.zeros(0, dtype=torch.long)])
+        slots = (source >= 0).nonzero().squeeze(1)
+        place = torch.full((rows,), -1, dtype=torch.long).index_copy_(0, source[slots], slots)
+        self.complete = len(slots) == rows
+        index = source if len(slots) == len(source) else source.clamp_min(0)
+        self.same = len(slots) == len(source) == rows and torch.equal(index, slots)
+        self.index, self.place, self.source = integers_on_device([index, place, source], device)
 
     def split(self, rows: Tensor) -> list[Tensor]:
         """Rows [rows, ...] -> one grid [batch, width, ...] per group."""
@@ -100,12 +103,7 @@ class Grid:
         return rows * (self.place >= 0).to(rows.dtype).view(-1, *([1] * (rows.dim() - 1)))
 
     def _select(self, values: Tensor, index: Tensor, inverse: Tensor, complete: bool) -> Tensor:
-        if self.same:
-            return values
-        if not torch.is_grad_enabled():
-            return values.index_select(0, index)
-        selected: Tensor = _Select.apply(values, index, inverse, complete)
-        return selected
+        return values if self.same else select(values, index, inverse, complete)
 
 
 class Apart:
@@ -127,27 +125,7 @@ class Apart:
         first, last = members[0], members[-1]
         if last - first + 1 == len(members):
             return grid[first : last + 1, : side.width]
-        return grid[torch.tensor(members, device=grid.device), : side.width]
-
-
-class _Select(torch.autograd.Function):
-    """Row selection whose gradient is the selection by the inverse (-1 there: no gradient)."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, index: Tensor, inverse: Tensor, complete: bool) -> Tensor:
-        ctx.save_for_backward(inverse)
-        ctx.complete = complete
-        return values.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        (inverse,) = ctx.saved_tensors
-        gradient = gradients[0].contiguous()
-        if ctx.complete:
-            return gradient.index_select(0, inverse), None, None, None
-        picked = gradient.index_select(0, inverse.clamp_min(0))
-        picked *= (inverse >= 0).to(picked.dtype).view(-1, *([1] * (picked.dim() - 1)))
-        return picked, None, None, None
+        return grid[on_device(members, grid.device), : side.width]
 
 
 @dataclass
@@ -200,13 +178,14 @@ def _side(layout: Layout, members: list[int]) -> Side:
     lengths, starts = [layout.lengths[i] for i in members], [layout.starts[i] for i in members]
     width, device = max(lengths), layout.device
     counted = torch.arange(width)[None]
-    valid = counted < torch.tensor(lengths)[:, None]
-    full = min(lengths) == width
-    index = torch.tensor(starts)[:, None] + counted
-    if not full:
-        index = torch.where(valid, index, 0)
-    places = counted.to(device) if layout.places is None else layout.places[index.to(device)]
+    valid, full = counted < torch.tensor(lengths)[:, None], min(lengths) == width
+    places = torch.tensor(starts)[:, None] + counted  # in contiguous order
+    places = places if full else torch.where(valid, places, 0)
+    index = places if layout.order is None else layout.order[places]
+    index = index if full or layout.order is None else torch.where(valid, index, 0)
+    numbers = index if full else torch.where(valid, index, -1)
     ordered = full and layout.order is None and all(b - a == width for a, b in pairwise(starts))
-    if layout.order is not None:
-        index = torch.where(valid, layout.order.cpu()[index], 0)
-    return Side(index.to(device), valid.to(device), full, ordered, places)
+    index, counted, places = integers_on_device([index, counted, places], device)
+    if layout.places is not None:
+        counted = layout.places[places]
+    return Side(index, on_device(valid, device), full, ordered, counted, numbers=numbers)

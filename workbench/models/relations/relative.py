@@ -87,14 +87,14 @@ class Relative(Relation):
 
 
 def _bounds(pair: Pair, distance: Tensor) -> tuple[int, int]:
-    """The least and the greatest distance; on a device that would have to be waited for, of the whole batch, once."""
+    """The least and the greatest distance; on another device than the CPU those of the whole batch, once, from what the
+    host knows of it."""
     if distance.device.type == "cpu":
         return int(distance.min()), int(distance.max())
 
     def make() -> tuple[int, int]:
-        q, k = pair.queries.positions, pair.keys.positions
-        first, last = torch.stack([q.min() - k.max(), q.max() - k.min()]).tolist()
-        return first, last
+        (q_first, q_last), (k_first, k_last) = pair.queries.position_range, pair.keys.position_range
+        return q_first - k_last, q_last - k_first
 
     return pair.queries.kept(pair.keys, "distances", make)
 
