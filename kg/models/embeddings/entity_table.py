@@ -16,15 +16,18 @@ from workbench.sequences.entities import Entities
 
 BLOCK = 2**16
 """Rows that are drawn at once where the whole table is."""
+SHARE = 1 / 10
+"""Of a GPU's memory, what a frozen table may take there."""
 
 
 class EntityTable(nn.Module):
     """`entity_ids` r > 0 -> row r - 1 of the table, 0 -> the zero vector.
 
-    A frozen table is neither a parameter nor a buffer: it stays in its memory-mapped file, whatever device the network
-    is on, and the rows of a batch are fetched from there: no accelerator and no process holds a copy of millions of
-    vectors. Checkpoints leave it out, and a run names its file. A trainable one is a parameter like any other.
-    Under the control `random-entities` the rows of a batch are fetched likewise, for their lengths, and drawn for it.
+    A frozen table is neither a parameter nor a buffer: it stays in its memory-mapped file, and the rows of a batch are
+    fetched from there: no process holds a copy of millions of vectors. Only a GPU that has room (`SHARE`) gets a copy,
+    with the first batch, since fetching makes it wait. Checkpoints leave it out, and a run names its file. A trainable
+    one is a parameter like any other. Under the control `random-entities` the rows are fetched likewise, for their
+    lengths, and drawn.
 
     Args:
         path: file of entity vectors (`kg.vectors.vectors`), or the vectors [entities, hidden_size] themselves.
@@ -63,10 +66,10 @@ class EntityTable(nn.Module):
         self.hidden_size = int(vectors.shape[1])
         self.drawn_with = seed if control == "random-entities" and not trainable else None
         if trainable and control == "random-entities":
-            blocks = torch.arange(len(vectors)).split(BLOCK)
-            vectors = torch.cat([randomised(vectors[block], block, seed) for block in blocks])
+            vectors = _randomised_whole(vectors, seed)
         # as a plain attribute `Module.to` leaves it where it is
         self.vectors = nn.Parameter(vectors.clone().float()) if trainable else vectors
+        self._copy: Tensor | None = None
 
     def known_entities(self) -> Entities | None:
         """Those of its rows, in their order; None where the vectors themselves were given."""
@@ -75,11 +78,27 @@ class EntityTable(nn.Module):
     @torch.compiler.disable  # a file's pages are no part of a graph
     def _fetched(self, rows: Tensor) -> Tensor:
         """[rows, hidden_size] float32 on the device of `rows`."""
+        if (table := self._on(rows.device)) is not None:
+            return table[rows].float()
         place = rows.to(self.vectors.device)
         found = self.vectors[place]
         if self.drawn_with is not None:
             found = randomised(found, place, self.drawn_with)
         return found.to(rows.device).float()
+
+    def _on(self, device: torch.device) -> Tensor | None:
+        """The table on this device, where it is there or has room."""
+        if self.drawn_with is None and self.vectors.device == device:
+            return self.vectors
+        if device.type == "cpu":
+            return None
+        if self._copy is None or self._copy.device != device:
+            size = self.vectors.element_size() * self.vectors.numel()
+            if device.type == "cuda" and size > SHARE * torch.cuda.get_device_properties(device).total_memory:
+                return None
+            whole = self.vectors if self.drawn_with is None else _randomised_whole(self.vectors, self.drawn_with)
+            self._copy = whole.to(device)
+        return self._copy
 
     def no_weight_decay(self) -> set[str]:
         """Entities that no batch names would fade away."""
@@ -100,6 +119,12 @@ def randomised(vectors: Tensor, rows: Tensor, seed: int) -> Tensor:
     """
     noise = torch.from_numpy(normals(rows.numpy(), vectors.shape[1], "random-entities", seed))
     return nn.functional.normalize(noise, dim=1) * vectors.float().norm(dim=1, keepdim=True)
+
+
+def _randomised_whole(vectors: Tensor, seed: int) -> Tensor:
+    """As `randomised`, of all rows of a table."""
+    blocks = torch.arange(len(vectors)).split(BLOCK)
+    return torch.cat([randomised(vectors[block], block, seed) for block in blocks])
 
 
 def _read(path: str) -> Tensor:

@@ -63,7 +63,7 @@ class EntityToken(nn.Module):
         Raises:
             WorkbenchError: a number is beyond its table.
         """
-        if not fields["entity_ids"].is_cuda:
+        if fields["entity_ids"].device.type == "cpu":
             check_limits(fields, self.limits, "a sequence")
         states = self.token(fields["entity_ids"])
         states = states if self.project is None else self.project(states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from kg.models.embeddings.entity_table import EntityTable
@@ -60,6 +61,5 @@ class WordOrEntity(Token):
         words = super().words(fields)
         if FIELD not in fields:
             return words
-        rows = (fields[FIELD] > 0).nonzero().squeeze(1)
-        vectors = self.entities({FIELD: fields[FIELD][rows]})
-        return words.index_put((rows,), vectors.to(words))
+        entities = self.entities({FIELD: fields[FIELD]})
+        return torch.where((fields[FIELD] > 0).unsqueeze(-1), entities.to(words), words)

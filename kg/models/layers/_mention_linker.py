@@ -37,8 +37,9 @@ class MentionLinker(nn.Module):
 
     def mentions(self, pieces: Tensor, context: Context, stream: str) -> Tensor:
         """The states of the mentions [mentions, size], before they know their entities."""
-        fields = context.fields(stream)
-        pooled = span_pooling(pieces, self.pool(pieces).squeeze(-1), fields["token"], fields["last"])
+        fields, known = context.fields(stream), context.batch.streams[stream].known
+        rows = int(_lengths(known("token"), known("last")).sum())
+        pooled = span_pooling(pieces, self.pool(pieces).squeeze(-1), fields["token"], fields["last"], rows)
         mentions: Tensor = self.feed_forward(self.attention(self.norm(pooled), context, (stream,)))
         return mentions
 
@@ -56,19 +57,25 @@ class MentionLinker(nn.Module):
         return scores.float()
 
 
-def span_pooling(rows: Tensor, scores: Tensor, first: Tensor, last: Tensor) -> Tensor:
+def _lengths(first: Tensor, last: Tensor) -> Tensor:
+    """How many rows each span has [spans]; one where its last one is gone."""
+    return (last - first).clamp_min(0) + 1
+
+
+def span_pooling(rows: Tensor, scores: Tensor, first: Tensor, last: Tensor, count: int) -> Tensor:
     """The mean of the rows of each span, by the softmax of their scores (Lee et al., arXiv:1707.07045, section 3.1).
 
     Args:
         rows: [rows, size].
         scores: [rows].
         first, last: [spans], the rows at which each begins and ends; it is its first alone where the last one is gone.
+        count: how many rows the spans have together.
 
     Returns:
         [spans, size]
     """
-    lengths = (last - first).clamp_min(0) + 1
-    span = torch.repeat_interleave(torch.arange(len(first), device=first.device), lengths)
+    lengths = _lengths(first, last)
+    span = torch.repeat_interleave(lengths, output_size=count)
     begins = lengths.cumsum(0) - lengths
     row = first[span] + torch.arange(len(span), device=first.device) - begins[span]
     found = scores[row].float()

@@ -88,7 +88,7 @@ class Kar(nn.Module):
     def invert(self) -> None:
         """Make the way back to the word pieces the inverse of the way to the entities, as near as there is one."""
         there = self.linker.project
-        inverse = torch.linalg.pinv(there.weight.float())
+        inverse = pseudo_inverse(there.weight)
         self.project_back.weight.copy_(inverse)
         if there.bias is not None:
             self.project_back.bias.copy_(-inverse @ there.bias.float())
@@ -131,3 +131,17 @@ class Kar(nn.Module):
         shares = (weights / torch.where(linked, total, 1.0)[mention]).to(vectors.dtype)
         mixed = vectors.new_zeros(count, vectors.shape[-1]).index_add(0, mention, shares.unsqueeze(-1) * vectors)
         return torch.where(linked.unsqueeze(-1), mixed, self.null.to(vectors.dtype))
+
+
+def pseudo_inverse(matrix: Tensor) -> Tensor:
+    """That of a matrix [rows, columns], float32 [columns, rows].
+
+    With M of full rank and not more rows than columns it is M^T (M M^T)^-1. The inverse is a Cholesky solve in double
+    precision, which a GPU does in a stretch; a singular value decomposition has the host wait many times. What is added
+    to the diagonal, 1e-13 of its mean, keeps the solve of a matrix of lower rank from failing; its inverse is large.
+    """
+    wide = matrix.double() if len(matrix) <= matrix.shape[1] else matrix.double().T
+    products = wide @ wide.T
+    products.diagonal().add_(products.diagonal().mean() * 1e-13 + torch.finfo(torch.float64).tiny)
+    inverse = torch.cholesky_solve(wide, torch.linalg.cholesky_ex(products).L)
+    return (inverse.T if len(matrix) <= matrix.shape[1] else inverse).float()

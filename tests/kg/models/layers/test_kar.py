@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kg.models.layers.kar import Kar
+from kg.models.layers.kar import Kar, pseudo_inverse
 from tests.contracts.cases import LayerCase
 from workbench.interop.stream_weights import stream_layers
 from workbench.models.context import Context
@@ -193,3 +193,12 @@ def test_it_is_none_of_the_layers_that_go_on_from_a_text_network() -> None:
     names += [f"layers.{number}.attention.attention.qkv.weight" for number in (0, 2)]
     spec = NetworkSpec({"text": {"embedding": "token"}}, [text, {"layer": "kg.kar", **OPTIONS}, text])
     assert [number for number, _ in stream_layers(spec, names, "text")] == [0, 2]
+
+
+@pytest.mark.parametrize("shape", [(8, 20), (20, 8), (12, 12)])
+def test_the_pseudo_inverse_is_that_of_a_singular_value_decomposition(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    matrix = torch.randn(shape) * 0.02
+    wanted = torch.linalg.pinv(matrix.double()).float()
+    assert (pseudo_inverse(matrix) - wanted).abs().max() < 1e-6 * wanted.abs().max()
+    assert torch.equal(pseudo_inverse(matrix * 0), torch.zeros(shape[::-1]))
