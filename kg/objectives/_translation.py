@@ -67,7 +67,7 @@ class TranslationHead(Head):
 
     def _texts(self, seen: Seen) -> Tensor:
         """The vector of every different text [texts, size]."""
-        encoded = seen.targets["encoded"].tolist()
+        encoded = seen.known("encoded").tolist()
         if len(encoded) == seen.batch.size:
             return seen.network.summary_rows(seen.states, seen.batch, self.stream)
         read = seen.run(seen.batch.pick(dict.fromkeys(seen.batch.streams, encoded)))

@@ -20,14 +20,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.metrics.ranks import rank_scores, realistic_rank
 from workbench.models.network import Network
+from workbench.models.permutation import padded_groups
 from workbench.options.bounds import NotNegative, Word
 from workbench.sequences.batch import Batch
+from workbench.sequences.moving import on_device, rows_where
 from workbench.sequences.rows import drop
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.forward import Seen
@@ -132,19 +133,18 @@ class EntityLinkingHead(Head):
         """Metrics, among mentions with a right candidate: `accuracy`, and that of the corpus's own scores
         (`prior_accuracy`)."""
         targets = seen.targets
-        rows, labels, counts = targets["rows"], targets["labels"], targets["candidates"]
+        rows, labels, counts = targets["rows"], targets["labels"], seen.known("candidates")
         scores = seen.read().taps[self.stream]["scores"][rows]
         priors = seen.batch.streams[self.stream].fields["prior"][rows]
-        made = {"scores": scores.detach(), "priors": priors, "labels": labels, "candidates": counts}
-        right = by_mention(labels, counts, 0)
-        known = right.any(1)
-        gold, given = right.argmax(1), by_mention(scores, counts)
-        chosen = {"accuracy": given, "prior_accuracy": by_mention(priors, counts)}
-        metrics: Metrics = {
-            name: ((found.argmax(1) == gold)[known].sum(), known.sum()) for name, found in chosen.items()
-        }
+        made = {"scores": scores.detach(), "priors": priors, "labels": labels, "candidates": targets["candidates"]}
+        right = by_mention(seen.known("labels"), counts, 0)
+        known = rows_where(right.any(1), scores.device)
+        gold = on_device(right.argmax(1)[right.any(1)], scores.device)
+        given = by_mention(scores, counts).index_select(0, known)
+        chosen = {"accuracy": given, "prior_accuracy": by_mention(priors, counts).index_select(0, known)}
+        metrics: Metrics = {name: ((found.argmax(1) == gold).sum(), float(len(gold))) for name, found in chosen.items()}
         if self.loss == "likelihood":
-            loss = F.cross_entropy(given[known], gold[known], reduction="sum")
+            loss = F.cross_entropy(given, gold, reduction="sum")
         else:
             loss = (self.margin - torch.where(labels > 0, scores, -scores)).clamp_min(0).sum()
         return LossOutput(loss, metrics, made)
@@ -154,9 +154,6 @@ def by_mention(values: Tensor, counts: Tensor, fill: float = -torch.inf) -> Tens
     """Values of candidates, one mention's after the other's, as [mentions, most candidates]; at least one column.
 
     Args:
-        counts: [mentions], candidates of each.
+        counts: [mentions], candidates of each, on the host.
     """
-    parts = values.split(counts.tolist())
-    if not parts:
-        return values.reshape(0, 1)
-    return pad_sequence(list(parts), batch_first=True, padding_value=fill)
+    return padded_groups(values, counts.cpu(), fill=fill)[0]

@@ -24,6 +24,7 @@ from torchvision.ops import roi_align
 
 from vision.images.transforms import standardise
 from workbench.errors import WorkbenchError, unknown
+from workbench.sequences.moving import on_device
 
 State = dict[str, Tensor]
 
@@ -84,13 +85,13 @@ class GridBackbone(nn.Module):
     def inside(self, maps: Tensor, boxes: list[Tensor]) -> list[Tensor]:
         """The mean of the features in boxes [k, 4] in 0..1 of each image (bilinear): [k, width] for each."""
         counts = [len(each) for each in boxes]
-        images = torch.repeat_interleave(torch.arange(len(boxes)), torch.tensor(counts)).to(maps.device)
+        images = on_device(torch.repeat_interleave(torch.arange(len(boxes)), torch.tensor(counts)), maps.device)
         return list(self.in_boxes(maps, torch.cat(boxes), images).split(counts))
 
     def in_boxes(self, maps: Tensor, boxes: Tensor, images: Tensor) -> Tensor:
         """As `inside`, of boxes [n, 4], each of the image of this number [n]: [n, width]."""
         rows, columns = maps.shape[-2:]
-        scaled = boxes.float() * boxes.new_tensor([columns, rows, columns, rows]).float()
+        scaled = boxes.float() * on_device([float(columns), float(rows)] * 2, boxes.device)
         numbered = torch.cat([images[:, None].to(scaled.dtype), scaled], dim=1)
         return roi_align(maps.float(), numbered, output_size=1, aligned=True).flatten(1)
 

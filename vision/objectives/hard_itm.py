@@ -23,6 +23,7 @@ from workbench.keyed import Draws, digest
 from workbench.options.bounds import Word
 from workbench.recipe.spec import Spec
 from workbench.sequences.batch import Batch
+from workbench.sequences.moving import rows_where
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen, States
 from workbench.tasks.objective import BatchTargets, LossOutput
@@ -98,10 +99,13 @@ class HardItmHead(ItmHead):
         """Hands on who was drawn for whom, each [n, 2]: `image_of` texts, `text_of` images."""
         read, made, others = seen.read(), seen.made(self.of), rivals(seen.targets)
         sharp = made["scale"][:, None]
-        image_of = drawn(sharp * made["text"] @ made["image_followed"].T, others)
-        text_of = drawn(sharp * made["image"] @ made["text_followed"].T, others)
+        asking = rivals({name: seen.known(name) for name in ("image", "text")}).any(1)
+        asked = rows_where(asking, others.device)
+        image_of = drawn(sharp * made["text"] @ made["image_followed"].T, others, asked)
+        text_of = drawn(sharp * made["image"] @ made["text_followed"].T, others, asked)
         logits = [self.logits(seen.network, read.states, seen.batch)]
         if len(image_of):
+            # the one wait that stays: how long the drawn texts are, attention has to know on the host
             pairs = torch.cat([image_of, text_of.flip(1)]).T.tolist()
             picked = dict(zip(self.streams, pairs, strict=True))
             rows = {name: seen.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
@@ -123,14 +127,14 @@ def rivals(targets: dict[str, Tensor]) -> Tensor:
 
 
 @torch.no_grad()
-def drawn(scores: Tensor, allowed: Tensor) -> Tensor:
-    """For each row that is allowed something, one of it by softmax(scores) [n, 2]: the row, what was drawn.
+def drawn(scores: Tensor, allowed: Tensor, rows: Tensor) -> Tensor:
+    """For each of these rows one of what it is allowed, by softmax(scores) [n, 2]: the row, what was drawn.
 
     Args:
         scores: [rows, candidates].
         allowed: the same shape.
+        rows: those that are allowed something [n].
     """
-    rows = allowed.any(1).nonzero().squeeze(1)
     weights = scores.float().masked_fill(~allowed, float("-inf"))[rows].softmax(-1)
     if not len(rows):
         return torch.stack([rows, rows], 1)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from vision.objectives._masked_regions import MaskedRegions, feature_field
 from vision.objectives.mrfr import MrfrHead, input_projection
 from workbench.errors import unknown
+from workbench.objectives._vocabulary import TokenLoss
 from workbench.options.bounds import Positive, Share, SomeShare, Word
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
@@ -76,6 +76,7 @@ class MaskedClipsHead(StepHead):
         super().__init__()
         self.stream, self.tap, self.temperature = options.stream, options.tap, options.temperature
         self.predicting = MrfrHead(feature_size, hidden_size, "mse", options.tied, options.stream)
+        self.among = TokenLoss()
 
     def embed(self, seen: Seen) -> dict[str, Tensor]:
         """Of every clip of the micro-batch [clips, feature_size]: what is predicted of it (zeros where it is shown),
@@ -101,11 +102,10 @@ class MaskedClipsHead(StepHead):
 
     def loss(self, embedded: dict[str, Tensor], own: slice) -> LossOutput:
         predicted, real, hidden = embedded["predicted"], embedded["features"], embedded["hidden"]
-        answers = torch.arange(len(real), device=real.device)[own][hidden[own]]
-        if not len(answers):
+        if not len(real[own]):
             return LossOutput(predicted.sum() * 0 + real.sum() * 0, {})
+        answers = torch.where(hidden, torch.arange(len(real), device=real.device), -100)[own]
         with torch.autocast(real.device.type, enabled=False):
-            scores = predicted[answers] @ real.T / self.temperature
-        right = (scores.detach().argmax(1) == answers).sum()
-        loss = F.cross_entropy(scores, answers, reduction="sum")
-        return LossOutput(loss, {"accuracy": (right, float(len(answers)))})
+            scores = predicted[own] @ real.T / self.temperature
+        loss, metrics, _ = self.among(scores, answers)
+        return LossOutput(loss, metrics)

@@ -25,6 +25,7 @@ from workbench.keyed import Draws
 from workbench.models.network import Network
 from workbench.options.bounds import Count, Word
 from workbench.sequences.batch import Batch
+from workbench.sequences.moving import on_device
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.forward import Seen, States
 from workbench.tasks.objective import BatchTargets, Head, LossOutput
@@ -93,11 +94,11 @@ class PairContrastHead(MatchingHead):
         return self.score(pool(states, batch, text)).squeeze(1).float()
 
     def forward(self, seen: Seen) -> LossOutput:
-        read, ids = seen.read(), seen.targets["video"]
+        read = seen.read()
         if self.tap not in read.taps:
             raise unknown("tap", self.tap, read.taps, "the network's layers")
         own = self.match(seen.network, read.states, read.batch)
-        pairs = others(ids, self.negatives)
+        pairs = others(seen.known("video"), self.negatives)
         table = own.new_full((len(own), len(own)), float("-inf")).diagonal_scatter(own)
         if len(pairs):
             kept, changed = pairs.T.tolist()
@@ -105,7 +106,8 @@ class PairContrastHead(MatchingHead):
             rows = {name: read.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
             taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
             wrong = seen.run(read.batch.pick(picked), after=self.tap, taps=taps)
-            table = table.index_put(tuple(pairs.T), self.match(seen.network, wrong.states, wrong.batch))
+            places = on_device(pairs.T, own.device)
+            table = table.index_put(tuple(places), self.match(seen.network, wrong.states, wrong.batch))
         answers = torch.arange(len(own), device=own.device)
         right = (table.detach().argmax(1) == answers).sum()
         return LossOutput(F.cross_entropy(table, answers, reduction="sum"), {"accuracy": (right, float(len(own)))})

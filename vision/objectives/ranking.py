@@ -32,6 +32,7 @@ from workbench.errors import WorkbenchError
 from workbench.keyed import Draws, digest
 from workbench.options.bounds import Count, Positive, Size, Word
 from workbench.sequences.batch import Batch
+from workbench.sequences.moving import rows_where
 from workbench.sequences.sequence import Rows, Sample, Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, LossOutput
@@ -112,7 +113,7 @@ class RankingHead(ItmHead):
     def forward(self, seen: Seen) -> LossOutput:
         others = rivals(seen.targets)
         scores = self._all(seen).masked_fill(~others, float("-inf"))
-        asked = others.any(1).nonzero().squeeze(1)
+        asked = rows_where(rivals({name: seen.known(name) for name in ("image", "text")}).any(1), others.device)
         if not len(asked):  # nothing to compare with, but the parameters keep their part in the graph
             nothing = self.log_odds(seen, torch.zeros(1, 2, dtype=torch.long)).sum() * 0
             return LossOutput(nothing, {"accuracy": (nothing.detach(), 0.0)})

@@ -26,6 +26,7 @@ from vision.sequences.pairs import MATCHED
 from vision.sequences.region_rows import special_rows
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
+from workbench.models.permutation import padded_groups
 from workbench.options.bounds import Count, Positive, Word
 from workbench.sequences.sequence import Rows, Sequence
 from workbench.tasks.forward import Seen
@@ -109,12 +110,13 @@ class WraHead(Head):
             words = states[self.text][targets["words"]].float()
             regions = states[self.image][targets["regions"]].float()
             cost, there = pairwise_cost(
-                *_padded(words, targets["num_words"], lengths[self.text]),
-                *_padded(regions, targets["num_regions"], lengths[self.image]),
+                *padded_groups(words, seen.known("num_words"), lengths[self.text]),
+                *padded_groups(regions, seen.known("num_regions"), lengths[self.image]),
             )
             distances = (transport_plan(cost.detach(), there, self.beta, self.iterations) * cost).sum((1, 2))
         matched = targets["labels"] == 1
-        of_matched, of_others = distances[matched].sum(), distances[~matched].sum()
+        of_matched = torch.where(matched, distances, 0).sum()
+        of_others = torch.where(matched, 0, distances).sum()
         metrics: dict[str, tuple[Tensor | float, Tensor | float]] = {
             "matched": (of_matched.detach(), matched.sum()),
             "exchanged": (of_others.detach(), (~matched).sum()),
@@ -139,21 +141,15 @@ def transport_plan(cost: Tensor, there: Tensor, beta: float, iterations: int) ->
         there: which of them count, a rectangle from the first corner of each pair.
     """
     word_there, region_there = there.any(2, keepdim=True), there.any(1, keepdim=True)
-    m, n = word_there.sum(1, keepdim=True), region_there.sum(2, keepdim=True)
+    words, regions = (each.to(cost.dtype) for each in (word_there, region_there))
+    word_share, region_share = words / words.sum(1, keepdim=True), regions / regions.sum(2, keepdim=True)
+    least = torch.finfo(cost.dtype).tiny  # what is not there has a share of 0, and a sum of 0 to divide it by
     kernel = torch.exp(-cost / beta).masked_fill(~there, 0)
-    plan = there.to(cost.dtype)
-    of_words = word_there.to(cost.dtype) / m
+    plan, of_words = there.to(cost.dtype), word_share
     for _ in range(iterations):
         moved = kernel * plan
-        of_regions = (1 / (n * (moved * of_words).sum(1, keepdim=True))).masked_fill(~region_there, 0)
-        of_words = (1 / (m * (moved * of_regions).sum(2, keepdim=True))).masked_fill(~word_there, 0)
-        plan = of_words * moved * of_regions
+        of_regions = region_share / (moved * of_words).sum(1, keepdim=True).clamp_min(least)
+        moved = moved * of_regions
+        of_words = word_share / moved.sum(2, keepdim=True).clamp_min(least)
+        plan = of_words * moved
     return plan
-
-
-def _padded(rows: Tensor, counts: Tensor, longest: int) -> tuple[Tensor, Tensor]:
-    """Rows of several pairs, one pair after the other, as [pairs, longest, size], and which of them are there."""
-    places = torch.arange(longest, device=rows.device)
-    there = places < counts[:, None]
-    spread = rows.new_zeros(len(counts), longest, rows.shape[-1])
-    return spread.masked_scatter(there[:, :, None], rows), there

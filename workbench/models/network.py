@@ -23,7 +23,7 @@ from workbench.options.values import check
 from workbench.parts.building import build, checked
 from workbench.parts.calls import call
 from workbench.recipe.spec import NetworkSpec, Spec
-from workbench.sequences.batch import Batch
+from workbench.sequences.batch import Batch, Stream
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,9 @@ class Network(nn.Module):
     def embed(self, batch: Batch, without: frozenset[str] = frozenset()) -> States:
         """What the layers begin with: the rows of each stream that has an embedding [rows, hidden_size]."""
         return {
-            name: call(self.embeddings[name], "", rows_of_width(self.sizes[name]), stream.fields)
+            name: call(
+                self.embeddings[name], "", rows_of_width(self.sizes[name]), _given(stream, self.embeddings[name])
+            )
             for name, stream in batch.streams.items()
             if name in self.embeddings and name not in without
         }
@@ -252,6 +254,12 @@ class Network(nn.Module):
                 f"(found: {', '.join(self.poolers) or 'none'})"
             )
         return self.poolers[stream](self.summary_rows(states, batch, stream))
+
+
+def _given(stream: Stream, embedding: nn.Module) -> dict[str, Tensor]:
+    """The fields of a stream as its embedding gets them: those that it names `on_host` as the host knows them."""
+    known = {name: stream.known(name) for name in getattr(embedding, "on_host", ()) if name in stream.fields}
+    return {**stream.fields, **known} if known else stream.fields
 
 
 def _size(embedding: nn.Module, where: str) -> int:

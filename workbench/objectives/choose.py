@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from workbench.errors import WorkbenchError
 from workbench.keyed import Draws
 from workbench.metrics.ranks import rank_scores, realistic_rank
+from workbench.models.permutation import padded_groups
 from workbench.objectives._vocabulary import TokenLoss
 from workbench.options.bounds import Dropout, Word
+from workbench.sequences.moving import rows_where
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
@@ -101,9 +102,10 @@ class ChooseHead(Head):
         choices, labels = seen.targets["choices"], seen.targets["labels"]
         pooled = seen.network.pool(seen.states, seen.batch, self.stream)
         scores = self.score(self.dropout(pooled)).squeeze(1).float()
-        parts = scores.split(choices.tolist())
-        padded = pad_sequence(list(parts), batch_first=True, padding_value=float("-inf"))
+        counts, known = seen.known("choices"), seen.known("labels") != UNKNOWN
+        padded, _ = padded_groups(scores, counts, fill=float("-inf"))
         loss, metrics, _ = self.loss(padded, labels)
-        known = labels != UNKNOWN
-        made = {"scores": scores[torch.repeat_interleave(known, choices)], "choices": choices[known]}
-        return LossOutput(loss, metrics, {**made, "labels": labels[known]})
+        questions = rows_where(known, labels.device)
+        of_these = rows_where(torch.repeat_interleave(known, counts), labels.device)
+        made = {"scores": scores.index_select(0, of_these), "choices": choices.index_select(0, questions)}
+        return LossOutput(loss, metrics, {**made, "labels": labels.index_select(0, questions)})

@@ -19,6 +19,7 @@ from workbench.keyed import Draws
 from workbench.metrics.classes import class_scores
 from workbench.objectives._vocabulary import TokenLoss
 from workbench.options.bounds import Dropout, Name, Word
+from workbench.sequences.moving import rows_where
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
@@ -111,5 +112,6 @@ class ClassifyHead(Head):
         """Metric `accuracy`; made: `predicted` and `gold` [labelled sequences]."""
         logits, labels = self.logits(seen), seen.targets["labels"]
         loss, metrics, _ = self.loss(logits, labels)
-        made = {"predicted": logits.argmax(-1)[labels != -100], "gold": labels[labels != -100]}
+        labelled = rows_where(seen.known("labels") != -100, labels.device)
+        made = {"predicted": logits.argmax(-1).index_select(0, labelled), "gold": labels.index_select(0, labelled)}
         return LossOutput(loss, metrics, made)

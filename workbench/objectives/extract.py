@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
 from workbench.metrics.answers import answer_scores
+from workbench.models.permutation import padded_groups
 from workbench.options.bounds import Count, Dropout, Word
 from workbench.sequences.sequence import Fields, Rows, Sequence
 from workbench.sequences.texts import code_points, texts_of
@@ -110,13 +110,17 @@ class ExtractHead(Head):
         """Metric `accuracy` of the first and last tokens. Made in evaluation alone: the answers, and the right ones."""
         targets = seen.targets
         scores = self.ends(self.dropout(seen.states[self.stream][targets["rows"]])).float()
-        parts = scores.split(targets["candidates"].tolist())
-        padded = pad_sequence(list(parts), batch_first=True, padding_value=float("-inf")).transpose(1, 2)
+        counts = seen.known("candidates")
+        padded = padded_groups(scores, counts, fill=float("-inf"))[0].transpose(1, 2)
         labels = targets["labels"]
         loss = F.cross_entropy(padded.flatten(0, 1), labels.flatten(), ignore_index=UNKNOWN, reduction="sum")
         counted = labels != UNKNOWN
         right = ((padded.argmax(2) == labels) & counted).sum()
-        made = {} if self.training else self._made(parts, {name: t.cpu() for name, t in targets.items()})
+        made = (
+            {}
+            if self.training
+            else self._made(scores.split(counts.tolist()), {name: t.cpu() for name, t in targets.items()})
+        )
         return LossOutput(loss, {"accuracy": (right, counted.sum())}, made)
 
     def _made(self, parts: tuple[Tensor, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from workbench.keyed import Draws
 from workbench.metrics.correlations import number_scores
 from workbench.options.bounds import Dropout, Name, Word
 from workbench.sequences.batch import Batch
+from workbench.sequences.moving import rows_where
 from workbench.sequences.sequence import Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
@@ -93,6 +94,7 @@ class RegressHead(Head):
         """Made: `predicted` and `gold` [sequences that have the label]."""
         pooled = seen.network.pool(seen.states, seen.batch, self.stream)
         numbers = seen.targets["numbers"]
-        known = numbers.isfinite()
-        predicted, gold = self.regressor(self.dropout(pooled)).squeeze(1).float()[known], numbers[known]
+        known = rows_where(seen.known("numbers").isfinite(), numbers.device)
+        found = self.regressor(self.dropout(pooled)).squeeze(1).float()
+        predicted, gold = found.index_select(0, known), numbers.index_select(0, known)
         return LossOutput(((predicted - gold) ** 2).sum(), {}, {"predicted": predicted, "gold": gold})

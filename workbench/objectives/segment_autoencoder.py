@@ -70,12 +70,13 @@ class SegmentAutoencoderHead(Head):
     def forward(self, seen: Seen) -> LossOutput:
         embedding = seen.network.embeddings[self.stream]
         assert isinstance(embedding, Segments)
-        fields = seen.batch.streams[self.stream].fields
-        vectors, count = embedding.encode(fields), len(fields["frames"])
+        stream = seen.batch.streams[self.stream]
+        fields, frames = stream.fields, stream.known("frames")
+        vectors, count = embedding.encode({**fields, "frames": frames}), len(frames)
         if not count:
             return LossOutput(vectors.sum() + 0 * self.output.bias.sum(), {})
         features = fields["features"].float()
-        longest = int(fields["frames"].max())
+        longest = int(frames.max())
         states, _ = self.decoder(vectors[:, None].expand(-1, longest, -1))
         shown = torch.arange(longest, device=features.device) < fields["frames"][:, None]
         errors = (self.output(states).float() - features[:, :longest]).square().mean(-1).masked_fill(~shown, 0)

@@ -23,6 +23,7 @@ from workbench.keyed import Draws
 from workbench.metrics.chunks import OUTSIDE, WORD_TAG, tag_scores
 from workbench.objectives._vocabulary import TokenLoss
 from workbench.options.bounds import Dropout, Name, Word
+from workbench.sequences.moving import on_device, rows_where
 from workbench.sequences.sequence import Fields, Rows, Sequence
 from workbench.tasks.forward import Seen
 from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
@@ -172,12 +173,13 @@ class TagHead(Head):
         targets = seen.targets
         logits: Tensor = self.classifier(self.dropout(seen.states[self.stream][targets["rows"]]))
         loss, metrics, _ = self.loss(logits, targets["labels"])
-        predicted = torch.full_like(targets["gold"], self.outside)
-        predicted[targets["read"]] = logits.argmax(-1)
-        text = (targets["part"] == 0).cumsum(0) - 1
-        words = torch.zeros_like(targets["words"]).index_add_(0, text, targets["words"])
+        read = rows_where(seen.known("read"), logits.device)
+        predicted = torch.full_like(targets["gold"], self.outside).index_copy(0, read, logits.argmax(-1))
+        text = (seen.known("part") == 0).cumsum(0) - 1
+        words = torch.zeros_like(seen.known("words")).index_add_(0, text, seen.known("words"))
         told = {name: targets[name] for name in ("gold", "read", "places")}
-        return LossOutput(loss, metrics, {"predicted": predicted, "words": words[words > 0], **told})
+        words = on_device(words[words > 0], logits.device)
+        return LossOutput(loss, metrics, {"predicted": predicted, "words": words, **told})
 
 
 def check_apart(tags: Sequences[Any], where: str) -> None:

@@ -105,14 +105,14 @@ def test_a_negative_is_never_of_the_same_image_and_never_says_the_same(network: 
     assert not allowed[6, 7]
     assert not allowed[0, 3]
     likely = torch.where(allowed, torch.zeros(()), torch.full((), 50.0))  # what is not allowed is the most alike
-    found = {tuple(pair) for _ in range(100) for pair in drawn(likely, allowed).tolist()}
+    found = {tuple(pair) for _ in range(100) for pair in drawn(likely, allowed, torch.arange(8)).tolist()}
     assert found == {tuple(pair) for pair in allowed.nonzero().tolist()}
 
 
 def test_the_harder_is_drawn_the_more_often() -> None:
     torch.manual_seed(0)
     scores, allowed = torch.tensor([[9.0, 0.75, 0.25, 0.25]]).log(), torch.tensor([[False, True, True, True]])
-    counts = torch.stack([drawn(scores, allowed)[0, 1] for _ in range(1000)]).bincount(minlength=4)
+    counts = torch.stack([drawn(scores, allowed, torch.tensor([0]))[0, 1] for _ in range(1000)]).bincount(minlength=4)
     shares = torch.tensor([0, 0.6, 0.2, 0.2])
     assert counts[0] == 0
     assert (counts / 1000 - shares).abs().max() < 5 * (0.24 / 1000) ** 0.5

@@ -62,7 +62,7 @@ class Clips(nn.Module):
                 f"{self.project.in_features}; set feature_size to what the corpus holds"
             )
         positions = field(fields, "position_ids", self)
-        if not positions.is_cuda:
+        if positions.device.type == "cpu":
             check_limits({"position_ids": positions}, {"position_ids": self.max_positions}, "a video")
         shown = hide(features.to(self.project.weight.dtype), fields.get("masked"), self.mask)
         hidden = self.project(self.normalise(shown)) + self.position(positions)

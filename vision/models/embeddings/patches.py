@@ -40,6 +40,7 @@ class Patches(nn.Module):
 
     mean: Tensor
     std: Tensor
+    whole_box: Tensor
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Patches(nn.Module):
         self.shape = {"patch": patch} | ({} if interpolate else {"grid": grid})
         for name, values in zip(("mean", "std"), NORMALISATIONS[normalisation], strict=True):
             self.register_buffer(name, torch.tensor(values), persistent=False)
+        self.register_buffer("whole_box", torch.tensor(WHOLE), persistent=False)
         self.project = nn.Linear(3 * patch * patch, hidden_size, bias=bias)
         self.positions = GridPositions(hidden_size, grid, positions, interpolate)
         self.whole = vector(hidden_size)
@@ -79,7 +81,7 @@ class Patches(nn.Module):
         patches = hide(self.normalise(field(fields, "patches", self)), fields.get("masked"), self.mask)
         boxes = fields["boxes"]
         cells = self.project(patches) + self.positions(boxes)
-        whole = (boxes == boxes.new_tensor(WHOLE)).all(1, keepdim=True)
+        whole = (boxes == self.whole_box).all(1, keepdim=True)
         hidden = torch.where(whole, self.whole.to(cells.dtype), cells)
         hidden = hidden if self.type_vector is None else hidden + self.type_vector
         return self.dropout(self.norm(self.picture(hidden, fields)))

@@ -83,8 +83,8 @@ class VisualElements(nn.Module):
         elements = self.element.expand(len(visual), -1)
         if self.masked_element is not None and "masked" in fields:
             elements = torch.where(fields["masked"][:, None], self.masked_element, elements)
-        last = torch.zeros(len(visual), dtype=torch.bool, device=visual.device)
-        last[layout.offsets[1:][layout.offsets.diff() > 0] - 1] = True
+        begins = torch.zeros(len(visual) + 1, dtype=torch.bool, device=visual.device)
+        last = begins.index_fill_(0, layout.offsets, True)[1:]  # another sequence begins behind it
         rows = torch.where(last[:, None], self.end, elements) + self.norm_image(visual) + self.type_vector
         if self.position is None:
             return rows

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from workbench.errors import WorkbenchError
+from workbench.models.permutation import inverse_of, select
 from workbench.options.bounds import Count, Dropout, Epsilon, Size
 from workbench.sequences.limits import check_limits
+from workbench.sequences.moving import integers_on_device
 
 
 class Segments(nn.Module):
@@ -28,6 +30,7 @@ class Segments(nn.Module):
     """
 
     by_token = ("token.weight",)
+    on_host = ("frames",)
 
     def __init__(
         self,
@@ -64,13 +67,15 @@ class Segments(nn.Module):
             )
         if not len(features):
             return self.project(features.new_zeros(0, self.project.in_features))
-        packed = pack_padded_sequence(features, frames.cpu(), batch_first=True, enforce_sorted=False)
+        frames, order = torch.sort(frames.cpu(), descending=True)
+        longest_first, back = integers_on_device([order, inverse_of(order)], features.device)
+        packed = pack_padded_sequence(select(features, longest_first, back), frames, batch_first=True)
         last: Tensor = self.encoder(packed)[1]
-        return self.project(torch.cat([last[0], last[1]], 1))
+        return self.project(select(torch.cat([last[0], last[1]], 1), back, longest_first))
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
         """Fields as of the builder `spoken_words` -> [rows, hidden_size]."""
-        if not fields["input_ids"].is_cuda:
+        if fields["input_ids"].device.type == "cpu":
             check_limits(fields, self.limits, "a sequence")
         changed = (fields["input_ids"] != fields["said_ids"])[:, None]
         sounds = torch.where(changed, self.token(fields["input_ids"]), self.encode(fields))

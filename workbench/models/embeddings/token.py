@@ -78,7 +78,7 @@ class Token(nn.Module):
         Raises:
             WorkbenchError: the stream lacks a field, or a number is beyond its table.
         """
-        if not fields["input_ids"].is_cuda:
+        if fields["input_ids"].device.type == "cpu":
             check_limits(fields, self.limits, "a sequence")
         states = self.words(fields)
         tables = {"position_ids": self.position, "token_type_ids": self.token_type, **dict(self.extra.items())}
