@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.adapting import adapt
@@ -76,7 +76,9 @@ def _module(networks: dict[str, Network], name: str, path: str, where: str) -> n
 @torch.no_grad()
 def follow(follower: nn.Module, followed: nn.Module, decay: float) -> None:
     """One step of a moving average: decay * own + (1 - decay) * followed for weights; buffers are copied."""
-    for weight, target in zip(follower.parameters(), followed.parameters(), strict=True):
-        weight.lerp_(target, 1 - decay)
+    weights: list[Tensor] = [*follower.parameters()]
+    targets: list[Tensor] = [*followed.parameters()]
+    if weights:
+        torch._foreach_lerp_(weights, targets, 1 - decay)  # one launch for many on a GPU
     for buffer, source in zip(follower.buffers(), followed.buffers(), strict=True):
         buffer.copy_(source)
