@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from tests.contracts.descending import Model, train
@@ -58,6 +59,26 @@ def test_state_by_name_goes_on_exactly(tmp_path: Path, name: str) -> None:
     train(again, optimizer, range(3, 6))
     for p, expected in zip(again.parameters(), whole.parameters(), strict=True):
         assert torch.equal(p, expected)
+
+
+@over("optimizer")
+def test_no_step_waits_for_the_device(name: str) -> None:
+    """On the meta device no number can be read: what asks for one, as torch's Adafactor does, raises."""
+    model = Model().to("meta")
+    optimizer = make_optimizer(model, spec(name, weight_decay=0.3))
+    if optimizer.param_groups[0].get("fused"):
+        pytest.skip("a fused step is one kernel, which the meta device lacks; it reads nothing on the host")
+    for _ in range(2):
+        for p in model.parameters():
+            p.grad = torch.empty_like(p)
+        optimizer.step()
+
+
+def test_reading_a_number_on_the_meta_device_raises() -> None:
+    p = torch.nn.Parameter(torch.empty(2, 3, device="meta"))
+    p.grad = torch.empty_like(p)
+    with pytest.raises(RuntimeError, match="meta"):
+        torch.optim.Adafactor([p]).step()
 
 
 @over("optimizer")

@@ -12,7 +12,28 @@ from torch import Tensor
 from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 
 
-class Moments(torch.optim.Optimizer, ABC):
+class ByGroup(torch.optim.Optimizer, ABC):
+    """Steps group by group; a subclass says by `update` how the parameters of one move, all of them at once."""
+
+    @abstractmethod
+    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        """Move the parameters of a group, all of which have a gradient."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update of every parameter that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            if parameters:
+                self.update(parameters, group)
+        return loss
+
+
+class Moments(ByGroup):
     """Keeps a moving average of the gradients and one of their squares; a subclass says by `update` what it makes of
     them.
 
@@ -33,23 +54,6 @@ class Moments(torch.optim.Optimizer, ABC):
         weight_decay: NotNegative = 0.01,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
-
-    @abstractmethod
-    def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        """Move the parameters of a group, all of which have a gradient."""
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of every parameter that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            parameters = [p for p in group["params"] if p.grad is not None]
-            if parameters:
-                self.update(parameters, group)
-        return loss
 
     def moved(self, parameters: list[Tensor], betas: tuple[float, float]) -> tuple[list[Tensor], list[Tensor]]:
         """Both moments of each parameter after its gradient, without the bias of their first values:

@@ -37,5 +37,5 @@ class Lamb(Moments):
 
 def _trust_ratios(parameters: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
     """|x| / |u| of every tensor, 1 where one of them is 0; no wait for the device."""
-    sizes = zip(torch._foreach_norm(parameters), torch._foreach_norm(updates), strict=True)
-    return [torch.where((x > 0) & (u > 0), x / u, torch.ones_like(x)) for x, u in sizes]
+    x, u = (torch.stack(torch._foreach_norm(tensors)) for tensors in (parameters, updates))
+    return list(torch.where((x > 0) & (u > 0), x / u, torch.ones_like(x)).unbind())

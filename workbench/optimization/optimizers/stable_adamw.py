@@ -30,7 +30,8 @@ class StableAdamw(Moments):
         excess = torch._foreach_clamp_min(second, group["eps"] ** 2)
         gradients = [p.grad for p in parameters if p.grad is not None]
         ratios = torch._foreach_div(torch._foreach_mul(gradients, gradients), excess)
-        rates = [group["lr"] / ratio.mean().sqrt().clamp_min(1.0) for ratio in ratios]
+        excesses = torch.stack([ratio.mean() for ratio in ratios]).sqrt_().clamp_min_(1.0)
+        rates = list((group["lr"] / excesses).unbind())
         updates = directions(first, second, group["eps"])
         if group["weight_decay"]:
             torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
