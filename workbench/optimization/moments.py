@@ -12,15 +12,20 @@ from torch import Tensor
 from workbench.options.bounds import Betas, Epsilon, LearningRate, NotNegative
 
 
-class ByGroup(torch.optim.Optimizer, ABC):
-    """Steps group by group; a subclass says by `update` how the parameters of one move, all of them at once."""
+class ByGroup(ABC):
+    """How an optimizer steps group by group; it says by `update` how the parameters of one move, all of them at once.
+
+    No optimizer itself: pykeen registers what derives from one of ours, and refuses a second Adafactor.
+    """
+
+    param_groups: list[dict[str, Any]]
 
     @abstractmethod
     def update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         """Move the parameters of a group, all of which have a gradient."""
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """One update of every parameter that has a gradient."""
         loss = None
         if closure is not None:
@@ -33,7 +38,7 @@ class ByGroup(torch.optim.Optimizer, ABC):
         return loss
 
 
-class Moments(ByGroup):
+class Moments(ByGroup, torch.optim.Optimizer):  # type: ignore[misc]  # torch has overloads of `step`
     """Keeps a moving average of the gradients and one of their squares; a subclass says by `update` what it makes of
     them.
 

@@ -25,10 +25,10 @@ from workbench.options.bounds import LearningRate, NotNegative
 
 AT_ONCE = {"cuda": 2**25, "cpu": 2**18}
 """Numbers that parameters of one shape have together where they are stacked, by device. On CUDA it saves launches, for
-128 MiB; on a CPU what is stacked stays in its cache, and large matrices are not copied (2^20: 1.1 times torch's time)."""
+128 MiB; on a CPU what is stacked stays in its cache, and large matrices are not copied (2^20: 1.2 times as slow)."""
 
 
-class Adafactor(ByGroup, torch.optim.Adafactor):
+class Adafactor(ByGroup, torch.optim.Adafactor):  # type: ignore[misc]  # torch has overloads of `step`
     """The paper's algorithm 5: its decay, clipping and constants, updates relative to a parameter's size.
 
     At the t-th update the rate is min(lr, 1 / sqrt(t)) times the root mean square of the parameter, so `train.lr` is a
