@@ -21,6 +21,7 @@ from workbench.interop.opening import name_at
 from workbench.processes.distributed import World, distributed
 from workbench.runs.folder import keep_panels
 from workbench.runs.names import EVALUATIONS, is_run
+from workbench.training.arithmetic import Arithmetic, autocast_dtype, computing, matmul_of
 from workbench.training.failures import named_failures
 
 AGAIN = "Once that is mended, give the same command again"
@@ -45,7 +46,9 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
     if world.is_main:
         check_writable(results_of(scoring.run) / "result.json")  # a name like any: theirs follow from what is read
     corpus = Corpus.open(scoring.corpus)
-    with noted() as opened:
+    precision = scoring.precision if isinstance(scoring, Scoring) else "float32"
+    dtype = autocast_dtype(precision, world.device, "--precision")
+    with noted() as opened, computing(Arithmetic(world.device, dtype, matmul_of("auto", dtype))):
         run = _opened(task, scoring, world)
         run.check_linked(corpus)
         with torch.autocast(world.device.type, enabled=False):  # one scope, so that weights are cast once

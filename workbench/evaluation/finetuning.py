@@ -151,5 +151,7 @@ def _schedule(base: Recipe, tuning: Tuning, items: int) -> TrainSpec:
         lr_schedule={"lr_schedule": "linear", "warmup_steps": steps // 10},
         num_workers=base.train.num_workers,
         precision=base.train.precision,
+        matmul_precision=base.train.matmul_precision,
+        deterministic=base.train.deterministic,
         save_every=steps,
     )

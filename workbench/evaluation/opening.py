@@ -30,7 +30,7 @@ from workbench.tasks.linked import check_linked
 from workbench.tasks.objective import Head
 from workbench.tasks.task import Task, TaskObjective
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.micro_pass import autocast_dtype
+from workbench.training.arithmetic import autocast_dtype
 
 logger = logging.getLogger(__name__)
 

@@ -97,9 +97,9 @@ class Scoring(Measuring):
     network: WhichNetwork = None
     control: Annotated[Control | None, typer.Option(help="Take something away, at test time.")] = None
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
-    precision: Annotated[Precision, typer.Option(help="What the networks compute in; heads stay in float32.")] = (
-        "float32"
-    )
+    precision: Annotated[
+        Precision, typer.Option(help="What the networks compute in; heads stay in float32, beside 16 bit in TF32.")
+    ] = "float32"
     trust: Trust = False
 
 

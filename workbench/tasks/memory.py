@@ -83,6 +83,10 @@ class Memory:
         self._known |= self._read
         self._read = {}
 
+    def forget(self) -> None:
+        """What was read is not remembered; as a lane's next micro-batch does not follow what is, it begins anew."""
+        self._read = {}
+
     def copy(self) -> Memory:
         """One that may be written to while this one stays."""
         other = Memory()

@@ -57,7 +57,7 @@ def watched(root: nn.Module) -> Iterator[list[str]]:
             name = _name(root, path)
 
             def look(module: nn.Module, given: Any, output: Any, name: str = name) -> None:
-                if not all(map(_is_finite, _tensors(output))):
+                if not all(map(_is_finite, tensors_in(output))):
                     found.append(name)
 
             stack.callback(module.register_forward_hook(look).remove)
@@ -79,17 +79,17 @@ def _name(root: nn.Module, path: str) -> str:
     return path
 
 
-def _tensors(output: Any) -> Iterator[Tensor]:
+def tensors_in(output: Any) -> Iterator[Tensor]:
     """The tensors of numbers in what a module returned."""
     if isinstance(output, Tensor):
         if output.is_floating_point():
             yield output
     elif isinstance(output, Mapping):
         for inner in output.values():
-            yield from _tensors(inner)
+            yield from tensors_in(inner)
     elif isinstance(output, list | tuple):
         for inner in output:
-            yield from _tensors(inner)
+            yield from tensors_in(inner)
     elif dataclasses.is_dataclass(output):
         for field in dataclasses.fields(output):
-            yield from _tensors(getattr(output, field.name))
+            yield from tensors_in(getattr(output, field.name))

@@ -11,6 +11,9 @@ from workbench.sequences.batch import MicroBatch
 from workbench.tasks.root import Root
 from workbench.training.dry import dry
 
+SLOW = 1.0
+"""Seconds after which one product is enough: float16 on a CPU takes as long."""
+
 
 def flops_per_row(root: Root, micros: list[MicroBatch], dtype: torch.dtype | None) -> float:
     """Operations of forward and backward per stream row, counted on these micro-batches (matrix products alone).
@@ -46,4 +49,6 @@ def measured_peak(device: torch.device, dtype: torch.dtype | None, repeats: int 
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         best = min(best, time.perf_counter() - start)
+        if best > SLOW:
+            break
     return 2 * size**3 / best

@@ -25,8 +25,10 @@ from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.root import Root
 from workbench.tasks.task import Task, labels
+from workbench.training.arithmetic import refuse_unordered
 from workbench.training.dry import dry
 from workbench.training.finite import watched
+from workbench.training.loss_scale import LossScale
 from workbench.training.micro_pass import MicroPass
 from workbench.training.step_losses import Outputs, StepLosses
 from workbench.training.sums import Label, Sums
@@ -45,7 +47,8 @@ class Work:
 class StepResult:
     """What a step was: losses (sum, count) over all ranks, this rank's metrics, sizes over all ranks.
 
-    `flags` are the sums over ranks of what was given to `Updater.run`.
+    `flags` are the sums over ranks of what was given to `Updater.run`. A step that was `skipped`, as its gradients
+    overflowed in float16, has neither losses nor metrics.
     """
 
     losses: Sums
@@ -55,6 +58,7 @@ class StepResult:
     samples: int
     flags: list[float] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
+    skipped: bool = False
 
 
 class Pass(nn.Module):
@@ -100,6 +104,7 @@ class Updater:
         self.root, self.optimizer, self.tasks, self.spec, self.world = root, optimizer, tasks, spec, world
         self.labels = labels(tasks)
         self.micro_pass = MicroPass(spec.precision, world.device, seed)
+        self.loss_scale = LossScale(world.size) if self.micro_pass.autocast == torch.float16 else None
         self.trained = [p for p in root.parameters() if p.requires_grad]
         self.unheard = set(self.labels)
         """Objectives that have not yet had labels in a step."""
@@ -118,8 +123,9 @@ class Updater:
         """Update `step` (from 0).
 
         Raises:
-            WorkbenchError: a loss or the gradient's norm is not finite, or an objective with labels has a loss that
-                depends on no parameter that is trained; the weights are as before the step.
+            WorkbenchError: a loss or the gradient's norm is not finite (in float16 also with the smallest scale), an
+                objective with labels has a loss that depends on no parameter that is trained, or an operation has no
+                deterministic form where that is asked for; the weights are as before the step.
         """
         counts, rows, samples, agreed = self._agree(work, flags or [])
         factors = {label: self.factor[label] / count if count else 0.0 for label, count in counts.items()}
@@ -130,21 +136,29 @@ class Updater:
             for task in present:
                 stepped.embed(self.micro_pass, step, task, {i.lane: i.micro for i in work if i.task == task})
         self._backward(step, work, stepped)
+        if self.loss_scale is not None:
+            self.loss_scale.unscale(self.trained)
         stepped.finish()
         self._check_gradients(factors, stepped.learning)
         hold_back(self.optimizer, step)
         losses, metrics, grad_norm = stepped.sums.read(self.world, self._clip())
+        dropped: Counter[str] = Counter()
+        for item in work:
+            dropped.update(item.micro.dropped if item.micro else {})
         if what := _not_finite(losses, counts, grad_norm):
-            raise WorkbenchError(f"step {step + 1}: {what}. {self._cause(step, work)}")
+            if self.loss_scale is None or not self.loss_scale.overflowed():
+                raise WorkbenchError(f"step {step + 1}: {what}. {self._cause(step, work)}")
+            if self.root.remembered is not None:
+                self.root.remembered.forget()
+            return StepResult({}, {}, grad_norm, rows, samples, agreed, dict(dropped), skipped=True)
+        if self.loss_scale is not None:
+            self.loss_scale.passed()
         with Blame(self.optimizer):
             self.optimizer.step()
         self.root.after_step(step + 1, stepped.kept_of(present))
         if self.root.remembered is not None:
             self.root.remembered.commit()
         named = {self.labels[label]: (losses[label], count) for label, count in counts.items() if count}
-        dropped: Counter[str] = Counter()
-        for item in work:
-            dropped.update(item.micro.dropped if item.micro else {})
         return StepResult(named, metrics, grad_norm, rows, samples, agreed, dict(dropped))
 
     def _agree(self, work: list[Work], flags: list[float]) -> tuple[dict[Label, float], int, int, list[float]]:
@@ -180,7 +194,18 @@ class Updater:
             task, total = self.tasks[item.task], partial(stepped.total, item.task, item.lane)
             forward = partial(self.forward, names=task.names, wide=task.step_wide, total=total)
             with hold:
-                self.micro_pass(forward, item.micro, step=step, task=item.task, lane=item.lane).backward()
+                self._pass_back(
+                    partial(self.micro_pass, forward, item.micro, step=step, task=item.task, lane=item.lane)
+                )
+
+    def _pass_back(self, forward: Callable[[], Tensor]) -> None:
+        """The forward and backward of one micro-batch."""
+        try:
+            loss = forward()
+            (loss if self.loss_scale is None else self.loss_scale.scaled(loss)).backward()
+        except RuntimeError as error:
+            refuse_unordered(error, self.root, forward)
+            raise
 
     def _check_gradients(self, factors: Mapping[Label, float], learning: set[Label]) -> None:
         """At the first step in which an objective has labels: on some rank its loss must have a gradient.
@@ -217,6 +242,8 @@ class Updater:
                 forward = partial(self.root, objectives=self.tasks[item.task].names)
                 self.micro_pass(forward, item.micro, step=step, task=item.task, lane=item.lane)
         first = f"The first output that is not finite is that of {found[0]}. " if found else ""
+        if self.loss_scale is not None:
+            first += f"It overflowed in float16 with a loss scale of {self.loss_scale.scale:g} too, the smallest. "
         if step == 0:
             return (
                 f"{first}No update was made yet, so no learning rate is to blame, and nothing is saved: mend the part "

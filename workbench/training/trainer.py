@@ -31,6 +31,7 @@ from workbench.tasks.root import Root
 from workbench.tasks.schedule import TaskSchedule
 from workbench.tasks.task import Task
 from workbench.terminal import Terminal
+from workbench.training.arithmetic import arithmetic_of, tell_change
 from workbench.training.display import Display
 from workbench.training.finite import checked_terms
 from workbench.training.flops import flops_per_row, measured_peak
@@ -98,26 +99,31 @@ class Trainer:
         self.best: dict[str, Any] | None = None
         self.id = uuid.uuid4().hex  # whose checkpoint a folder is; from the checkpoint, where there is one
         self.window = Window()
-        self._resume()
+        self.arithmetic = arithmetic_of(self.spec, world.device)
+        scale = self._resume()
         weights = {name: self.schedule.loss_weight(name) for name in tasks}
         # a run that goes on has learnt already
         first = FirstSteps(tasks, self._moving(), control=recipe.control, tells=world.is_main)
         self.first = None if self.step else first
         self.updater = Updater(self.root, self.optimizer, tasks, self.spec, world, seed=recipe.seed, weights=weights)
+        if self.updater.loss_scale is not None and scale is not None:
+            self.updater.loss_scale.load(scale)
 
     def _moving(self) -> dict[str, nn.Parameter]:
         """The parameters that the first step trains already."""
         moving = {id(p) for group in self.optimizer.param_groups if not group["start_step"] for p in group["params"]}
         return {name: p for name, p in self.root.named_parameters() if id(p) in moving}
 
-    def _resume(self) -> None:
+    def _resume(self) -> dict[str, float] | None:
+        """Go on from the last checkpoint, where there is one; gives the scale of its loss, if it has any."""
+
         def found() -> Path | None:
             self.checkpoints.clean()
             return self.checkpoints.latest_whole()
 
         latest = self.world.from_main(found)
         if latest is None:
-            return
+            return None
         state = restore(latest, self.root, self.optimizer)
         self.checkpoints.kept = kept_of(latest)
         self.step, self.seconds, self.best, self.id = state["step"], state["seconds"], state["best"], state["run"]
@@ -125,6 +131,10 @@ class Trainer:
         if self.world.is_main:
             self.window = Window.from_state(state["window"])
         logger.info("going on from %s", latest)
+        if self.world.is_main:
+            tell_change(state.get("arithmetic"), self.arithmetic)
+        scale: dict[str, float] | None = state.get("loss_scale")
+        return scale
 
     def fit(self, stop: StopRequest, until: int | None = None) -> int:
         """Train up to step `until` (default: max_steps), saving at its end; after one step where `stop` asks for it.
@@ -172,7 +182,7 @@ class Trainer:
             if self.step == start:
                 self.built.check()
             self.step += 1
-            if self.first is not None:
+            if self.first is not None and not result.skipped:
                 self.first.add([turn.task for turn in turns], result, last=self.step == end)
             self.window.add(result)
             meter.add(result)
@@ -213,6 +223,8 @@ class Trainer:
     def _log(self, lr: float, meter: Meter, display: Display, log: MetricsLog | None) -> None:
         self.window.merge(self.world)
         record = {"step": self.step, **self.window.means(), "lr": lr, "grad_norm": self.window.grad_norm}
+        if self.updater.loss_scale is not None:
+            record |= {"loss_scale": self.updater.loss_scale.scale, "skipped_steps": self.window.skipped}
         record |= meter.lap()
         record |= {f"dropped/{reason}": count for reason, count in sorted(self.window.dropped.items())}
         self.window = Window()
@@ -275,6 +287,8 @@ class Trainer:
             "best": self.best,
             "window": self.window.state(),
             "versions": provenance(),
+            "arithmetic": self.arithmetic.state(),
+            **({"loss_scale": self.updater.loss_scale.state()} if self.updater.loss_scale is not None else {}),
         }
 
 

@@ -26,6 +26,7 @@ class Window:
     samples: int = 0
     steps: int = 0
     grad_norm: float = 0.0
+    skipped: int = 0
 
     def add(self, result: StepResult) -> None:
         add_sums(self.losses, result.losses)
@@ -35,7 +36,9 @@ class Window:
         self.rows += result.rows
         self.samples += result.samples
         self.steps += 1
-        self.grad_norm = result.grad_norm
+        self.skipped += result.skipped
+        if not result.skipped:
+            self.grad_norm = result.grad_norm
 
     def merge(self, world: World) -> None:
         """Bring the ranks' own sums to the main rank; the others start again from nothing."""

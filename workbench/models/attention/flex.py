@@ -24,6 +24,9 @@ def flex_lacks(request: Request) -> str | None:
     """Weights are never whole, and a relation must say its term for single scores."""
     if request.relation is not None and request.relation.score_mod is None:
         return f"the relation {type(request.relation).__name__}, which has no score_mod"
+    learns = request.relation is not None and any(p.requires_grad for p in request.relation.parameters())
+    if learns and torch.are_deterministic_algorithms_enabled():  # the backward adds to what scores share, all at once
+        return f"the relation {type(request.relation).__name__}, which learns, in one order (train.deterministic)"
     return "weights to look at" if request.need_weights else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 
 from workbench.models.attention.request import Request, Result, contiguous
@@ -11,12 +13,19 @@ def varlen_suits(request: Request) -> bool:
     """CUDA, 16 bit, head size a multiple of 8, keys in every sequence."""
     return (
         request.q.is_cuda
+        and has_flash(request.q.device)
         and request.q.dtype in (torch.float16, torch.bfloat16)
         and request.q.shape[-1] % 8 == 0
         and request.q.shape[-1] <= 256
         and request.queries.rows > 0
         and min(request.keys.lengths, default=0) > 0
     )
+
+
+@lru_cache
+def has_flash(device: torch.device) -> bool:
+    """Whether torch's flash attention runs on a CUDA device: from compute capability 8.0 on (no V100, no T4)."""
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def varlen_lacks(request: Request) -> str | None:

@@ -1,0 +1,198 @@
+"""What a run computes in: number types, TF32, deterministic kernels. Set in one place, put back afterwards.
+
+On a CPU nothing of torch's is set: its kernels are exact as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import Node
+
+from workbench.errors import RAISED_IN, WorkbenchError
+from workbench.parts.blame import MARK, named
+from workbench.recipe.spec import TrainSpec
+from workbench.training.dry import dry
+from workbench.training.finite import tensors_in
+
+logger = logging.getLogger(__name__)
+CUBLAS, WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+"""The variable that cuBLAS is deterministic with, and the larger of its two values."""
+EXACT = {torch.bfloat16: 1e-2, torch.float16: 1e-2, None: 1e-3}
+"""How far two runs may be apart whose kernels add in any order, by `Arithmetic.dtype`: relative to a value, or of 1."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What is computed in on a device.
+
+    Attributes:
+        dtype: that of autocast; None is float32.
+        matmul: of float32 products on CUDA: `highest` (IEEE) or `high` (TF32).
+        deterministic: whether CUDA is held to kernels that add in one order.
+    """
+
+    device: torch.device
+    dtype: torch.dtype | None
+    matmul: str = "highest"
+    deterministic: bool = False
+
+    def state(self) -> dict[str, Any]:
+        """It in plain values, as a checkpoint keeps it; the device by its kind."""
+        precision = str(self.dtype or torch.float32).removeprefix("torch.")
+        return {**asdict(self), "device": self.device.type, "dtype": precision}
+
+    def tolerance(self) -> float:
+        """How far two runs of the same are apart at most; 0 is equality bit for bit."""
+        return 0.0 if self.deterministic or self.device.type != "cuda" else EXACT[self.dtype]
+
+
+def arithmetic_of(spec: TrainSpec, device: torch.device) -> Arithmetic:
+    """What a recipe asks for, on this device.
+
+    Raises:
+        WorkbenchError: bfloat16 on a CUDA device that lacks it.
+    """
+    dtype = autocast_dtype(spec.precision, device)
+    return Arithmetic(device, dtype, matmul_of(spec.matmul_precision, dtype), spec.deterministic)
+
+
+def matmul_of(asked: str, dtype: torch.dtype | None) -> str:
+    """`highest` or `high`: on auto, TF32 where the networks compute in 16 bit, so that what is left in float32 beside
+    them costs no more than they do; float32 stays float32."""
+    return asked if asked != "auto" else "highest" if dtype is None else "high"
+
+
+def autocast_dtype(precision: str, device: torch.device, option: str = "train.precision") -> torch.dtype | None:
+    """What is asked for or, on auto, what a CUDA device has fast units for: bfloat16, else float16. None is float32.
+
+    On a CPU without bfloat16 units autocast is many times slower than float32, so auto never uses it there.
+
+    Args:
+        precision: auto, float32, bfloat16 or float16.
+        option: what said so, for the message.
+
+    Raises:
+        WorkbenchError: bfloat16 on a CUDA device that lacks it.
+    """
+    able = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+    if precision == "bfloat16" and not able:
+        name = torch.cuda.get_device_name(device)
+        raise WorkbenchError(f"{option} = bfloat16: {name} lacks it; use float16 or float32")
+    if precision == "auto" and device.type == "cuda":
+        return torch.bfloat16 if able else torch.float16
+    return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(precision)
+
+
+@contextmanager
+def computing(arithmetic: Arithmetic) -> Iterator[None]:
+    """A block in which torch computes so on CUDA; what was set before is put back at its end.
+
+    cuBLAS wants its variable set. It is read whenever torch makes a workspace, which is at the first product.
+    """
+    if arithmetic.device.type != "cuda":
+        yield
+        return
+    matmul, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    deterministic, warns = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    workspace = os.environ.get(CUBLAS)
+    try:
+        torch.set_float32_matmul_precision(arithmetic.matmul)
+        torch.backends.cudnn.allow_tf32 = arithmetic.matmul == "high"
+        if arithmetic.deterministic:
+            os.environ.setdefault(CUBLAS, WORKSPACE)
+            torch.use_deterministic_algorithms(True)
+            torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a launch a tensor
+            logger.info(
+                "train.deterministic: kernels that add in one order, which are slower where rows are gathered, added "
+                "by index or attended to in the backward; attention with a relation that learns is padded"
+            )
+        yield
+    finally:
+        torch.set_float32_matmul_precision(matmul)
+        torch.backends.cudnn.allow_tf32 = convolutions
+        torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+        if workspace is None:
+            os.environ.pop(CUBLAS, None)
+
+
+def tell_change(before: Mapping[str, Any] | None, now: Arithmetic) -> None:
+    """Say where a run goes on with another arithmetic than that of its checkpoint, as on another machine."""
+    changed = {key: value for key, value in now.state().items() if (before or now.state()).get(key) != value}
+    if changed and before is not None:
+        told = ", ".join(f"{key} {before.get(key)} -> {value}" for key, value in changed.items())
+        logger.warning(
+            "this machine computes otherwise than the run did so far (%s): it goes on, but its numbers are not those "
+            "of a run that was never interrupted. train.precision and train.matmul_precision can be stated",
+            told,
+        )
+
+
+NO_FORM = "does not have a deterministic implementation"
+
+
+def refuse_unordered(error: RuntimeError, root: nn.Module, forward: Callable[[], Tensor]) -> None:
+    """Tell an operation that `train.deterministic` forbids as what it is, with the component that asks for it.
+
+    Args:
+        forward: the pass in which it was met, or in whose backward.
+
+    Raises:
+        WorkbenchError: the error is of that kind.
+    """
+    operation, forbidden, _ = str(error).partition(NO_FORM)
+    if not forbidden:
+        return
+    notes = (note.removeprefix(RAISED_IN) for note in getattr(error, "__notes__", ()) if note.startswith(RAISED_IN))
+    where = next(notes, "") or _asks_for(operation, root, forward)
+    raise WorkbenchError(
+        f"{where or 'a component'}: the operation {operation.strip()} has no form on CUDA that adds in one order, and "
+        "train.deterministic = true allows no other. Take another component or option there, or leave "
+        "train.deterministic out: `workbench verify-resume` then compares within a tolerance"
+    ) from error
+
+
+def _asks_for(operation: str, root: nn.Module, forward: Callable[[], Tensor]) -> str:
+    """The innermost named component in whose outputs' graph an operation of the backward is; "" where none is.
+
+    The kernel `upsample_bicubic2d_backward_out_cuda` is that of the node `UpsampleBicubic2DBackward0`.
+    """
+    kernel = operation.replace("_", "").strip().lower()
+    found: list[str] = []
+
+    def look(module: nn.Module, _: Any, output: Any) -> None:
+        if not found and any(_in_graph(kernel, tensor.grad_fn) for tensor in tensors_in(output)):
+            found.append(named(module))
+
+    with ExitStack() as stack, dry(root):
+        for module in root.modules():
+            if hasattr(module, MARK):
+                stack.callback(module.register_forward_hook(look).remove)
+        forward()
+    return next(iter(found), "")
+
+
+def _in_graph(kernel: str, node: Node | None) -> bool:
+    """Whether a kernel is that of a node from which this one was made."""
+    waiting, seen = [node], set[Any]()
+    while waiting:
+        each = waiting.pop()
+        if each is None or each in seen:
+            continue
+        if kernel.startswith(each.name().lower().rstrip("0123456789")):
+            return True
+        seen.add(each)
+        waiting += [before for before, _ in each.next_functions]
+    return False
