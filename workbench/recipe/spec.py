@@ -230,24 +230,30 @@ class GroupSpec:
     start_step: CountOrZero = 0
 
 
+AUTO: Literal["auto"] = "auto"
 DEFAULTS = {"optimizer": "adamw", "lr_schedule": "linear"}
 """What is taken where a recipe names none, or options alone."""
 
 
 @dataclass
 class TrainSpec:
-    """The loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimiser steps."""
+    """The loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimiser steps.
+
+    A run whose `micro_batch_size` is auto keeps the number that it found, and says so by `micro_batch_size_by`.
+    """
 
     max_steps: Count
     global_batch_size: Count
-    micro_batch_size: Count
+    micro_batch_size: Count | Literal["auto"]
     lr: LearningRate
     optimizer: PartSpec = field(default_factory=lambda: {"optimizer": DEFAULTS["optimizer"]})
     lr_schedule: PartSpec = field(default_factory=lambda: {"lr_schedule": DEFAULTS["lr_schedule"]})
     groups: list[GroupSpec] = field(default_factory=list)
     layer_decay: SomeShare = 1.0
     clip_norm: Positive | None = 1.0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    matmul_precision: Literal["auto", "highest", "high"] = "auto"
+    deterministic: bool = False
     compile: bool = False
     activation_checkpointing: bool = False
     num_workers: Processes | None = None
@@ -262,6 +268,7 @@ class TrainSpec:
     verify: bool = True
     freeze: list[Name] = field(default_factory=list)
     train_only: list[Name] = field(default_factory=list)
+    micro_batch_size_by: Literal["recipe", "auto"] = "recipe"
 
     @staticmethod
     def spelt_out(value: Any) -> Any:
@@ -277,16 +284,30 @@ class TrainSpec:
         return full
 
     def __post_init__(self) -> None:
-        if self.global_batch_size % self.micro_batch_size:
+        if self.micro_batch_size != AUTO and self.global_batch_size % self.samples:
             raise WorkbenchError(
                 f"train: global_batch_size = {self.global_batch_size} is not a multiple of micro_batch_size = "
                 f"{self.micro_batch_size}; choose sizes that divide"
             )
 
     @property
+    def samples(self) -> int:
+        """Of a micro-batch.
+
+        Raises:
+            WorkbenchError: it is `auto`, which a run finds out on its device.
+        """
+        if isinstance(self.micro_batch_size, str):
+            raise WorkbenchError(
+                f"train.micro_batch_size = {AUTO} is found by `pretrain` on a GPU; state a number here, such as "
+                "train.micro_batch_size=8"
+            )
+        return self.micro_batch_size
+
+    @property
     def lanes(self) -> int:
         """Micro-batches of one step, over all ranks."""
-        return self.global_batch_size // self.micro_batch_size
+        return self.global_batch_size // self.samples
 
 
 @dataclass

@@ -48,6 +48,7 @@ MAY_CHANGE = (
             "on_error",
             "skip_limit",
             "verify",
+            "micro_batch_size_by",
             "compile",
             "activation_checkpointing",
         )
@@ -87,6 +88,11 @@ def open_run(run: Path, recipe: Recipe) -> None:
         Checkpoints(run).clear_best()
     elif any(entry.name != LOCK and not is_draft(entry, run / RECIPE) for entry in run.iterdir()):
         raise WorkbenchError(f"{run} is not empty and not a run (it has no {RECIPE}); choose another folder")
+    keep_recipe(run, recipe)
+
+
+def keep_recipe(run: Path, recipe: Recipe) -> None:
+    """Write the resolved recipe into the folder."""
     write_text(run / RECIPE, dump_recipe(recipe))
 
 

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -22,11 +23,11 @@ from workbench.interop.sources import note_sources
 from workbench.optimization.building import make_lr_schedule
 from workbench.processes.distributed import World, distributed
 from workbench.processes.stop_request import StopRequest
-from workbench.recipe.spec import Recipe
+from workbench.recipe.spec import AUTO, Recipe
 from workbench.runs.checkpoint import files_of
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import START, keep_base, keep_data, refuse_changed
-from workbench.runs.folder import keep_code, open_run
+from workbench.runs.folder import keep_code, keep_recipe, open_run
 from workbench.runs.kept import Kept, base_of, keep, recorded_base
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import TOKENIZER, is_run
@@ -38,11 +39,13 @@ from workbench.tasks.root import Root
 from workbench.tasks.taught import taught
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
+from workbench.training.arithmetic import arithmetic_of, computing
 from workbench.training.capacity import check_memory
 from workbench.training.control import check_training
 from workbench.training.display import run_logging
 from workbench.training.failures import named_failures
 from workbench.training.memory import keep_freed_memory
+from workbench.training.micro_batch import as_begun, with_micro_batch
 from workbench.training.readers import held_out_pass, reader_of
 from workbench.training.trainer import Trainer
 
@@ -76,9 +79,10 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None, a
     with (
         StopRequest() as stop,  # from here on: a run that is still starting makes its first step, and saves it
         distributed() as world,
-        _opened(run, recipe, world),
+        _opened(run, recipe := world.from_main(partial(as_begun, recipe, run)), world),
         run_logging(run, world, console),
         named_failures(world),
+        computing(arithmetic_of(recipe.train, world.device)),
     ):
         stopped = _trainer(recipe, run, world, console, accept_changes).fit(stop, until)
         if stopped:
@@ -106,6 +110,9 @@ def _opened(run: Path, recipe: Recipe, world: World) -> Iterator[None]:
 
 def _trainer(recipe: Recipe, run: Path, world: World, console: Console, accept_changes: bool) -> Trainer:
     make_lr_schedule(recipe.train)  # what it refuses is told before anything is read
+    if recipe.train.micro_batch_size == AUTO:
+        recipe = with_micro_batch(recipe, _tokenizer(recipe, run, world), world)
+        world.from_main(partial(keep_recipe, run, recipe))
     with noted() as held_out:
         with noted() as read:
             tokenizer = _tokenizer(recipe, run, world)

@@ -33,7 +33,7 @@ def reader_of(recipe: Recipe, task: Task) -> Reader:
         list(zip(corpora, weights, strict=True)),
         seed=digest(recipe.seed, task.name, "order") % 2**31,
         lanes=recipe.train.lanes,
-        micro_batch_size=recipe.train.micro_batch_size,
+        micro_batch_size=recipe.train.samples,
         unit=task.builder.unit,
         window=window,
         order=task.spec.order,
@@ -57,7 +57,7 @@ def held_out_pass(recipe: Recipe, task: Task) -> FinitePass:
     passed = Reader.finite(
         corpora,
         lanes=recipe.train.lanes,
-        micro_batch_size=recipe.train.micro_batch_size,
+        micro_batch_size=recipe.train.samples,
         unit=task.builder.unit,
         window=window_of(task, corpora),
         order=task.spec.order,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from workbench.errors import WorkbenchError
 from workbench.files.drafts import write_text
@@ -20,6 +22,8 @@ from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics import read_metrics
 from workbench.runs.names import MODEL
 from workbench.runs.weights import read_weights
+from workbench.training.arithmetic import arithmetic_of
+from workbench.training.micro_batch import as_begun
 from workbench.training.pretrain import pretrain
 
 
@@ -28,7 +32,8 @@ class ResumeVerdict:
     """Whether a resumed run equals an uninterrupted one.
 
     `different` lists (step, name, uninterrupted, resumed) of the `compared` losses, metrics and gradient norms;
-    `weights` the tensors that differ at the end.
+    `weights` the tensors that differ at the end. Both are what is further apart than the `tolerance`, which is 0 (bit
+    for bit) on a CPU and with train.deterministic; `close` and `close_weights` count what differs within it.
     """
 
     steps: int
@@ -36,6 +41,9 @@ class ResumeVerdict:
     compared: int
     different: list[tuple[int, str, float, float]]
     weights: list[str]
+    tolerance: float = 0.0
+    close: int = 0
+    close_weights: int = 0
 
     @property
     def equal(self) -> bool:
@@ -49,7 +57,10 @@ OWN = "verify-resume.txt"
 
 
 def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int | None = None) -> ResumeVerdict:
-    """Train `steps` steps at once, and with a stop in the middle; compare bit for bit. None: `STEPS`, or all if fewer.
+    """Train `steps` steps at once, and with a stop in the middle; compare. None: `STEPS`, or all if fewer.
+
+    Bit for bit on a CPU, and on CUDA with train.deterministic. Without it kernels on CUDA add in whatever order they
+    come to, so the same run twice differs by rounding, and comparison is within `Arithmetic.tolerance`.
 
     The two runs are folders in `run_dir`: uninterrupted, interrupted. Those of an earlier comparison are replaced.
 
@@ -66,10 +77,27 @@ def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int | None = None)
     recipe = replace(recipe, train=replace(recipe.train, log_every=1))
     with distributed() as world, _held(Path(run_dir), world):
         pretrain(recipe, whole, until=steps)
+        recipe = as_begun(recipe, whole)
         pretrain(recipe, parted, until=steps // 2)
         pretrain(recipe, parted, until=steps)
-    compared, different = _compare(whole, parted)
-    return ResumeVerdict(steps, steps // 2, compared, different, _different_weights(whole, parted))
+        tolerance = arithmetic_of(recipe.train, world.device).tolerance()
+    values, weights = _compared(whole, parted), _compared_weights(whole, parted)
+    differing = [(step, name, one, other) for step, name, one, other in values if one != other]
+    return ResumeVerdict(
+        steps,
+        steps // 2,
+        len(values),
+        [each for each in differing if not _near(each[2], each[3], tolerance)],
+        [name for name, apart in weights.items() if not apart <= tolerance],
+        tolerance,
+        sum(_near(one, other, tolerance) for _, _, one, other in differing),
+        sum(0 < apart <= tolerance for apart in weights.values()),
+    )
+
+
+def _near(one: float, other: float, tolerance: float) -> bool:
+    """Whether two numbers are as near as the tolerance times their size, or, where they are shares, times 1."""
+    return abs(one - other) <= tolerance * max(1.0, abs(one))
 
 
 @contextmanager
@@ -101,21 +129,28 @@ def _clear(folder: Path) -> None:
     write_text(folder / OWN, f"{' and '.join(RUNS)} are runs of `workbench verify-resume`, which replaces them.\n")
 
 
-def _compare(whole: Path, parted: Path) -> tuple[int, list[tuple[int, str, float, float]]]:
-    """How many values of the two runs' metrics were compared, and those that differ."""
-    different, compared = [], 0
-    for one, other in zip(read_metrics(whole), read_metrics(parted), strict=True):
-        for name in one:
-            if "/" in name or name == "grad_norm":
-                compared += 1
-                if one[name] != other.get(name):
-                    different.append((one["step"], name, one[name], other.get(name, float("nan"))))
-    return compared, different
+def _compared(whole: Path, parted: Path) -> list[tuple[int, str, float, float]]:
+    """The values of the two runs' metrics that are compared: (step, name, of the one, of the other)."""
+    return [
+        (one["step"], name, one[name], other.get(name, float("nan")))
+        for one, other in zip(read_metrics(whole), read_metrics(parted), strict=True)
+        for name in one
+        if "/" in name or name == "grad_norm"
+    ]
 
 
-def _different_weights(whole: Path, parted: Path) -> list[str]:
+def _compared_weights(whole: Path, parted: Path) -> dict[str, float]:
+    """How far each tensor of the two last checkpoints is from the other's, relative to its size; 0 where it is equal
+    bit for bit."""
     one, other = (Checkpoints(folder).latest() for folder in (whole, parted))
     assert one is not None
     assert other is not None
     first, second = read_weights(one / MODEL), read_weights(other / MODEL)
-    return [name for name, tensor in first.items() if not torch.equal(tensor, second[name])]
+    return {name: _apart(tensor, second[name]) for name, tensor in first.items()}
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    if torch.equal(one, other):
+        return 0.0
+    difference, size = (one.double() - other.double()).norm(), one.double().norm()
+    return float(difference / size) if size else math.inf

@@ -1,0 +1,179 @@
+"""`train.micro_batch_size: auto`: as many samples in a micro-batch as a CUDA device has room for.
+
+Before anything else of a run is built, a model of the recipe's takes whole steps on its real micro-batches, of one
+sample, of two, of four, and so on, and is thrown away: nothing of it is in the run. Taken is the largest power of two
+
+- that divides `global_batch_size`, and leaves every rank as many micro-batches as the others, where that can be;
+- whose step, of the longest of several micro-batches of every task, leaves `MARGIN` of the memory free. That is for
+  micro-batches that are longer still, and for what the allocator cannot use between tensors of ever new lengths.
+
+A step means gradients of an earlier micro-batch and the optimizer's moments in memory too, and on several ranks the
+copy of the gradients that is reduced. The ranks take the least that any of them found.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+
+import torch
+
+from workbench.errors import MachineError, WorkbenchError
+from workbench.optimization.building import make_optimizer
+from workbench.optimization.parameters import freeze
+from workbench.processes.distributed import World
+from workbench.recipe.spec import AUTO, Recipe
+from workbench.runs.checkpoints import Checkpoints
+from workbench.runs.folder import read_recipe
+from workbench.sequences.batch import MicroBatch
+from workbench.tasks.building import make_root, tasks_of
+from workbench.tasks.feed import MicroBatches, MicroBatchId
+from workbench.tasks.memory import Memory
+from workbench.text.tokenizer import Tokenizer
+from workbench.training.micro_pass import MicroPass
+from workbench.training.modes import set_training
+from workbench.training.readers import reader_of
+
+logger = logging.getLogger(__name__)
+GIB = 2**30
+MARGIN = 0.15
+"""The share of the memory that stays free."""
+LONGEST_OF = 64
+"""Samples among which the longest micro-batch is looked for: of one sample the longest of 8, of many that of two."""
+Peak = Callable[[int], float]
+"""The bytes that a step takes at most, by samples of a micro-batch; infinite where there is no room for them."""
+
+
+def sized(recipe: Recipe, size: int) -> Recipe:
+    """The recipe with the size that was found, which it says."""
+    return replace(recipe, train=replace(recipe.train, micro_batch_size=size, micro_batch_size_by=AUTO))
+
+
+def as_begun(recipe: Recipe, run: Path) -> Recipe:
+    """The recipe with the size that a run with checkpoints was begun with, whatever the card is now."""
+    if recipe.train.micro_batch_size != AUTO or Checkpoints(run).latest() is None:
+        return recipe
+    return sized(recipe, read_recipe(run).train.samples)
+
+
+def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) -> Recipe:
+    """The recipe with a number in the place of `auto`, the same on every rank.
+
+    Raises:
+        WorkbenchError: no CUDA device.
+        MachineError: a rank has no room for a single sample.
+    """
+    if world.device.type != "cuda":
+        raise WorkbenchError(
+            "train.micro_batch_size = auto looks for what a GPU has room for, and this run is on a CPU, where nothing "
+            "says so; state a number (it changes how long a step takes, not what is learnt)"
+        )
+    with torch.random.fork_rng([world.device]):
+        trial = Trial(recipe, tokenizer, world)
+        room = trial.room * (1 - MARGIN)
+        size = largest(sizes(recipe.train.global_batch_size, world.size), trial.peak, room)
+    del trial
+    release(world.device)
+    found = world.gather(size)
+    if not min(found):
+        raise MachineError(
+            f"train.micro_batch_size = auto: rank {found.index(0)} has no room for a step of a single sample in "
+            f"{1 - MARGIN:.0%} of its free memory. Set train.activation_checkpointing, shorten sequences "
+            "(max_length), or use a smaller model"
+        )
+    logger.info(
+        "train.micro_batch_size = auto: %d, the largest power of two whose step leaves %.0f %% of %.1f GiB free",
+        *(min(found), 100 * MARGIN, room / (1 - MARGIN) / GIB),
+    )
+    return sized(recipe, min(found))
+
+
+def sizes(whole: int, ranks: int) -> list[int]:
+    """The powers of two that divide a step's samples, from 1 on, with as many micro-batches for each rank, where that
+    can be; else with one for each at least."""
+    powers = [1 << n for n in range(whole.bit_length()) if whole % (1 << n) == 0]
+    even = [size for size in powers if whole % (size * ranks) == 0]
+    return even or [size for size in powers if whole // size >= ranks]
+
+
+def largest(candidates: Iterable[int], peak: Peak, room: float) -> int:
+    """The last of rising sizes that has room, up to the first that has none; 0: not even the first."""
+    return max(takewhile(lambda size: peak(size) <= room, candidates), default=0)
+
+
+def release(device: torch.device) -> None:
+    """Give back what nobody holds any more, and forget that it was held."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+
+
+class Trial:
+    """A model of a recipe that is trained to see what that takes.
+
+    `room`: the bytes that this process may hold on its device.
+    """
+
+    def __init__(self, recipe: Recipe, tokenizer: Tokenizer | None, world: World) -> None:
+        self.recipe, self.device = recipe, world.device
+        self.room = torch.cuda.mem_get_info(self.device)[0] + torch.cuda.memory_reserved(self.device)
+        self.tasks = tasks_of(recipe, tokenizer)
+        self.root = make_root(recipe, self.tasks, tokenizer)
+        self.root.progress, self.root.remembered = 0.0, Memory()
+        freeze(self.root, recipe.train)
+        set_training(self.root)
+        for network in self.root.networks.values():
+            network.checkpointing = recipe.train.activation_checkpointing  # type: ignore[assignment]
+        self.trained = [p for p in self.root.parameters() if p.requires_grad]
+        reduced = sum(p.nbytes for p in self.trained) if world.size > 1 else 0
+        self.room -= reduced
+        self.optimizer = make_optimizer(self.root, recipe.train)
+        self.run = MicroPass(recipe.train.precision, self.device, recipe.seed)
+
+    def peak(self, size: int) -> float:
+        """The most that two steps hold, of the longest micro-batches of so many samples."""
+        micros = self._micro_batches(size)
+        release(self.device)
+        fits = True
+        try:
+            self.root.to(self.device)
+            for _ in range(2):  # the second finds gradients, moments and what is remembered of texts
+                for micro in micros:
+                    self._pass_back(micro)
+                self.optimizer.step()
+        except torch.OutOfMemoryError:
+            fits = False
+        except RuntimeError as error:
+            if "ALLOC_FAILED" not in str(error):  # cuBLAS found no room for its workspace
+                raise
+            fits = False
+        found = float(torch.cuda.max_memory_allocated(self.device)) if fits else float("inf")
+        logger.debug("micro-batches of %d samples: %.2f GiB", size, found / GIB)
+        return found
+
+    def _micro_batches(self, size: int) -> list[MicroBatch]:
+        """Of each task the one with the most rows, among the first ones."""
+        recipe = sized(self.recipe, size)
+        batches = MicroBatches(self.tasks, {name: reader_of(recipe, task) for name, task in self.tasks.items()})
+        numbers = range(min(8, max(2, LONGEST_OF // size)))
+        made = [[batches.micro_batch(MicroBatchId(name, n, 0, 0.0)) for n in numbers] for name in self.tasks]
+        return [max(found, key=_rows) for micros in made if (found := [each for each in micros if each is not None])]
+
+    def _pass_back(self, micro: MicroBatch) -> None:
+        forward = partial(self.root, objectives=list(micro.counts))
+        outputs = self.run(forward, micro, step=0, task=micro.task, lane=0)
+        losses = [output.loss.float() for output in outputs.values()]
+        total = torch.stack([loss for loss in losses if loss.requires_grad] or losses).sum()
+        if total.requires_grad:
+            total.backward()
+        if self.root.remembered is not None:
+            self.root.remembered.commit()
+
+
+def _rows(micro: MicroBatch) -> int:
+    return sum(stream.rows for view in micro.views.values() for stream in view.streams.values())
