@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from tests.training.running import shorter
 from workbench.errors import RAISED_IN, WorkbenchError
+from workbench.models.attention.flex import flex_lacks
 from workbench.parts.blame import mark
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe, TrainSpec
@@ -190,3 +191,14 @@ def test_only_cuda_without_deterministic_is_given_a_tolerance() -> None:
     assert Arithmetic(CPU, None).tolerance() == 0
     assert Arithmetic(CUDA, torch.bfloat16, deterministic=True).tolerance() == 0
     assert 0 < Arithmetic(CUDA, None).tolerance() < Arithmetic(CUDA, torch.bfloat16).tolerance() < 0.1
+
+
+def test_flex_leaves_a_relation_that_learns_to_others_where_sums_have_one_order() -> None:
+    learns, fixed = nn.Embedding(3, 2), nn.Identity()
+    for relation in (learns, fixed):
+        relation.score_mod = lambda queries, keys: None  # type: ignore[assignment]
+    request: Any = SimpleNamespace(relation=learns, need_weights=False)
+    assert flex_lacks(request) is None
+    with computing(Arithmetic(CUDA, torch.bfloat16, deterministic=True)):
+        assert "Embedding, which learns, in one order" in str(flex_lacks(request))
+        assert flex_lacks(SimpleNamespace(relation=fixed, need_weights=False)) is None  # type: ignore[arg-type]
