@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from workbench.sequences.flat import moved_together
 from workbench.sequences.moving import on_device
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
 
 VISIBILITY = ("doc", "rank", "until", "branch", "anchor", "everywhere")
 Targets = dict[str, Tensor]
 Lengths = dict[str, list[int]]  # of each stream, the rows of each sequence
+Change = Callable[[Tensor], Tensor]
+T = TypeVar("T")
 
 
 @dataclass
@@ -143,10 +146,8 @@ class Batch:
         return frozenset(name for name, stream in self.streams.items() if other.streams.get(name) is stream)
 
     def to(self, device: torch.device | str) -> Batch:
-        return self.map(lambda t: t.to(device, non_blocking=True))
-
-    def pin_memory(self) -> Batch:
-        return self.map(lambda t: t.pin_memory())
+        """On a device, to which all is copied at once."""
+        return _on(self.map, torch.device(device))[0]
 
     def replace(self, stream: str, **fields: Tensor) -> Batch:
         """The same batch with other values in some fields of a stream, each [rows, ...]; without targets."""
@@ -192,7 +193,8 @@ class Batch:
 class MicroBatch:
     """What one forward needs: the task, a batch per view, and each objective's count (known before any forward).
 
-    `number` is (split, number, lane); `slots`, where texts are read on, has each sequence's.
+    `number` is (split, number, lane); `slots`, where texts are read on, has each sequence's. `buffer` [bytes] is the
+    memory of all tensors, where they lie side by side.
     """
 
     task: str
@@ -201,16 +203,43 @@ class MicroBatch:
     number: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
+    buffer: Tensor | None = field(default=None, repr=False)
 
     def to(self, device: torch.device | str) -> MicroBatch:
-        return self._map(lambda t: t.to(device, non_blocking=True))
+        """On a device, to which all is copied at once. On the CPU nothing is copied."""
+        moved, buffer = _on(self.map, torch.device(device), self.buffer)
+        return replace(moved, buffer=buffer)
 
-    def pin_memory(self) -> MicroBatch:
-        return self._map(lambda t: t.pin_memory())
-
-    def _map(self, function: Callable[[Tensor], Tensor]) -> MicroBatch:
-        known: dict[int, Stream] = {}  # a stream that views share stays one
+    def map(self, function: Change) -> MicroBatch:
+        """The same with `function` applied to every tensor; a stream that views share stays one."""
+        known: dict[int, Stream] = {}
         return replace(self, views={name: view.map(function, known) for name, view in self.views.items()})
+
+
+def _on(mapped: Callable[[Change], T], device: torch.device, buffer: Tensor | None = None) -> tuple[T, Tensor | None]:
+    """What `mapped` changes the tensors of, on a device, and the buffer that they lie in there.
+
+    Args:
+        buffer: the one that they lie in here, where there is one.
+    """
+    if device.type == "cpu":
+        return mapped(lambda t: t.to(device)), buffer
+    there: list[Tensor] = []
+
+    def exchange(tensors: list[Tensor]) -> list[Tensor]:
+        moved, copied = moved_together(tensors, device, buffer)
+        there.append(copied)
+        return moved
+
+    return exchanged(mapped, exchange), there[0]
+
+
+def exchanged(mapped: Callable[[Change], T], exchange: Callable[[list[Tensor]], list[Tensor]]) -> T:
+    """What `mapped` changes the tensors of, with each exchanged for the one at its place in what `exchange` gives."""
+    found: dict[int, Tensor] = {}
+    mapped(lambda tensor: found.setdefault(id(tensor), tensor))
+    known = dict(zip(found, exchange(list(found.values())), strict=True))
+    return mapped(lambda tensor: known[id(tensor)])
 
 
 def share_streams(views: dict[str, Batch]) -> dict[str, Batch]:

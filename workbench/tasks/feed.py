@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import pickle
-import traceback
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from types import TracebackType
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from workbench.errors import BadValueError, MachineError, WorkbenchError, message, system_error
+from workbench.errors import BadValueError, WorkbenchError, system_error
 from workbench.processes.cores import loaders
 from workbench.sequences.batch import MicroBatch
 from workbench.sequences.sequence import Sample
 from workbench.tasks.schedule import TaskSchedule
 from workbench.tasks.task import Task
-from workbench.tasks.workers import POLL, Workers, serve
+from workbench.tasks.workers import MAKING, READING, Failure, GivenUp, Workers, tell
 
 PREFETCH = 4
 
@@ -49,21 +45,8 @@ class MicroBatchId(NamedTuple):
     progress: float = 1.0
 
 
-class WorkerError(Exception):
-    """A bug met in a loader worker, told by its traceback there: the error itself may be of a class that no other
-    process has."""
-
-
-@dataclass
-class Failure:
-    """What went wrong in a worker, carried to the main process in words; `kind` is what is raised there."""
-
-    message: str
-    kind: type[Exception]
-
-
-class MicroBatches(Dataset):
-    """A map from places to micro-batches. A place without samples or sequences gives None.
+class MicroBatches:
+    """A map from places to micro-batches.
 
     `split` is 0 for training and 1 for held-out passes: part of the key of hooks that look across a micro-batch.
     """
@@ -72,31 +55,28 @@ class MicroBatches(Dataset):
         self.tasks = tasks
         self.readers = readers
         self.split = split
+        self._passage = 0
 
-    def __getitem__(self, place: MicroBatchId) -> MicroBatch | Failure | None:
-        try:
-            return self.micro_batch(place)
-        except (OSError, WorkbenchError) as refused:
-            error = system_error(refused) if isinstance(refused, OSError) else refused
-            return Failure(message(error), MachineError if isinstance(error, MachineError) else WorkbenchError)
-        except BaseException as bug:  # in a worker nobody would hear of one that cannot be pickled, or ends the process
-            if get_worker_info() is None:
-                raise
-            line = "".join(traceback.format_exception_only(bug))
-            no_memory = isinstance(bug, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in line
-            return Failure(line, MemoryError) if no_memory else Failure(traceback.format_exc(), WorkerError)
+    def begin(self, passage: int) -> None:
+        """Micro-batches of this reading come now. What the readers skip is counted anew in each."""
+        if passage != self._passage:
+            self._passage = passage
+            for reader in self.readers.values():
+                reader.skipped.clear()
 
     def micro_batch(self, place: MicroBatchId) -> MicroBatch | None:
-        """The micro-batch at a place; `dropped` tells what the reader skipped and the builder lost on the way."""
+        """The micro-batch at a place, None where there are no samples or sequences; `dropped` tells what the reader
+        skipped and the builder lost on the way."""
         reader = self.readers[place.task]
         before = Counter(reader.skipped)
-        micro = self._made(self.tasks[place.task], reader, reader.micro_batch(place.number, place.lane), place)
+        tell(READING)
+        samples = reader.micro_batch(place.number, place.lane)
+        tell(MAKING)
+        micro = self._made(self.tasks[place.task], reader, samples, place)
         if micro is None or not all(view.streams for view in micro.views.values()):
             return None
         for reason, count in (reader.skipped - before).items():
             micro.dropped[reason] = micro.dropped.get(reason, 0) + count
-        if get_worker_info() is not None:
-            _Portable(io.BytesIO()).dump(micro)
         return micro
 
     def wrong_sizes(self) -> list[str]:
@@ -136,48 +116,122 @@ def training_places(
                 yield MicroBatchId(turn.task, turn.number, lane, step / max_steps)
 
 
-@contextmanager
-def feed(
-    batches: MicroBatches, places: Iterable[MicroBatchId], *, num_workers: int | None, device: torch.device
-) -> Iterator[Iterator[MicroBatch | None]]:
-    """Micro-batches at these places, in this order; pinned for CUDA. Without workers they are made when asked for.
+class Feed:
+    """Makes the micro-batches of a run: a context manager that owns the processes, or makes them when they are asked
+    for where there are none. The same processes serve training and held-out passes.
 
-    `num_workers` None: as many as the machine has cores for.
+    Args:
+        sources: what micro-batches come from, each of a split of its own.
+        num_workers: processes; None: as many as the machine has cores for.
+        stop: whether a signal asked the run to stop.
+    """
+
+    def __init__(
+        self,
+        sources: Iterable[MicroBatches],
+        *,
+        num_workers: int | None,
+        device: torch.device,
+        stop: Callable[[], bool] = bool,
+    ) -> None:
+        self._sources = {source.split: source for source in sources}
+        self._passages = 0
+        self.given_up = False
+        """Whether a signal asked the run to stop, and a micro-batch did not come: from then on each is None."""
+        number = loaders(device) if num_workers is None else num_workers
+        self.workers: Workers | None = None
+        if number:
+            self.workers = Workers(self._make, number, device=device, wrong_sizes=self._wrong_sizes, stop=stop)
+
+    def __enter__(self) -> Feed:
+        if self.workers is not None:
+            self.workers.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.workers is not None:
+            self.workers.__exit__(kind, error, trace)
+
+    def micro_batches(self, source: MicroBatches, places: Iterable[MicroBatchId]) -> Ahead:
+        """Those at these places, in this order, made ahead by the workers."""
+        self._passages += 1
+        return Ahead(self, (Order(source.split, self._passages, place) for place in places))
+
+    def made(self, order: Order) -> MicroBatch | None:
+        """In this process."""
+        try:
+            return self._make(order)
+        except OSError as refused:
+            raise system_error(refused) from refused
+
+    def _make(self, order: Order) -> MicroBatch | None:
+        source = self._sources[order.split]
+        source.begin(order.passage)
+        return source.micro_batch(order.place)
+
+    def _wrong_sizes(self) -> list[str]:
+        return sorted({found for source in self._sources.values() for found in source.wrong_sizes()})
+
+
+class Order(NamedTuple):
+    """A micro-batch that is wanted, in which reading of its source."""
+
+    split: int
+    passage: int
+    place: MicroBatchId
+
+    def __str__(self) -> str:
+        return f"micro-batch {self.place.number} of lane {self.place.lane} of task {self.place.task!r}"
+
+
+class Ahead(Iterator["MicroBatch | None"]):
+    """Micro-batches in the order of their places. As many as the workers can make ahead are asked for.
 
     Raises:
         WorkbenchError: the one met in a worker.
-        MachineError: a worker was lost or hangs.
+        MachineError: a worker was lost, is stopped or hangs.
         WorkerError: a bug in a worker, with the traceback there.
     """
-    workers = loaders(device) if num_workers is None else num_workers
-    loader = DataLoader(
-        batches,
-        batch_size=None,
-        sampler=places,
-        num_workers=workers,
-        prefetch_factor=PREFETCH if workers else None,
-        pin_memory=device.type == "cuda",
-        worker_init_fn=serve,
-        timeout=POLL if workers else 0,
-        collate_fn=_same,
-    )
-    with Workers(loader, batches.wrong_sizes) as found:
-        yield map(_whole, found)
+
+    def __init__(self, feed: Feed, orders: Iterator[Order]) -> None:
+        self._feed, self._orders = feed, orders
+        self._tickets: deque[int] = deque()
+
+    def __next__(self) -> MicroBatch | None:
+        workers = self._feed.workers
+        if workers is None:
+            return self._feed.made(next(self._orders))
+        self._ask(workers)
+        if not self._tickets:
+            raise StopIteration
+        ticket = self._tickets.popleft()
+        self._ask(workers)
+        if self._feed.given_up:
+            return None
+        try:
+            return _whole(*workers.take(ticket))
+        except GivenUp:
+            self._feed.given_up = True
+            return None
+
+    def peek(self) -> MicroBatch | None:
+        """The next one, if it is there already."""
+        workers = self._feed.workers
+        if workers is None or not self._tickets or not workers.has(self._tickets[0]):
+            return None
+        value, buffer = workers.look_at(self._tickets[0])
+        return _whole(value, buffer) if isinstance(value, MicroBatch) else None
+
+    def _ask(self, workers: Workers) -> None:
+        room = workers.number * PREFETCH - len(self._tickets)
+        self._tickets += [workers.ask(order) for order in islice(self._orders, room)]
 
 
-class _Portable(pickle.Pickler):
-    """Raises where a micro-batch cannot be sent to another process; torch's queue would lose it without a word.
-    Tensors can: they are passed over."""
-
-    def persistent_id(self, found: Any) -> str | None:
-        return "tensor" if isinstance(found, Tensor) else None
-
-
-def _whole(micro: MicroBatch | Failure | None) -> MicroBatch | None:
-    if isinstance(micro, Failure):
-        raise micro.kind(micro.message)
-    return micro
-
-
-def _same(micro: Any) -> Any:
-    return micro
+def _whole(value: MicroBatch | Failure | None, buffer: Tensor) -> MicroBatch | None:
+    if isinstance(value, Failure):
+        raise value.kind(value.message)
+    if value is not None:
+        value.buffer = buffer
+    return value

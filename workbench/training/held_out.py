@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from workbench.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
-from workbench.tasks.feed import MicroBatches, MicroBatchId, SampleReader, feed
+from workbench.tasks.feed import Ahead, Feed, MicroBatches, MicroBatchId, SampleReader
 from workbench.tasks.memory import Memory
 from workbench.tasks.objective import LossOutput, StepHead
 from workbench.tasks.root import Root
@@ -58,15 +58,22 @@ class HeldOut:
         self.labels = labels(tasks)
         self.measured = Measured(tasks)
         self.micro_pass = MicroPass(spec.precision, world.device, seed)
+        self.batches = MicroBatches(tasks, passes, split=HELD_OUT_SPLIT)
 
-    def run(self) -> dict[str, float]:
-        """`held_out/<objective>/loss` and metrics, over all ranks; the same on every rank."""
+    def run(self, feed: Feed) -> dict[str, float] | None:
+        """`held_out/<objective>/loss` and metrics, over all ranks; the same on every rank.
+
+        None where some rank gave up waiting for a micro-batch (of `self.batches`, which the feed has among others).
+        """
         window, self.measured = Window(), Measured(self.tasks)
         with torch.no_grad(), evaluating(self.root), self.root.at_its_end():
             for task in self.passes:
-                self._pass(task, window)
+                self._pass(feed, task, window)
         total = Window()
-        for losses, metrics in self.world.gather((window.losses, window.metrics)):
+        ranks = self.world.gather((window.losses, window.metrics, feed.given_up))
+        if any(given_up for *_, given_up in ranks):
+            return None
+        for losses, metrics, _ in ranks:
             add_sums(total.losses, losses)
             add_sums(total.metrics, metrics)
         values = total.means() | self.measured.metrics(self.world)
@@ -79,37 +86,34 @@ class HeldOut:
         Raises:
             WorkbenchError: a head doesn't make what its objective measures.
         """
-        batches = MicroBatches(self.tasks, self.passes, split=HELD_OUT_SPLIT)
         with torch.no_grad(), dry(self.root), evaluating(self.root), self.root.at_its_end():
             for task in self.passes:
                 if not any(placed.objective.measured for placed in self.tasks[task].objectives):
                     continue
-                micro = batches.micro_batch(MicroBatchId(task, 0, 0))
+                micro = self.batches.micro_batch(MicroBatchId(task, 0, 0))
                 if micro is None:
                     continue
                 measured = Measured(self.tasks)
                 with self.root.remembering(Memory()):
-                    outputs = self._outputs(micro.to(self.world.device), task, 0, 0)
+                    outputs = self._outputs(micro, task, 0, 0)
                 for name, output in outputs.items():
                     measured.add((task, name), (0, 0), output if isinstance(output, dict) else output.made)
 
-    def _outputs(self, micro: MicroBatch, task: str, number: int, lane: int) -> dict[str, LossOutput | Embedded]:
+    def _outputs(
+        self, micro: MicroBatch, task: str, number: int, lane: int, following: MicroBatch | None = None
+    ) -> dict[str, LossOutput | Embedded]:
         """What the heads make of a micro-batch, by objective."""
         forward = partial(self.root, objectives=list(micro.counts), embed=self.tasks[task].step_wide)
-        return self.micro_pass(forward, micro, step=number, task=f"{PREFIX}{task}", lane=lane)
+        return self.micro_pass(forward, micro, step=number, task=f"{PREFIX}{task}", lane=lane, following=following)
 
-    def _pass(self, task: str, window: Window) -> None:
+    def _pass(self, feed: Feed, task: str, window: Window) -> None:
         steps = self.passes[task].steps
         lanes = list(self.world.lanes(self.spec.lanes))
         places = [MicroBatchId(task, number, lane) for number in range(steps) for lane in lanes]
-        batches = MicroBatches(self.tasks, self.passes, split=HELD_OUT_SPLIT)
-        micros = feed(batches, places, num_workers=self.spec.num_workers, device=self.world.device)
-        with self.root.remembering(Memory()), micros as found:
-            self._steps(task, steps, lanes, found, window)
+        with self.root.remembering(Memory()):
+            self._steps(task, steps, lanes, feed.micro_batches(self.batches, places), window)
 
-    def _steps(
-        self, task: str, steps: int, lanes: list[int], micros: Iterator[MicroBatch | None], window: Window
-    ) -> None:
+    def _steps(self, task: str, steps: int, lanes: list[int], micros: Ahead, window: Window) -> None:
         wide = self.tasks[task].step_wide
         for number in range(steps):
             embedded: dict[str, dict[int, Embedded]] = {name: {} for name in wide}
@@ -118,7 +122,7 @@ class HeldOut:
                 micro = next(micros)
                 if micro is None:
                     continue
-                for name, output in self._outputs(micro, task, number, lane).items():
+                for name, output in self._outputs(micro, task, number, lane, micros.peek()).items():
                     if isinstance(output, dict):
                         embedded[name][lane] = output
                         counts[name][lane] = micro.counts[name]

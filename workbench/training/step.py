@@ -43,6 +43,16 @@ class Work:
     micro: MicroBatch | None
 
 
+class MissingError(Exception):
+    """Some rank gave up waiting for its micro-batches, so no rank made the step.
+
+    `flags` are the sums over ranks of what was given to `Updater.run`.
+    """
+
+    def __init__(self, flags: list[float]) -> None:
+        self.flags = flags
+
+
 @dataclass
 class StepResult:
     """What a step was: losses (sum, count) over all ranks, this rank's metrics, sizes over all ranks.
@@ -119,15 +129,30 @@ class Updater:
             # rank without a micro-batch), so DDP looks, every time: a walk over the graph, done while a GPU is busy.
             self.forward = DistributedDataParallel(self.forward, broadcast_buffers=False, find_unused_parameters=True)
 
-    def run(self, step: int, work: list[Work], flags: list[float] | None = None) -> StepResult:
+    def run(
+        self,
+        step: int,
+        work: list[Work],
+        flags: list[float] | None = None,
+        *,
+        missing: bool = False,
+        following: MicroBatch | None = None,
+    ) -> StepResult:
         """Update `step` (from 0).
 
+        Args:
+            missing: whether this rank gave up waiting for its micro-batches.
+            following: the first micro-batch of the next step, where it is there already.
+
         Raises:
+            MissingError: a rank's micro-batches are missing; nothing was done.
             WorkbenchError: a loss or the gradient's norm is not finite (in float16 also with the smallest scale), an
                 objective with labels has a loss that depends on no parameter that is trained, or an operation has no
                 deterministic form where that is asked for; the weights are as before the step.
         """
-        counts, rows, samples, agreed = self._agree(work, flags or [])
+        counts, rows, samples, (unmade, *agreed) = self._agree(work, [float(missing), *(flags or [])])
+        if unmade:
+            raise MissingError(agreed)
         factors = {label: self.factor[label] / count if count else 0.0 for label, count in counts.items()}
         present = dict.fromkeys(item.task for item in work)
         self.optimizer.zero_grad(set_to_none=True)
@@ -135,7 +160,7 @@ class Updater:
         if not stepped.one_pass:
             for task in present:
                 stepped.embed(self.micro_pass, step, task, {i.lane: i.micro for i in work if i.task == task})
-        self._backward(step, work, stepped)
+        self._backward(step, work, stepped, following)
         if self.loss_scale is not None:
             self.loss_scale.unscale(self.trained)
         stepped.finish()
@@ -174,19 +199,19 @@ class Updater:
             sizes = [(sum(s.rows for s in view.streams.values()), view.size) for view in item.micro.views.values()]
             values[len(order)] += sizes[0][0]
             values[len(order) + 1] += sizes[0][1]
-        if flags:
-            values[-len(flags) :] = torch.tensor(flags, dtype=torch.float64)
+        values[-len(flags) :] = torch.tensor(flags, dtype=torch.float64)
         total = self.world.sum(values).tolist()
         rows, samples = int(total[len(order)]), int(total[len(order) + 1])
         return dict(zip(order, total, strict=False)), rows, samples, total[len(order) + 2 :]
 
-    def _backward(self, step: int, work: list[Work], stepped: StepLosses) -> None:
+    def _backward(self, step: int, work: list[Work], stepped: StepLosses, following: MicroBatch | None) -> None:
         """Backpropagate every micro-batch; gradients are reduced over ranks during the last one.
 
         A rank without a micro-batch takes part where its pass gathers the embeddings of a step.
         """
         gathers = {name for name, task in self.tasks.items() if stepped.one_pass and task.step_wide}
         present = [item for item in work if item.micro is not None or item.task in gathers] or work[-1:]
+        later = [*(item.micro for item in present[1:]), following]
         for i, item in enumerate(present):
             hold = contextlib.nullcontext()
             if isinstance(self.forward, DistributedDataParallel) and i + 1 < len(present):
@@ -194,9 +219,8 @@ class Updater:
             task, total = self.tasks[item.task], partial(stepped.total, item.task, item.lane)
             forward = partial(self.forward, names=task.names, wide=task.step_wide, total=total)
             with hold:
-                self._pass_back(
-                    partial(self.micro_pass, forward, item.micro, step=step, task=item.task, lane=item.lane)
-                )
+                place = {"step": step, "task": item.task, "lane": item.lane, "following": later[i]}
+                self._pass_back(partial(self.micro_pass, forward, item.micro, **place))
 
     def _pass_back(self, forward: Callable[[], Tensor]) -> None:
         """The forward and backward of one micro-batch."""

@@ -48,14 +48,15 @@ class StepLosses:
         """The first pass of a task's micro-batches of this rank, by lane; every rank takes part."""
         wide = self.tasks[task].step_wide
         mine: dict[str, dict[int, Embedded]] = {name: {} for name in wide}
-        for lane, micro in micros.items():
-            if micro is not None and wide:
-                # all names: the second pass draws the same random numbers only if it runs the same heads
-                embed = partial(self.root, objectives=self.tasks[task].names, embed=wide)
-                with torch.no_grad():
-                    outputs = run(embed, micro, step=step, task=task, lane=lane)
-                for name in wide:
-                    mine[name][lane] = _embedded(outputs[name])
+        present = [(lane, micro) for lane, micro in micros.items() if micro is not None and wide]
+        later = [*(micro for _, micro in present[1:]), None]
+        for (lane, micro), following in zip(present, later, strict=False):
+            # all names: the second pass draws the same random numbers only if it runs the same heads
+            embed = partial(self.root, objectives=self.tasks[task].names, embed=wide)
+            with torch.no_grad():
+                outputs = run(embed, micro, step=step, task=task, lane=lane, following=following, again=True)
+            for name in wide:
+                mine[name][lane] = _embedded(outputs[name])
         for name, lanes in mine.items():
             self._gather((task, name), lanes)
 

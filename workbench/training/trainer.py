@@ -6,6 +6,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,7 @@ from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
 from workbench.runs.kept import Kept
 from workbench.runs.provenance import provenance
-from workbench.sequences.batch import MicroBatch
-from workbench.tasks.feed import MicroBatches, SampleReader, feed, training_places
+from workbench.tasks.feed import Feed, MicroBatches, MicroBatchId, SampleReader, training_places
 from workbench.tasks.memory import Memory
 from workbench.tasks.root import Root
 from workbench.tasks.schedule import TaskSchedule
@@ -39,7 +39,7 @@ from workbench.training.held_out import PREFIX, HeldOut, HeldOutPass, improves
 from workbench.training.meter import Meter
 from workbench.training.metrics import MetricsLog
 from workbench.training.modes import set_training
-from workbench.training.step import Updater, Work
+from workbench.training.step import MissingError, Updater, Work
 from workbench.training.watch import Built, FirstSteps
 from workbench.training.window import Window
 
@@ -154,16 +154,18 @@ class Trainer:
         meter = self._meter()  # before layers are compiled or recompute: it counts the model's own operations
         prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes, self.spec.max_steps)
-        micros = feed(self.batches, places, num_workers=self.spec.num_workers, device=self.world.device)
+        sources, stopped = (self.batches, self.held_out.batches), partial(getattr, stop, "signal")
+        feed = Feed(sources, num_workers=self.spec.num_workers, device=self.world.device, stop=stopped)
         log = MetricsLog(self.run, self.step, self.step - self.window.steps) if self.world.is_main else None
         display = Display(self.console, self.world, start=self.step, total=end)
-        with closing(log) if log is not None else nullcontext(), display, micros as found:
-            return self._loop(end, found, stop, display, log, meter)
+        with feed, closing(log) if log is not None else nullcontext(), display:  # no threads yet where it forks
+            return self._loop(end, feed, places, stop, display, log, meter)
 
     def _loop(
         self,
         end: int,
-        micros: Iterator[MicroBatch | None],
+        feed: Feed,
+        places: Iterator[MicroBatchId],
         stop: StopRequest,
         display: Display,
         log: MetricsLog | None,
@@ -171,6 +173,7 @@ class Trainer:
     ) -> int:
         meter.skip()
         start = self.step
+        micros = feed.micro_batches(self.batches, places)
         while self.step < end:
             turns = self.schedule.at(self.step)
             work = [Work(turn.task, lane, next(micros)) for turn in turns for lane in self.lanes]
@@ -178,7 +181,11 @@ class Trainer:
             set_learning_rate(self.optimizer, lr)
             flags = [float(stop.signal == number) for number in WATCHED]
             self.root.progress = self.step / self.spec.max_steps
-            result = self.updater.run(self.step, work, flags)
+            try:
+                missing, following = feed.given_up, micros.peek()
+                result = self.updater.run(self.step, work, flags, missing=missing, following=following)
+            except MissingError as error:
+                return self._leave(self._asked(error.flags, stop), start)
             if self.step == start:
                 self.built.check()
             self.step += 1
@@ -191,7 +198,7 @@ class Trainer:
             if self.step % self.spec.log_every == 0 or self.step == self.spec.max_steps:
                 self._log(lr, meter, display, log)
             if self._due(self.spec.evaluate_every, self.spec.max_steps):
-                self._evaluate(display, log)
+                self._evaluate(feed, display, log)
             if asked or self._due(self.spec.save_every, end) or self.step == end:
                 self.save()
             if asked:
@@ -199,6 +206,13 @@ class Trainer:
             display.step()
             meter.skip()
         return 0
+
+    def _leave(self, asked: int, start: int) -> int:
+        """Stop although micro-batches of the next step are missing; the last finished one is saved, if it is new."""
+        logger.warning("a micro-batch does not come: step %d is not made", self.step + 1)
+        if self.step > start:
+            self.save()
+        return asked
 
     def _asked(self, flags: list[float], stop: StopRequest) -> int:
         """The signal on which all ranks agree to stop after this step (one rank need not ask the others)."""
@@ -233,11 +247,13 @@ class Trainer:
         if log is not None:
             log.write(record)
 
-    def _evaluate(self, display: Display, log: MetricsLog | None) -> None:
+    def _evaluate(self, feed: Feed, display: Display, log: MetricsLog | None) -> None:
         """Held-out losses; keeps the weights where the metric that `best` names improved."""
         if not self.held_out.passes:
             return
-        values = self.held_out.run()
+        values = self.held_out.run(feed)
+        if values is None:
+            return
         if log is not None:
             record = {"step": self.step, **values}
             display.record(record)
