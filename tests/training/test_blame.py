@@ -14,7 +14,7 @@ from workbench.parts.blame import Blame
 from workbench.processes.ending import ending
 from workbench.processes.stop_request import StopRequest
 from workbench.recipe.reading import load_recipe
-from workbench.tasks.feed import WorkerError
+from workbench.tasks.workers import WorkerError
 from workbench.training.pretrain import pretrain
 
 HOOKS = ("__init__", "arrange", "corrupt", "count", "head", "forward")

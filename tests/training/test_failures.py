@@ -16,8 +16,6 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
-from torch.utils.data._utils import signal_handling
 
 from workbench.errors import MachineError
 from workbench.recipe.reading import load_recipe
@@ -116,80 +114,68 @@ def test_without_workers_a_bus_error_says_where(
     assert "corpora/corpus.py" in output
 
 
-class Numbers(Dataset):
+def number_or_death(number: int) -> torch.Tensor:
     """Comes so fast that the news of a worker's death meets the main process anywhere."""
+    if number == 30:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return torch.full((9,), number)
 
-    def __getitem__(self, number: int) -> torch.Tensor:
-        if number == 30:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return torch.zeros(9)
+
+def taken(owned: workers.Workers, numbers: range) -> list[Any]:
+    tickets = [owned.ask(number) for number in numbers]
+    return [owned.take(ticket)[0] for ticket in tickets]
 
 
 def test_a_death_is_named_at_whatever_moment_its_news_come() -> None:
     for _ in range(6):
-        loader = DataLoader(Numbers(), batch_size=None, sampler=range(99), num_workers=2, worker_init_fn=workers.serve)
-        with pytest.raises(MachineError, match="was killed by SIGKILL"), workers.Workers(loader) as found:
-            for _ in found:
-                pass
+        with (
+            pytest.raises(MachineError, match="was killed by SIGKILL"),
+            workers.Workers(number_or_death, 2) as owned,
+        ):
+            taken(owned, range(99))
         assert not multiprocessing.active_children()
 
 
-class Doomed(DataLoader):
-    """Its workers are killed before anybody could look at them."""
-
-    def __iter__(self) -> Any:
-        iterator = super().__iter__()
-        for process in iterator._workers:
+def test_a_worker_that_dies_at_once_is_named() -> None:
+    with pytest.raises(MachineError, match="was killed by SIGKILL"), workers.Workers(number_or_death, 2) as owned:
+        for process in multiprocessing.active_children():
             process.kill()
             process.join()
-        return iterator
-
-
-def test_a_worker_that_dies_at_once_is_named() -> None:
-    doomed = Doomed(Numbers(), batch_size=None, sampler=range(9), num_workers=2, worker_init_fn=workers.serve)
-    with pytest.raises(MachineError, match=r"was killed by SIGKILL"), workers.Workers(doomed) as found:
-        list(found)
+        taken(owned, range(9))
     assert not multiprocessing.active_children()
 
 
-def test_nothing_is_raised_where_the_news_of_a_death_come() -> None:
-    loader = DataLoader(Numbers(), batch_size=None, sampler=range(9), num_workers=1, worker_init_fn=workers.serve)
-    with workers.Workers(loader) as found:
-        next(found)
-        signal.raise_signal(signal.SIGCHLD)
-        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+def test_nothing_is_raised_where_the_news_of_a_death_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens to SIGCHLD who would raise, and who does is left alone."""
+    heard = []
+    before = signal.signal(signal.SIGCHLD, lambda *_: heard.append(1))
+    try:
+        with workers.Workers(number_or_death, 1) as owned:
+            assert [int(value[0]) for value in taken(owned, range(3))] == [0, 1, 2]
+            assert signal.getsignal(signal.SIGCHLD) not in (signal.SIG_DFL, signal.SIG_IGN)
+        assert heard
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
-def test_nothing_is_raised_either_after_another_loader_listened(monkeypatch: pytest.MonkeyPatch) -> None:
-    def left_behind(signum: int, frame: object) -> None:
-        raise RuntimeError("DataLoader worker is killed")
+def own_a_late_worker(news: Connection, monkey: pytest.MonkeyPatch) -> None:
+    owner, serve = os.getpid(), workers._serve
 
-    monkeypatch.setattr(left_behind, "__module__", signal_handling.__name__)
-    signal.signal(signal.SIGCHLD, left_behind)
-    test_nothing_is_raised_where_the_news_of_a_death_come()
-
-
-class LateServe:
-    """A worker that comes to itself when its owner has been killed already."""
-
-    def __init__(self, news: Connection) -> None:
-        self.news, self.owner = news, os.getpid()
-
-    def __call__(self, worker: int) -> None:
-        self.news.send(os.getpid())
-        while os.getppid() == self.owner:
+    def late(*arguments: Any) -> None:
+        """A worker that comes to itself when its owner has been killed already."""
+        news.send(os.getpid())
+        while os.getppid() == owner:
             time.sleep(0.01)
-        workers.serve(worker)
+        serve(*arguments)
+
+    monkey.setattr(workers, "_serve", late)
+    with workers.Workers(number_or_death, 1) as owned:
+        taken(owned, range(9))
 
 
-def own_a_late_worker(news: Connection) -> None:
-    loader = DataLoader(Numbers(), batch_size=None, sampler=range(9), num_workers=1, worker_init_fn=LateServe(news))
-    list(loader)
-
-
-def test_a_worker_ends_although_its_owner_was_killed_first() -> None:
+def test_a_worker_ends_although_its_owner_was_killed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     told, news = multiprocessing.Pipe()
-    owner = multiprocessing.get_context("fork").Process(target=own_a_late_worker, args=(news,))
+    owner = multiprocessing.get_context("fork").Process(target=own_a_late_worker, args=(news, monkeypatch))
     owner.start()
     worker = psutil.Process(told.recv())
     owner.kill()

@@ -13,7 +13,7 @@ import pytest
 from workbench.cli.show import show_batch
 from workbench.errors import MachineError, WorkbenchError
 from workbench.recipe.reading import load_recipe
-from workbench.tasks.feed import WorkerError
+from workbench.tasks.workers import WorkerError
 from workbench.training.pretrain import pretrain
 
 PLACE = "tasks.text.objectives[1]: objective 'hostile_parts:Hostile'"
