@@ -136,12 +136,16 @@ def test_a_death_is_named_at_whatever_moment_its_news_come() -> None:
         assert not multiprocessing.active_children()
 
 
+def kill_all_and_take(owned: workers.Workers) -> None:
+    for process in multiprocessing.active_children():
+        process.kill()
+        process.join()
+    taken(owned, range(9))
+
+
 def test_a_worker_that_dies_at_once_is_named() -> None:
     with pytest.raises(MachineError, match="was killed by SIGKILL"), workers.Workers(number_or_death, 2) as owned:
-        for process in multiprocessing.active_children():
-            process.kill()
-            process.join()
-        taken(owned, range(9))
+        kill_all_and_take(owned)
     assert not multiprocessing.active_children()
 
 

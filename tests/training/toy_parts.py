@@ -283,12 +283,16 @@ def _fail(how: str) -> None:
 
 class FaultyStep(Step):
     """Fails in the loader at micro-batch `after`: with an error, by killing its process, by hanging, or by cutting off
-    the shards of a corpus in place."""
+    the shards of a corpus in place. In training (split 0) or held-out passes, in all lanes or in one."""
 
-    def __init__(self, how: str, after: int = 3, corpus: str = "") -> None:
+    def __init__(self, how: str, after: int = 3, corpus: str = "", split: int = 0, lane: int | None = None) -> None:
         self.how, self.after, self.corpus = how, after, corpus
+        self.split, self.lane = split, lane
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        split, _, lane = draws.number
+        if split != self.split or self.lane not in (None, lane):
+            return sequences
         if draws.number[1] >= self.after and self.how == "cut off":
             for shard in Path(self.corpus).glob("*.tar"):
                 os.truncate(shard, 100)

@@ -221,6 +221,8 @@ class Workers:
         self._in_the_end()
         if self._thread.is_alive():
             self._thread.join()
+        while self._processes:
+            self._processes.pop().close()
         for line in (*(worker.line for worker in self._workers), self._wake, self._woken):
             line.close()
 
