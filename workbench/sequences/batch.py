@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workbench.sequences.flat import moved_together
+from workbench.sequences.flat import flattened, moved_together
 from workbench.sequences.moving import on_device
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
 
@@ -209,6 +209,17 @@ class MicroBatch:
         """On a device, to which all is copied at once. On the CPU nothing is copied."""
         moved, buffer = _on(self.map, torch.device(device), self.buffer)
         return replace(moved, buffer=buffer)
+
+    def pin_memory(self) -> MicroBatch:
+        """In one pinned buffer, which a GPU copies while the host goes on."""
+        buffers: list[Tensor] = []
+
+        def exchange(tensors: list[Tensor]) -> list[Tensor]:
+            buffer, held = flattened(tensors, pin=True)
+            buffers.append(buffer)
+            return held
+
+        return replace(exchanged(self.map, exchange), buffer=buffers[0])
 
     def map(self, function: Change) -> MicroBatch:
         """The same with `function` applied to every tensor; a stream that views share stays one."""
