@@ -66,6 +66,7 @@ ADVICE = {
     errno.ENAMETOOLONG: "the name is too long ({}); check the path",
     errno.ELOOP: "a link leads to itself ({}); check the path",
     errno.EMFILE: "too many open files ({}); raise the limit with ulimit -n",
+    errno.EAGAIN: "no more processes may be started ({}); use fewer, or raise the limit with ulimit -u",
     errno.ENOMEM: "not enough memory ({}); use fewer processes, or a machine with more",
 }
 

@@ -15,7 +15,7 @@ from workbench.processes.cores import loaders
 from workbench.recipe.spec import Recipe
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.building import tasks_of
-from workbench.tasks.feed import PREFETCH, MicroBatches, feed, training_places
+from workbench.tasks.feed import PREFETCH, Feed, MicroBatches, training_places
 from workbench.tasks.schedule import TaskSchedule
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.readers import reader_of
@@ -53,7 +53,8 @@ def alone(name: str, recipe: Recipe, setting: Setting, seconds: float) -> float:
     places = training_places(schedule, range(most), range(1), most)
     made = loaders(setting.device) * PREFETCH  # waiting when the clock starts
     found = 0.0
-    with feed(batches, places, num_workers=None, device=setting.device) as micros:
+    with Feed([batches], num_workers=None, device=setting.device) as feed:
+        micros = feed.micro_batches(batches, places)
         for _ in range(made + 1):
             next(micros)
         started, number = time.perf_counter(), 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from typing import Any
 
 from torch import nn
-from torch.utils.data import get_worker_info
 
 from workbench.errors import WorkbenchError
 from workbench.models.embeddings.token import Token
@@ -24,7 +24,7 @@ class Break:
     def at(self, method: str, found: Any) -> Any:
         if method != self.when:
             return found
-        if self.how == "raise in a worker" and get_worker_info() is None:
+        if self.how == "raise in a worker" and not multiprocessing.current_process().daemon:
             return found
         if self.how.startswith("raise"):
             raise RuntimeError("boom")

@@ -145,7 +145,7 @@ def contrastive(tree: dict[str, Any]) -> None:
 def test_each_is_copied_once_and_one_ahead(
     make_recipe: Callable[..., Path], tmp_path: Path, devices: list[Device], change: Any, most: int
 ) -> None:
-    """Of three micro-batches a step: the one that is computed on, and the next; or all that come twice, and the next."""
+    """Of three a step: the one that is computed on, and the next; or all that come twice, and the next."""
     steps, lanes = 6, 3
     recipe = load_recipe(str(make_recipe(change)), trust=True)
     pretrain(shorter(recipe, max_steps=steps, num_workers=2), tmp_path / "run")

@@ -391,8 +391,10 @@ def _serve(
         tell(MAKING)
         parts = _answer(ticket, make, order)
         tell(SENDING)
-        with _ended_already():
+        try:
             send(line, parts)
+        except OSError:  # nobody listens any more
+            return
         tell(IDLE)
 
 
