@@ -280,7 +280,7 @@ def test_neither_shared_memory_nor_open_files_are_needed() -> None:
     with Workers(lambda order: [torch.full((order, 9), order) for _ in range(50)], 2) as owned:
         during = open_files()
         kept = taken(owned, *range(16))
-        assert open_files() <= during
+        assert open_files() <= during + 2  # that of the selector; not one for each of 800 tensors
         assert set(os.listdir("/dev/shm")) <= shared
     assert [int(values[3].sum()) for values in kept] == [9 * order**2 for order in range(16)]
     assert all(worker.line.fileno() == -1 for worker in owned._workers)
