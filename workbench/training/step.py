@@ -219,8 +219,8 @@ class Updater:
             task, total = self.tasks[item.task], partial(stepped.total, item.task, item.lane)
             forward = partial(self.forward, names=task.names, wide=task.step_wide, total=total)
             with hold:
-                place = {"step": step, "task": item.task, "lane": item.lane, "following": later[i]}
-                self._pass_back(partial(self.micro_pass, forward, item.micro, **place))
+                run = partial(self.micro_pass, forward, item.micro, following=later[i])
+                self._pass_back(partial(run, step=step, task=item.task, lane=item.lane))
 
     def _pass_back(self, forward: Callable[[], Tensor]) -> None:
         """The forward and backward of one micro-batch."""
