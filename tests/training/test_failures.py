@@ -60,7 +60,7 @@ def test_a_full_host_is_no_memory_too(make_recipe: Any, tmp_path: Path, monkeypa
     def full(*_: Any) -> Any:
         return torch.empty(2**60)
 
-    monkeypatch.setattr("workbench.training.trainer.flops_per_row", full)
+    monkeypatch.setattr("workbench.training.step.Updater.run", full)
     with pytest.raises(MachineError, match="out of memory on cpu"):
         pretrain(load_recipe(str(make_recipe())), tmp_path / "run")
 

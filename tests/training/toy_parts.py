@@ -302,15 +302,18 @@ class FaultyStep(Step):
 
 
 class FaultyLayer(nn.Module):
-    """Fails in the training process at the forward pass number `after`, on every rank or on one."""
+    """Fails in the training process at the forward pass number `after` (so many `times`), on every rank or on one."""
 
-    def __init__(self, stream: str, how: str, after: int = 8, rank: int | None = None) -> None:
+    def __init__(
+        self, stream: str, how: str, after: int = 8, rank: int | None = None, times: int | None = None
+    ) -> None:
         super().__init__()
         self.how, self.after, self.calls = how, after, 0
+        self.until = float("inf") if times is None else after + times
         self.here = rank is None or os.environ.get("RANK", "0") == str(rank)
 
     def forward(self, hidden: States, context: Any) -> States:
         self.calls += 1
-        if self.here and self.calls > self.after:
+        if self.here and self.after < self.calls <= self.until:
             _fail(self.how)
         return hidden

@@ -82,6 +82,11 @@ class Reader:
                 )
 
     @property
+    def corpora(self) -> list[Corpus]:
+        """What is read, in the order of `items` and `epochs`."""
+        return [items.corpus for items in self._source.items]
+
+    @property
     def skipped(self) -> Counter[str]:
         """Samples skipped by this process, by reason."""
         return self._source.skipped

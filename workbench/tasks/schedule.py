@@ -64,6 +64,14 @@ class TaskSchedule:
             return [Turn(task, number * self.block.count(task) + order[:place].count(task))]
         return [Turn(name, step - self.starts[name]) for name in self.starts if self._has(name, step)]
 
+    def turns(self, task: str, steps: int) -> int:
+        """In how many of the first steps of a run the task has a turn."""
+        if self.kind == "sampled":
+            blocks, rest = divmod(steps, len(self.block))
+            return blocks * self.block.count(task) + self._order(blocks)[:rest].count(task)
+        end = self.ends[task]
+        return max(0, min(steps, steps if end is None else end) - self.starts[task])
+
     def _has(self, task: str, step: int) -> bool:
         end = self.ends[task]
         return self.starts[task] <= step and (end is None or step < end)

@@ -1,7 +1,8 @@
-"""Whether a model has room in memory, reckoned before it is built."""
+"""Whether a model has room in memory, reckoned before it is built, and what a step is going to take."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from torch import nn
 from workbench.errors import WorkbenchError
 from workbench.optimization.building import moments
 from workbench.optimization.parameters import freeze
+from workbench.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 
 logger = logging.getLogger(__name__)
@@ -40,16 +42,53 @@ def check_memory(make: Callable[[], nn.Module], spec: TrainSpec, device: torch.d
     except Exception as error:  # a part that needs real numbers to be made; what else is wrong is told when it is built
         logger.debug("the model's size is not known before it is built: %s", error)
         return
-    parameters = list(model.parameters())
-    held = sum(tensor.nbytes for tensor in (*parameters, *model.buffers()))
-    trained = sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
-    needed, free = held + round((1 + moments(spec)) * trained), free_memory(device)
+    needed, free = resident(model, spec), free_memory(device)
     if needed > free:
         raise WorkbenchError(
-            f"the model has {sum(p.numel() for p in parameters):,} parameters: weights, gradients and the optimizer's "
-            f"moments take {needed / GIB:,.1f} GiB, and {free / GIB:,.1f} GiB are free on {device.type}. Make it "
-            "smaller (hidden_size, layers, vocab_size), freeze parts of it (train.freeze), or use a larger machine"
+            f"the model has {sum(p.numel() for p in model.parameters()):,} parameters: weights, gradients and the "
+            f"optimizer's moments take {needed / GIB:,.1f} GiB, and {free / GIB:,.1f} GiB are free on {device.type}. "
+            "Make it smaller (hidden_size, layers, vocab_size), freeze parts of it (train.freeze), or use a larger "
+            "machine"
         )
+
+
+def resident(model: nn.Module, spec: TrainSpec) -> int:
+    """Bytes of the weights and buffers, and of what is trained the gradients and the optimizer's moments."""
+    held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    return held + round((1 + moments(spec)) * _trained(model))
+
+
+def step_peak(
+    trial: Callable[[], object], model: nn.Module, optimizer: torch.optim.Optimizer, spec: TrainSpec, world: World
+) -> int:
+    """Bytes of the CUDA device that this process is going to hold at the peak of a step, about.
+
+    They are what is held now, what the allocator adds in a trial, and what the trial does not have: the optimizer's
+    moments, the gradients of the micro-batches before, and DDP's copy of them.
+
+    Args:
+        trial: forward and backward of a micro-batch, whose gradients are returned, not kept.
+    """
+    device = world.device
+    torch.cuda.reset_peak_memory_stats(device)
+    trial()
+    peak = torch.cuda.max_memory_allocated(device)
+    trained = _trained(model)
+    moved = 0.0 if optimizer.state else moments(spec)
+    accumulates = spec.lanes > world.size
+    return peak + round((moved + accumulates + (world.size > 1)) * trained)
+
+
+def forget_trials(device: torch.device) -> None:
+    """Give back what the allocator of a CUDA device kept after a trial, and begin its peak anew."""
+    if device.type == "cuda":
+        gc.collect()  # a trial that failed may be held by its traceback
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def _trained(model: nn.Module) -> int:
+    return sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
 
 
 def free_memory(device: torch.device) -> int:

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from workbench.processes.distributed import World
 from workbench.runs.metrics import Record
 from workbench.runs.names import LOG
 from workbench.terminal import PlainFormatter
+from workbench.training.failures import Spared
 
 logger = logging.getLogger(__name__)
 PLAIN = "%(asctime)s %(message)s"
+DRAWN = "drawn"
+"""The attribute of a line that a terminal shows in another form."""
+RATES = {
+    "tokens_per_second": "{:,.0f} tokens/s",
+    "samples_per_second": "{:,.1f} samples/s",
+    "model_flops_utilisation": "MFU {:.1%}",
+    "memory_gib": "{:.1f} GiB",
+    "data_wait_share": "data wait {:.0%}",
+}
+"""How the line of a step shows the rates of its record (`workbench.training.meter`)."""
 
 
 @contextmanager
@@ -28,7 +41,8 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
     before = top.level, top.propagate
     shown: logging.Handler
     if console.is_terminal:
-        shown = RichHandler(console=console, show_path=False, show_level=False)
+        shown = _Shown(console=console, show_path=False, show_level=False)
+        shown.addFilter(lambda record: not getattr(record, DRAWN, False))
     else:
         shown = logging.StreamHandler(sys.stderr)
         shown.setFormatter(PlainFormatter(PLAIN if world.is_main else f"rank {world.rank}: %(message)s"))
@@ -51,6 +65,16 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
         top.level, top.propagate = before
 
 
+class _Shown(RichHandler):
+    """The log on a terminal. A line that cannot be shown is lost, as other handlers have it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except Exception:
+            self.handleError(record)
+
+
 class _LogFile(logging.FileHandler):
     """log.txt. On a full disk its lines are lost; the metrics and checkpoints that do not fit either end the run."""
 
@@ -64,54 +88,91 @@ class _LogFile(logging.FileHandler):
 
 
 class Display:
-    """Shows steps as they finish. A bar where the main rank has a terminal; otherwise a line per record."""
+    """Shows steps as they finish. A bar where the main rank has a terminal; otherwise a line per record.
 
-    def __init__(self, console: Console, world: World, *, start: int, total: int) -> None:
-        self.total = total
+    Where the bar fails, lines take its place.
+
+    Args:
+        spared: what a run can do without.
+    """
+
+    def __init__(self, console: Console, world: World, spared: Spared, *, start: int, total: int) -> None:
+        self.console, self.world, self.spared = console, world, spared
+        self.start, self.total = start, total
         self.bar: Progress | None = None
         self.task: TaskID | None = None
-        if world.is_main and console.is_terminal:
-            self.bar = Progress(
-                TextColumn("step {task.completed}/{task.total}"),
-                BarColumn(),
-                TextColumn("{task.description}"),
-                TimeElapsedColumn(),
-                TextColumn("ETA"),
-                TimeRemainingColumn(),
-                console=console,
-            )
-            self.task = self.bar.add_task("", total=total, completed=start)
 
     def __enter__(self) -> Display:
-        if self.bar is not None:
-            self.bar.start()
+        if self.world.is_main and self.console.is_terminal:
+            with self._shown():
+                self.bar = Progress(
+                    TextColumn("step {task.completed}/{task.total}"),
+                    BarColumn(),
+                    TextColumn("{task.description}"),
+                    TimeElapsedColumn(),
+                    TextColumn("ETA"),
+                    TimeRemainingColumn(),
+                    console=self.console,
+                )
+                self.task = self.bar.add_task("", total=self.total, completed=self.start)
+                self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        with self._shown():
+            if self.bar is not None:
+                self.bar.stop()
+
+    def preamble(self, facts: Mapping[str, str]) -> None:
+        """Show what a run begins with: a table on a terminal, otherwise lines; log.txt has lines."""
+        drawn = False
+        if self.console.is_terminal:
+            with self._shown():
+                table = Table(box=None, show_header=False, pad_edge=False)
+                for name, fact in facts.items():
+                    table.add_row(Text(name, style="bold"), Text(fact, overflow="fold"))
+                self.console.print(table)
+                drawn = True
+        width = max(map(len, facts), default=0)
+        for name, fact in facts.items():
+            logger.info("%s  %s", name.ljust(width), fact, extra={DRAWN: drawn})
 
     def step(self) -> None:
-        if self.bar is not None and self.task is not None:
-            self.bar.advance(self.task)
+        with self._shown():
+            if self.bar is not None and self.task is not None:
+                self.bar.advance(self.task)
 
     def record(self, record: Record) -> None:
         """Show a line of metrics."""
-        text = _line(record)
-        if self.bar is not None and self.task is not None:
-            self.bar.update(self.task, description=text)
-            logger.debug("step %d: %s", record["step"], text)
-            return
-        speed = record.get("seconds_per_step", 0.0)
-        left = f"  ETA {_duration((self.total - record['step']) * speed)}" if speed else ""
-        logger.info("step %d/%d  %s%s", record["step"], self.total, text, left)
+        with self._shown():
+            text = _line(record)
+            if self.bar is not None and self.task is not None:
+                self.bar.update(self.task, description=text)
+                logger.debug("step %d: %s", record["step"], text)
+                return
+            speed = record.get("seconds_per_step", 0.0)
+            left = f"  ETA {_duration((self.total - record['step']) * speed)}" if speed else ""
+            logger.info("step %d/%d  %s%s", record["step"], self.total, text, left)
+
+    @contextmanager
+    def _shown(self) -> Iterator[None]:
+        """A block whose failure leaves the bar out from then on."""
+        with self.spared("the display"):
+            try:
+                yield
+            except Exception:
+                bar, self.bar = self.bar, None
+                if bar is not None:
+                    with suppress(Exception):
+                        bar.stop()
+                raise
 
 
 def _line(record: Record) -> str:
     shown = [f"{name} {value:.4f}" for name, value in record.items() if name.endswith("/loss")]
-    if "tokens_per_second" in record:
-        shown.append(f"{record['tokens_per_second']:,.0f} tokens/s")
-        shown.append(f"{record['samples_per_second']:,.1f} samples/s")
+    for name, form in RATES.items():
+        if name in record:
+            shown.append(form.format(record[name]))
     return "  ".join(shown)
 
 

@@ -23,17 +23,28 @@ from workbench.parts.blame import MARK, named
 def checked_terms(root: nn.Module) -> Iterator[None]:
     """Within, the terms of relations must let every query see something: a row of -inf alone trains in silence.
 
-    Raises:
+    Raises (where it is met, and when the block is left):
         WorkbenchError: a term has a score that is NaN or +inf, or a row without any that is finite.
     """
+    found: list[WorkbenchError] = []
+
+    def check(relation: nn.Module, _: Any, term: Any) -> None:
+        try:
+            _check_term(relation, term)
+        except WorkbenchError as error:
+            found.append(error)
+            raise
+
     with ExitStack() as stack:
         for module in root.modules():
             if isinstance(module, Relation):
-                stack.callback(module.register_forward_hook(_check_term).remove)
+                stack.callback(module.register_forward_hook(check).remove)
         yield
+    if found:  # whoever ran the forward may do without it, but not without this
+        raise found[0]
 
 
-def _check_term(relation: nn.Module, _: Any, term: Any) -> None:
+def _check_term(relation: nn.Module, term: Any) -> None:
     if not isinstance(term, Tensor) or term.ndim != 4:
         return  # `TERM` tells
     bad = term.isnan() | term.isposinf()

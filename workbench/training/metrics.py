@@ -10,14 +10,19 @@ import shutil
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
 from workbench.files.drafts import atomic, is_at, write_text
 from workbench.runs.metrics import Record, faults, split_lines
 from workbench.runs.names import DAMAGED_METRICS, METRICS, TENSORBOARD
+from workbench.training.failures import Spared
 
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+BOARD = "writing for TensorBoard"
 logger = logging.getLogger(__name__)
 
 
@@ -25,15 +30,17 @@ class MetricsLog:
     """Appends records to metrics.jsonl and to TensorBoard. Used on the main rank.
 
     Lines after `step`, written by a run that went on beyond its last checkpoint, are taken out first; damaged ones
-    are moved to a file beside it; lines that do not fit the checkpoint stay, with a warning.
+    are moved to a file beside it; lines that do not fit the checkpoint stay, with a warning. Where metrics.jsonl cannot
+    be written, the run ends; it goes on without TensorBoard.
 
     Args:
         step: of the checkpoint that the run goes on from.
         logged: the step of the last line of training before it.
+        spared: what a run can do without.
     """
 
-    def __init__(self, run: Path, step: int, logged: int) -> None:
-        self.path = run / METRICS
+    def __init__(self, run: Path, step: int, logged: int, spared: Spared | None = None) -> None:
+        self.path, self.spared = run / METRICS, spared or Spared()
         records, damaged = split_lines(self.path)
         if damaged:
             with (run / DAMAGED_METRICS).open("ab") as aside:
@@ -47,7 +54,11 @@ class MetricsLog:
         self._odd: set[str] = set()  # names that were not finite
         self._hook = threading.excepthook
         threading.excepthook = self._thread_failed
-        self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=step + 1)
+        self.board: SummaryWriter | None = None
+        with self.spared(BOARD):
+            from torch.utils.tensorboard import SummaryWriter  # an installation of other versions fails here
+
+            self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=step + 1)
 
     def write(self, record: Record) -> None:
         """Append a line. What is no finite number, as JSON has none other, is left out of it, with a warning."""
@@ -59,9 +70,12 @@ class MetricsLog:
         self._stay()
         self.file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
         self.file.flush()
-        for name, value in record.items():
-            if name != "step" and isinstance(value, int | float):
-                self.board.add_scalar(name, value, record["step"])
+        if self.board is None or BOARD in self.spared.failed:
+            return
+        with self.spared(BOARD):
+            for name, value in record.items():
+                if name != "step" and isinstance(value, int | float):
+                    self.board.add_scalar(name, value, record["step"])
 
     def close(self) -> None:
         threading.excepthook = self._hook
@@ -69,7 +83,9 @@ class MetricsLog:
             self._stay()
         finally:
             self.file.close()
-            self.board.close()
+            with self.spared(BOARD):
+                if self.board is not None:
+                    self.board.close()
 
     def _stay(self) -> None:
         """Where the file was removed or replaced, write all lines again: what goes to the old one, nobody finds."""

@@ -32,13 +32,16 @@ from workbench.tasks.schedule import TaskSchedule
 from workbench.tasks.task import Task
 from workbench.terminal import Terminal
 from workbench.training.arithmetic import arithmetic_of, tell_change
+from workbench.training.capacity import forget_trials, step_peak
 from workbench.training.display import Display
+from workbench.training.failures import Spared
 from workbench.training.finite import checked_terms
-from workbench.training.flops import flops_per_row, measured_peak
+from workbench.training.flops import flops_per_row, measured_peak, trial_pass
 from workbench.training.held_out import PREFIX, HeldOut, HeldOutPass, improves
 from workbench.training.meter import Meter
 from workbench.training.metrics import MetricsLog
 from workbench.training.modes import set_training
+from workbench.training.preamble import Preamble
 from workbench.training.step import MissingError, Updater, Work
 from workbench.training.watch import Built, FirstSteps
 from workbench.training.window import Window
@@ -68,7 +71,7 @@ class Trainer:
         console: Console | None = None,
         kept: Kept | None = None,
     ) -> None:
-        self.spec, self.seed, self.world, self.run = recipe.train, recipe.seed, world, run
+        self.recipe, self.spec, self.world, self.run = recipe, recipe.train, world, run
         self.console = console or Terminal(stderr=True)
         self.batches = MicroBatches(tasks, readers)
         self.root = root.to(world.device)
@@ -151,13 +154,20 @@ class Trainer:
             return 0
         if self.spec.evaluate_every:
             self.held_out.check()
-        meter = self._meter()  # before layers are compiled or recompute: it counts the model's own operations
-        prepare_layers(self.root, compile=self.spec.compile, checkpointing=self.spec.activation_checkpointing)
+        spared = Spared(tells=self.world.is_main)
+        checkpointing = self.spec.activation_checkpointing
+        prepare_layers(self.root, compile=False, checkpointing=checkpointing)
+        meter, memory = self._measured(spared)  # before layers are compiled: operations are counted one by one
+        display = Display(self.console, self.world, spared, start=self.step, total=end)
+        if self.world.is_main:
+            with spared("the overview"):
+                display.preamble(self._preamble(end, memory).facts())
+        prepare_layers(self.root, compile=self.spec.compile, checkpointing=checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes, self.spec.max_steps)
         sources, stopped = (self.batches, self.held_out.batches), partial(getattr, stop, "signal")
         feed = Feed(sources, num_workers=self.spec.num_workers, device=self.world.device, stop=stopped)
-        log = MetricsLog(self.run, self.step, self.step - self.window.steps) if self.world.is_main else None
-        display = Display(self.console, self.world, start=self.step, total=end)
+        last = self.step - self.window.steps
+        log = MetricsLog(self.run, self.step, last, spared) if self.world.is_main else None
         with feed, closing(log) if log is not None else nullcontext(), display:  # no threads yet where it forks
             return self._loop(end, feed, places, stop, display, log, meter)
 
@@ -176,7 +186,8 @@ class Trainer:
         micros = feed.micro_batches(self.batches, places)
         while self.step < end:
             turns = self.schedule.at(self.step)
-            work = [Work(turn.task, lane, next(micros)) for turn in turns for lane in self.lanes]
+            with meter.waiting():
+                work = [Work(turn.task, lane, next(micros)) for turn in turns for lane in self.lanes]
             lr = learning_rate(self.lr_schedule, self.spec, self.step)
             set_learning_rate(self.optimizer, lr)
             flags = [float(stop.signal == number) for number in WATCHED]
@@ -192,7 +203,8 @@ class Trainer:
             if self.first is not None and not result.skipped:
                 self.first.add([turn.task for turn in turns], result, last=self.step == end)
             self.window.add(result)
-            meter.add(result)
+            with meter.spared("the meter"):
+                meter.add(result)
             self.seconds = meter.seconds
             asked = self._asked(result.flags, stop)
             if self.step % self.spec.log_every == 0 or self.step == self.spec.max_steps:
@@ -223,23 +235,44 @@ class Trainer:
     def _due(self, every: int, last: int) -> bool:
         return every > 0 and (self.step % every == 0 or self.step == last)
 
-    def _meter(self) -> Meter:
-        """A meter that knows the model's operations per row, counted on the first micro-batches."""
-        if not self.world.is_main:
-            return Meter(self.world, self.seconds)
-        places = training_places(self.schedule, range(self.step, self.step + 1), self.lanes[:1], self.spec.max_steps)
-        first = [self.batches.micro_batch(place) for place in places]
-        dtype = self.updater.micro_pass.autocast
-        with checked_terms(self.root):
-            flops = flops_per_row(self.root, [micro for micro in first if micro is not None], dtype)
-        return Meter(self.world, self.seconds, flops, measured_peak(self.world.device, dtype))
+    def _measured(self, spared: Spared) -> tuple[Meter, int]:
+        """A meter that knows the model's operations per row, and the bytes of its GPU that a step is going to hold, 0
+        where that is not known: by trials on the first micro-batches of this rank's first lane.
+
+        Every rank makes them, so that none waits for another, and what a part may exchange meets its counterpart.
+        """
+        device, dtype = self.world.device, self.updater.micro_pass.autocast
+        first: list[MicroBatch] = []
+        flops, peak, memory = 0.0, 0.0, 0
+        with checked_terms(self.root), spared("counting operations", later=True):
+            at = range(self.step, self.step + 1)
+            places = training_places(self.schedule, at, self.lanes[:1], self.spec.max_steps)
+            first += [micro for place in places if (micro := self.batches.micro_batch(place)) is not None]
+            flops = flops_per_row(self.root, first, dtype)
+        forget_trials(device)
+        with spared("measuring the memory of a step", later=True):
+            if device.type == "cuda" and first:
+                trial = partial(trial_pass, self.root, first[:1], dtype)
+                memory = step_peak(trial, self.root, self.optimizer, self.spec, self.world)
+        with spared("measuring the device's speed", later=True):
+            if self.world.is_main and flops:
+                peak = measured_peak(device, dtype)
+        forget_trials(device)
+        return Meter(self.world, self.seconds, spared, flops, peak), memory
+
+    def _preamble(self, end: int, memory: int) -> Preamble:
+        readers, dtype = self.batches.readers, self.updater.micro_pass.autocast
+        where = self.world, dtype, memory
+        return Preamble(self.recipe, self.run, self.step, end, self.root, readers, self.schedule, *where)
 
     def _log(self, lr: float, meter: Meter, display: Display, log: MetricsLog | None) -> None:
         self.window.merge(self.world)
         record = {"step": self.step, **self.window.means(), "lr": lr, "grad_norm": self.window.grad_norm}
         if self.updater.loss_scale is not None:
             record |= {"loss_scale": self.updater.loss_scale.scale, "skipped_steps": self.window.skipped}
-        record |= meter.lap()
+        with meter.spared("the meter"):
+            record |= meter.lap()
+        meter.spared.tell()
         record |= {f"dropped/{reason}": count for reason, count in sorted(self.window.dropped.items())}
         self.window = Window()
         if self.world.is_main:

@@ -1,0 +1,149 @@
+"""What a run begins with, told before its first step: what is trained, on what, where and how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.reader import Reader
+from workbench.models.network import Network
+from workbench.processes.cores import loaders
+from workbench.processes.distributed import World
+from workbench.recipe.listing import stack
+from workbench.recipe.spec import Recipe
+from workbench.tasks.feed import SampleReader
+from workbench.tasks.root import Root
+from workbench.tasks.schedule import TaskSchedule
+from workbench.training.capacity import GIB, free_memory, resident
+
+RECORDS = {"text": "texts", "image-text": "images", "video-text": "videos", "speech-text": "recordings"}
+"""What the records of a kind of corpora are called; of other kinds as the kind."""
+
+
+@dataclass(frozen=True)
+class Preamble:
+    """What there is to say of a run that is about to make its next step.
+
+    Attributes:
+        step: steps made so far.
+        end: the step at which training ends this time.
+        readers: by task, for training.
+        autocast: what is computed in beside the weights' own type.
+        memory: bytes that a step is going to hold on the CUDA device; 0 where that is not known.
+    """
+
+    recipe: Recipe
+    run: Path
+    step: int
+    end: int
+    root: Root
+    readers: Mapping[str, SampleReader]
+    schedule: TaskSchedule
+    world: World
+    autocast: torch.dtype | None
+    memory: int
+
+    def facts(self) -> dict[str, str]:
+        """By name, in the order of showing."""
+        return {
+            "run": self._run(),
+            "recipe": ": ".join(filter(None, (self.recipe.name, self.recipe.description))),
+            "model": self._model(),
+            "parameters": self._parameters(),
+            "device": self._device(),
+            "precision": self._precision(),
+            **{f"task {name}": told for name in self.readers if (told := "; ".join(self._corpora(name)))},
+            "batch": self._batch(),
+            "expected memory": self._memory(),
+        }
+
+    def _run(self) -> str:
+        most = self.recipe.train.max_steps
+        begins = f"goes on from step {self.step:,}" if self.step else "new"
+        return f"{self.run}: {begins}, up to step {self.end:,}{f' of {most:,}' if self.end < most else ''}"
+
+    def _model(self) -> str:
+        """The layers as the recipe says them, and how wide the streams are."""
+        networks = [network for network in self.root.networks.values() if isinstance(network, Network)]
+        widths = dict.fromkeys(f"{stream} {size:,}" for each in networks for stream, size in each.sizes.items())
+        return f"{stack(self.recipe)} (width: {', '.join(widths)})"
+
+    def _parameters(self) -> str:
+        every = sum(p.numel() for p in self.root.parameters())
+        trained = sum(p.numel() for p in self.root.parameters() if p.requires_grad)
+        return f"{every:,}, all trained" if trained == every else f"{trained:,} trained of {every:,}"
+
+    def _device(self) -> str:
+        world = self.world
+        ranks = f"{world.size} ranks, each " if world.size > 1 else ""
+        if world.device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(world.device)
+            name = f"{torch.cuda.get_device_name(world.device)}, {_gib(free)} of {_gib(total)} free"
+        else:
+            threads = torch.get_num_threads()
+            total = psutil.virtual_memory().total // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+            free = free_memory(world.device)
+            name = f"{world.device.type}, {_counted(threads, 'thread')}, {_gib(free)} of {_gib(total)} free"
+        workers = self.recipe.train.num_workers
+        workers = loaders(world.device) if workers is None else workers
+        return f"{ranks}{name}, {_counted(workers, 'loader worker') if workers else 'loading in the main process'}"
+
+    def _precision(self) -> str:
+        """What is computed in; weights and moments are those of the model."""
+        kept = " and ".join(dict.fromkeys(str(p.dtype).removeprefix("torch.") for p in self.root.parameters()))
+        computed = self.autocast
+        how = kept if computed is None else f"{str(computed).removeprefix('torch.')}, weights in {kept}"
+        used = (
+            ("compiled layers", self.recipe.train.compile),
+            ("activation checkpointing", self.recipe.train.activation_checkpointing),
+        )
+        return ", ".join([how, *(name for name, is_used in used if is_used)])
+
+    def _corpora(self, task: str) -> Iterator[str]:
+        """Of each corpus of a task how much it holds, as its manifest knows, and how often the whole run reads it."""
+        reader = self.readers[task]
+        if not isinstance(reader, Reader):
+            return
+        epochs = reader.epochs(self.schedule.turns(task, self.recipe.train.max_steps))
+        for number, (corpus, times) in enumerate(zip(reader.corpora, epochs, strict=True)):
+            items = reader.items(number)
+            windows = f" in {items:,} items" if items != corpus.manifest.records else ""
+            yield f"{corpus.name}, {_held(corpus)}{windows}, {times:,.3g} epochs"
+
+    def _batch(self) -> str:
+        """The step's samples; those of a rank one after the other where it has several micro-batches."""
+        spec, ranks = self.recipe.train, self.world.size
+        per_rank = spec.lanes / ranks
+        told = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,} x {per_rank:g} accumulated"
+        return f"{told} x {_counted(ranks, 'rank')}"
+
+    def _memory(self) -> str:
+        device = self.world.device
+        if device.type == "cuda":
+            if not self.memory:
+                return "not known: a trial on the first micro-batch failed, as the first step may"
+            free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+            return f"about {_gib(self.memory)} of {_gib(free)}, by a trial on the first micro-batch"
+        held, free = resident(self.root, self.recipe.train), free_memory(device)
+        return f"weights, gradients and moments take {_gib(held)} of {_gib(free)}; activations come on top"
+
+
+def _held(corpus: Corpus) -> str:
+    manifest = corpus.manifest
+    characters = manifest.characters.get("text", 0) or manifest.lengths.get("text", 0)
+    told = f" of {characters:,} characters" if characters else ""
+    return f"{manifest.records:,} {RECORDS.get(manifest.kind, manifest.kind)}{told}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:,.1f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.1f} MiB"
