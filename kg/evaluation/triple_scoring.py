@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-import typer
 
+from kg.evaluation.triple_options import TripleScoring
 from kg.graph.store import GraphStore
 from kg.vectors.link_prediction import rows_of
 from kg.vectors.scores import Scores, VectorScores
@@ -16,29 +16,15 @@ from kg.vectors.vectors import Vectors, load_vectors
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.opening import Evaluated, find_fitting
-from workbench.evaluation.options import Scoring
 from workbench.evaluation.passes import all_records
 from workbench.files.identities import Identities
 from workbench.interop.opening import load
 from workbench.models.network import Network
-from workbench.options.bounds import Count, Location
 from workbench.processes.distributed import World
 from workbench.tasks.objective import Head
 from workbench.tasks.task import Task
 
 VECTORS = ".safetensors"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TripleScoring(Scoring):
-    """What the evaluations over graphs are told."""
-
-    run: Annotated[Path, typer.Argument(help="The run, or vectors of `prepare vectors`: a .safetensors file.")]
-    corpus: Annotated[Location, typer.Argument(help="A triples corpus: the held-out triples.")]
-    graph: Annotated[
-        Location, typer.Option(help="The graph that was trained on: its entities, their texts, what is known.")
-    ]
-    batch_size: Annotated[Count, typer.Option(help="Triples at once.")] = 256
 
 
 @runtime_checkable

@@ -7,14 +7,17 @@ LUKE (arXiv 2010.01057, section 4) reads those of the entity tokens that stand f
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from torch import Tensor
 
 from workbench.errors import WorkbenchError
 from workbench.sequences.sequence import Rows, Sequence
-from workbench.tasks.forward import Seen
+
+if TYPE_CHECKING:  # the command line reads `Reading`, without torch
+    from torch import Tensor
+
+    from workbench.tasks.forward import Seen
 
 Reading = Literal["pooled", "first", "markers", "entities"]
 ROWS = "read_rows"

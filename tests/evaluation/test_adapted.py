@@ -11,7 +11,8 @@ import torch
 
 from tests.evaluation.classify.test_task import rows, tuning
 from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.task import Classification, ClassifyScoring
+from workbench.evaluation.classify.options import ClassifyScoring
+from workbench.evaluation.classify.task import Classification
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.runs.loading import load

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.evaluation.classify.test_task import rows, tuning
-from workbench.evaluation.classify.task import Classification, ClassifyScoring
+from workbench.evaluation.classify.options import ClassifyScoring
+from workbench.evaluation.classify.task import Classification
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.recipe.reading import load_recipe

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from tests.evaluation.conftest import network, recipe_tree
+from workbench.cli.generation import generate
 from workbench.errors import WorkbenchError
-from workbench.evaluation.generation import Generator, generate, generate_texts
+from workbench.evaluation.generation import Generator, generate_texts
 from workbench.generation.decoding import Decoding
 from workbench.recipe.trees import recipe_from_dict
 from workbench.runs.loading import load

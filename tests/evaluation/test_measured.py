@@ -12,14 +12,18 @@ import pytest
 import torch
 
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.choose.task import ChooseTuning, Choosing
-from workbench.evaluation.classify.task import Classification, ClassifyTuning
-from workbench.evaluation.extract.task import Extraction, ExtractTuning
+from workbench.evaluation.choose.options import ChooseTuning
+from workbench.evaluation.choose.task import Choosing
+from workbench.evaluation.classify.options import ClassifyTuning
+from workbench.evaluation.classify.task import Classification
+from workbench.evaluation.extract.options import ExtractTuning
+from workbench.evaluation.extract.task import Extraction
 from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.measured import MeasuredTask
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result
-from workbench.evaluation.tag.task import Tagging, TagTuning
+from workbench.evaluation.tag.options import TagTuning
+from workbench.evaluation.tag.task import Tagging
 from workbench.processes.distributed import World
 
 ROWS = [

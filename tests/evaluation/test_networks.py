@@ -10,9 +10,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from tests.evaluation.conftest import network, recipe_tree
+from workbench.cli.encoding import encode
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
-from workbench.evaluation.encoding import encode
 from workbench.evaluation.finetuning import fine_tune, run_folder
 from workbench.evaluation.opening import find_objective
 from workbench.evaluation.options import Scoring, Tuning

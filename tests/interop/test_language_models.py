@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.interop.worlds import WORDS, equal, model_of, recipe_file, texts, there_and_back, tokenizer
-from workbench.evaluation.generation import Generator, generate
+from workbench.cli.generation import generate
+from workbench.evaluation.generation import Generator
 from workbench.generation.decoding import Decoding
 from workbench.keyed import Draws
 from workbench.models.context import Context

@@ -16,7 +16,8 @@ from tests.interop.test_language_models import released
 from tests.interop.worlds import WORDS, equal, tokenizer
 from workbench.cli.export import export
 from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.task import Classification
 from workbench.evaluation.encoding import encode_texts
 from workbench.evaluation.evaluating import evaluate, results_of
 from workbench.evaluation.finetuning import fine_tune, recipe_of, run_folder

@@ -24,7 +24,8 @@ from tests.interop.worlds import (
     tokenizer,
 )
 from workbench.cli.export import export
-from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.task import Classification
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.recipe.reading import load_recipe

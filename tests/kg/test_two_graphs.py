@@ -11,7 +11,8 @@ import torch
 import yaml
 
 import workbench
-from kg.evaluation.entity_typing.task import EntityTyping, TypingTuning
+from kg.evaluation.entity_typing.options import TypingTuning
+from kg.evaluation.entity_typing.task import EntityTyping
 from kg.vectors.vectors import Vectors, save_vectors
 from tests.kg.evaluation.conftest import TOWNS, WORDINGS, make_world, typed, write
 from tests.kg.evaluation.disambiguation.test_task import told, tree

@@ -16,7 +16,8 @@ from spacy.kb import InMemoryLookupKB
 from spacy.vocab import Vocab
 from typer.testing import CliRunner
 
-from kg.evaluation.linking.task import Linking, LinkingScoring
+from kg.evaluation.linking.options import LinkingScoring
+from kg.evaluation.linking.task import Linking
 from kg.graph.store import GraphStore
 from kg.linking.linker import Linker
 from pipelines.commands.app import app

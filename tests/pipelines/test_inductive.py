@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kg.evaluation.link_prediction.task import LinkPrediction, LinkScoring
+from kg.evaluation.link_prediction.options import LinkScoring
+from kg.evaluation.link_prediction.task import LinkPrediction
 from kg.graph.store import GraphStore
 from kg.objectives.triple_classification import TripleClassification
 from pipelines.commands.app import app

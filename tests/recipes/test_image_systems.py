@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.recipes.systems import ONE, objectives, one_step, reads_images, refusal
+from vision.evaluation.retrieval.options import RetrievalScoring, RetrievalTuning
 from vision.evaluation.retrieval.pairs import (
     EVERYTHING,
     ImageGroup,
@@ -19,13 +20,15 @@ from vision.evaluation.retrieval.pairs import (
     image_groups,
     pairs_of,
 )
-from vision.evaluation.retrieval.task import Retrieval, RetrievalScoring, RetrievalTuning
-from vision.evaluation.vqa.task import Vqa, VqaScoring, VqaTuning
+from vision.evaluation.retrieval.task import Retrieval
+from vision.evaluation.vqa.options import VqaScoring, VqaTuning
+from vision.evaluation.vqa.task import Vqa
 from vision.objectives._comparing import Matching
 from vision.objectives.itc import Itc
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.task import Classification
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.evaluation.opening import Evaluated, open_run

@@ -12,7 +12,8 @@ import pytest
 from pipelines.commands.text import text as prepare_text
 from pipelines.commands.tokenizer import tokenizer
 from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.task import Classification
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
 from workbench.recipe.reading import load_recipe

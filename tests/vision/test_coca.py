@@ -14,8 +14,10 @@ from torch import Tensor
 
 from tests.generation.conftest import Uncached
 from tests.vision.evaluation.conftest import make_squares
-from vision.evaluation.caption.task import Caption, CaptionScoring
-from vision.evaluation.retrieval.task import Retrieval, RetrievalScoring
+from vision.evaluation.caption.options import CaptionScoring
+from vision.evaluation.caption.task import Caption
+from vision.evaluation.retrieval.options import RetrievalScoring
+from vision.evaluation.retrieval.task import Retrieval
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.generation import Generator, without_captions

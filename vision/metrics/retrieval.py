@@ -14,16 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Protocol, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from vision.choices import Ties
 from workbench.errors import WorkbenchError, unknown
 from workbench.metrics.ranks import ROUNDING, count_rivals, rounding
 
-Ties = Literal["realistic", "pessimistic"]
 TIES: tuple[str, ...] = get_args(Ties)
 RECALLS = (1, 5, 10)
 

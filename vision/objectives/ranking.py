@@ -17,7 +17,7 @@ captions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from annotated_types import MinLen
 from torch import Tensor
 from torch.nn import functional as F
 
+from vision.choices import Way
 from vision.objectives.hard_itm import rivals
 from vision.objectives.itm import Itm, ItmHead
 from vision.sequences.pairs import IMAGE, MATCHED, image_id, labelled
@@ -40,8 +41,6 @@ from workbench.training.modes import evaluating
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
-
-Way = Literal["margin", "choice"]
 
 
 class Ranking(Itm):

@@ -53,10 +53,22 @@ COMMANDS = {
     ),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "tasks": Entry("workbench.cli.tasks:list_tasks", "List the tasks of finetune and evaluate, and their options."),
-    "encode": Entry("workbench.evaluation.encoding:encode", "Vectors of texts or images from a trained model."),
-    "generate": Entry("workbench.evaluation.generation:generate", "Texts that a trained model goes on with."),
+    "encode": Entry("workbench.cli.encoding:encode", "Vectors of texts or images from a trained model."),
+    "generate": Entry("workbench.cli.generation:generate", "Texts that a trained model goes on with."),
     "export": Entry("workbench.cli.export:export", "Write a run's network as other people's code reads it."),
 }
+
+
+class Announced:
+    """An importer that finds nothing, and says once that torch is being loaded, which takes seconds."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.silent = "--help" in arguments or os.environ.get("RANK", "0") != "0"
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "torch" and not self.silent:
+            self.silent = True
+            Terminal(stderr=True).print("loading ...", highlight=False)
 
 
 class Commands:
@@ -159,8 +171,12 @@ def main() -> None:
     lines = logging.StreamHandler()
     lines.setFormatter(PlainFormatter("%(message)s"))
     logging.basicConfig(level=os.environ.get("WORKBENCH_LOG", "WARNING"), handlers=[lines])
-    with reported():
-        app.run(sys.argv[1:], "workbench")
+    sys.meta_path.insert(0, announced := Announced(sys.argv[1:]))
+    try:
+        with reported():
+            app.run(sys.argv[1:], "workbench")
+    finally:
+        sys.meta_path.remove(announced)
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""`workbench finetune TASK` and `workbench evaluate TASK`: a command is made of the task that the name stands for."""
+"""`workbench finetune TASK` and `workbench evaluate TASK`: a command is made of the task that the name stands for.
+
+torch takes seconds to import: what can be refused without it is refused before.
+"""
 
 from __future__ import annotations
 
@@ -10,32 +13,61 @@ from typing import Any
 import typer
 
 from workbench.cli.app import Commands, Entry, needed_packages, typer_app
+from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.folders import task_folders, trained_tasks
+from workbench.evaluation.folders import options_of_task, task_folders, trained_tasks
+from workbench.evaluation.options import Measuring, Scoring, Tuning
+from workbench.files.cache import is_url
+from workbench.interop.files import check_place
+from workbench.packages import PREFIX
 from workbench.runs.names import is_run
+
+FindTask = Callable[[], Any]
+Function = Callable[..., None]
 
 
 class TaskCommands(Commands):
     """A command per downstream task, with the task's own options; one that is no folder goes by its import path.
 
     Args:
-        command_of: makes the function behind the command of a task.
+        command_of: makes the function behind the command of a task, of its name, a function that finds the task, and
+            the class of its options.
+        which: where a task has that class: `tuning` or `scoring`.
         folders: the tasks that the command is for, by name; of others it says itself why it is not.
     """
 
-    def __init__(self, command_of: Callable[[Any], Callable[..., None]], help: str, folders: dict[str, str]) -> None:
+    def __init__(
+        self, command_of: Callable[[FindTask, type[Any]], Function], which: str, help: str, folders: dict[str, str]
+    ) -> None:
         told = {name: Entry(at, str(importlib.import_module(at).__doc__)) for name, at in folders.items()}
         super().__init__(told, help)
-        self.command_of = command_of
+        self.command_of, self.which = command_of, which
 
     def _load(self, called: str, name: str, rest: list[str]) -> Commands | typer.Typer:
         if ":" not in name and name not in task_folders():
             self._check(called, name)
-        with needed_packages(f"{called} {name}"):
+
+        def find() -> Any:
             from workbench.evaluation.finding import find_task
 
-            # the options are the task's own, so its code runs before they are read
-            return typer_app(self.command_of(find_task(name, trust="--trust" in rest, run=_run_among(rest))))
+            with needed_packages(f"{called} {name}"):
+                return find_task(name, trust="--trust" in rest, run=_run_among(rest))
+
+        if name in task_folders() and name not in self.entries:
+            raise _untrained(name)
+        options = options_of_task(task_folders().get(name, ""), self.which)
+        if options is None:  # those of a task elsewhere are its own code's
+            task = find()
+            options = getattr(task, self.which)
+            if options is None:
+                raise _untrained(task.name)
+        return typer_app(self.command_of(find, options))
+
+
+def _untrained(task: str) -> WorkbenchError:
+    return WorkbenchError(
+        f"the task {task} has nothing to train; measure a pretrained run: workbench evaluate {task} RUN"
+    )
 
 
 def _run_among(words: Sequence[str]) -> Path | None:
@@ -43,34 +75,64 @@ def _run_among(words: Sequence[str]) -> Path | None:
     return next((Path(word) for word in words if is_run(Path(word))), None)
 
 
-def _finetune(task: Any) -> Callable[..., None]:
-    from workbench.evaluation.finetuning import fine_tune
-    from workbench.evaluation.seeds import fine_tune_seeds
-
-    if task.tuning is None:
-        raise WorkbenchError(
-            f"the task {task.name} has nothing to train; measure a pretrained run: workbench evaluate {task.name} RUN"
-        )
-
+def _finetune(find: FindTask, options: type[Any]) -> Function:
     def finetune(tuning: Any) -> None:
+        check_tuning(tuning)
+        task = find()
+        from workbench.evaluation.finetuning import fine_tune
+        from workbench.evaluation.seeds import fine_tune_seeds
+
         if tuning.seeds > 1:
             fine_tune_seeds(task, tuning)
         else:
             fine_tune(task, tuning)
 
-    return _told(finetune, tuning=task.tuning)
+    return _told(finetune, tuning=options)
 
 
-def _evaluate(task: Any) -> Callable[..., None]:
-    from workbench.evaluation.evaluating import evaluate as evaluate_run
-
+def _evaluate(find: FindTask, options: type[Any]) -> Function:
     def evaluate(scoring: Any) -> None:
+        check_scoring(scoring)
+        task = find()
+        from workbench.evaluation.evaluating import evaluate as evaluate_run
+
         evaluate_run(task, scoring)
 
-    return _told(evaluate, scoring=task.scoring)
+    return _told(evaluate, scoring=options)
 
 
-def _told(function: Callable[..., None], **options: type) -> Callable[..., None]:
+def check_tuning(tuning: Tuning) -> None:
+    """What can be refused of fine-tuning by looking whether it is there.
+
+    Raises:
+        WorkbenchError: RUN, the run of --adapters, CORPUS or --held-out is not.
+    """
+    for place in (tuning.run, *(tuning.adapters or ())):
+        check_place(place)
+    _check_corpora(tuning.corpus, tuning.held_out)
+
+
+def check_scoring(scoring: Measuring) -> None:
+    """As `check_tuning`, of an evaluation: what is measured may be a file of vectors, or of what is no run anything.
+
+    Raises:
+        WorkbenchError: RUN or CORPUS is not there.
+    """
+    if isinstance(scoring, Scoring) and not scoring.run.is_file():
+        check_place(scoring.run)
+    elif not (scoring.run.exists() or str(scoring.run).startswith(PREFIX)):
+        raise WorkbenchError(f"there is no {scoring.run}: no such file or folder")
+    _check_corpora(scoring.corpus)
+
+
+def _check_corpora(*places: str | None) -> None:
+    """Those on this machine."""
+    for place in places:
+        if place is not None and not is_url(place):
+            Corpus.open(place)
+
+
+def _told(function: Function, **options: type) -> Function:
     """The function with the class of its options, whose docstring is the command's help."""
     function.__annotations__ = dict(options)
     (function.__doc__,) = (kind.__doc__ for kind in options.values())
@@ -78,8 +140,14 @@ def _told(function: Callable[..., None], **options: type) -> Callable[..., None]
 
 
 finetune = TaskCommands(
-    _finetune, "Fine-tune a pretrained run on a task (or on one of yours: package.module:Class).", trained_tasks()
+    _finetune,
+    "tuning",
+    "Fine-tune a pretrained run on a task (or on one of yours: package.module:Class).",
+    trained_tasks(),
 )
 evaluate = TaskCommands(
-    _evaluate, "Evaluate a run on a task; writes a JSON file into the run's evaluations/.", task_folders()
+    _evaluate,
+    "scoring",
+    "Evaluate a run on a task; writes a JSON file into the run's evaluations/.",
+    task_folders(),
 )

@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.models.adapting import merge
+from workbench.errors import unknown
+from workbench.interop.files import check_place, check_release_folder
 from workbench.options.bounds import PartName, Word
 from workbench.options.command import Trust, WhichNetwork
+from workbench.parts.building import short_names
+from workbench.parts.trust import allow
 from workbench.terminal import Terminal
 
 
@@ -33,17 +36,20 @@ def export(
 
       workbench export runs/two-encoders --stream text --as bert --output exported/text
     """
-    from workbench.interop.exporting import check_release_folder, exported, write_release
+    check_release_folder(output)
+    if ":" not in family and family not in short_names("release"):
+        raise unknown("release", family, [*short_names("release"), "package.module:Class"])
+    check_place(run)
+    allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
+    from workbench.interop.exporting import exported, write_release
     from workbench.interop.opening import load
     from workbench.interop.reading import make_release
     from workbench.interop.release import Config
     from workbench.interop.special_ids import with_special_ids
     from workbench.interop.tokenizer_files import frame_of, write_tokenizer
-    from workbench.parts.trust import allow
+    from workbench.models.adapting import merge
     from workbench.tasks.task import objectives_of, visibilities_of
 
-    check_release_folder(output)
-    allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
     loaded = load(run, trust=trust)
     chosen = loaded.model.network_name(network)
     merge(loaded.model.network(chosen))

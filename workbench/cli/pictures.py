@@ -10,6 +10,7 @@ from pathlib import Path
 
 from workbench.cli.app import Commands, Entry, typer_app
 from workbench.cli.app import call as call_app
+from workbench.interop.files import check_place
 from workbench.parts.building import SHIPPED
 from workbench.parts.modules import is_module
 
@@ -39,6 +40,8 @@ class ShowCommands(Commands):
 
     def run(self, arguments: list[str], called: str) -> None:
         if arguments and arguments[0] in self.entries:
+            if arguments[1:] and not arguments[1].startswith("-"):
+                check_place(Path(arguments[1]))  # before what draws is imported, which takes seconds
             super().run(arguments, called)
             return
         from workbench.cli.show import show

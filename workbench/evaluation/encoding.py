@@ -6,31 +6,23 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
-from rich.markup import escape
 from safetensors.torch import save
 from torch import Tensor
 
-from workbench.corpora.corpus import Corpus
-from workbench.corpora.manifest import FILE_NAME
 from workbench.errors import WorkbenchError, unknown
-from workbench.evaluation.inputs import text_lines, text_samples
+from workbench.evaluation.inputs import input_corpus, text_lines, text_samples
 from workbench.evaluation.opening import checkpoint_of
 from workbench.evaluation.passes import Forward, forward_pass, sample_pass
 from workbench.files.drafts import atomic
 from workbench.interop.opening import load
 from workbench.models.network import Network
-from workbench.options.bounds import Count, Word
-from workbench.options.command import Trust, WhichNetwork
 from workbench.runs.loading import Loaded
-from workbench.runs.outputs import OutputFile
 from workbench.sequences.builders.document import Document
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.tasks.task import Task
-from workbench.terminal import Terminal
 
 POOLS = ("mean", "summary", "pooled")
 
@@ -129,29 +121,22 @@ def encode_texts(loaded: Loaded, texts: list[str], *, pool: str = "mean", batch_
     return Encoder(loaded, "text", pool)(text_samples(list(enumerate(texts, 1)), batch_size), built=False)[1]
 
 
-def encode(
-    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file (a line each) or a corpus.")],
-    output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.")],
-    stream: Annotated[Word, typer.Option(help="Whose vectors: text or image.")] = "text",
-    pool: Annotated[
-        Word, typer.Option(help="mean, summary ([CLS]), pooled, or an objective with vectors (itc).")
-    ] = "mean",
-    network: WhichNetwork = None,
-    batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64,
-    limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None,
-    trust: Trust = False,
-) -> None:
-    """Vectors of texts or images from a trained run: `vectors` [samples, size], the keys (of a text file the
-    numbers of its lines) in the file's metadata.
+def encode_file(
+    run: Path,
+    source: Path,
+    output: Path,
+    *,
+    stream: str = "text",
+    pool: str = "mean",
+    network: str | None = None,
+    batch_size: int = 64,
+    limit: int | None = None,
+    trust: bool = False,
+) -> tuple[int, int]:
+    """The command `workbench encode` (`workbench.cli.encoding`): writes the vectors, and returns their number and size.
 
-    Of an image-text corpus the vectors are of its images, or with --stream text of the first caption of each.
-
-    Examples:
-
-      workbench encode runs/bert sentences.txt --output vectors.safetensors
-
-      workbench encode runs/clip corpora/flickr-dev --stream image --pool itc --output images.safetensors
+    Raises:
+        WorkbenchError: a wrong input, or as `Encoder`.
     """
     loaded = load(run, trust=trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
@@ -161,7 +146,7 @@ def encode(
     made = {"keys": json.dumps(keys, ensure_ascii=False), "checkpoint": checkpoint_of(run), "input": str(source)}
     with atomic(output) as file:
         file.write(save({"vectors": vectors.contiguous()}, {**made, "stream": stream, "pool": pool}))
-    Terminal().print(f"{escape(str(output))}: {len(keys):,} vectors of size {vectors.shape[1]}", highlight=False)
+    return len(keys), vectors.shape[1]
 
 
 def _samples(source: Path, size: int, limit: int | None) -> tuple[Iterator[list[Sample]], bool]:
@@ -170,10 +155,8 @@ def _samples(source: Path, size: int, limit: int | None) -> tuple[Iterator[list[
     Raises:
         WorkbenchError: neither a corpus of texts or images nor a text file in UTF-8.
     """
-    if (source / FILE_NAME).is_file():
-        corpus = Corpus.open(source)
-        if corpus.kind == "triples":
-            raise WorkbenchError(f"{source} is a corpus of triples; encode one of texts or of images")
+    corpus = input_corpus(source)
+    if corpus is not None:
         groups = sample_pass([corpus], size=size, unit=None, limit=limit)
         return (_with_one_caption(g) for g in groups) if corpus.kind == "image-text" else groups, corpus.kind != "text"
     return text_samples(text_lines(source)[:limit], size), False

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import pkgutil
 from pathlib import Path
+from typing import Any
 
 from workbench.parts.building import SHIPPED
 from workbench.parts.modules import is_module
@@ -28,14 +29,32 @@ def trained_tasks() -> dict[str, str]:
 
     The class is read, not imported: that takes seconds, and this is for the help of a command.
     """
-    return {name: place for name, place in task_folders().items() if _is_trained(place)}
+    return {name: place for name, place in task_folders().items() if "tuning" in _stated(place)}
 
 
-def _is_trained(place: str) -> bool:
+def options_of_task(place: str, which: str) -> type[Any] | None:
+    """The class of a task's options, from the `options.py` of its folder: the task itself takes seconds to import.
+
+    Args:
+        which: `tuning` or `scoring` (`DownstreamTask`).
+    """
+    name = _stated(place).get(which)
+    if name is None or not is_module(f"{place}.options"):
+        return None
+    found = getattr(importlib.import_module(f"{place}.options"), name, None)
+    return found if isinstance(found, type) else None
+
+
+def _stated(place: str) -> dict[str, str]:
+    """The values of a task's class that are names, read without importing it: `{"tuning": "ClassifyTuning"}`."""
     found = importlib.util.find_spec(f"{place}.task")
     if found is None or found.origin is None:
-        return False
+        return {}
     classes = [node for node in ast.parse(Path(found.origin).read_bytes()).body if isinstance(node, ast.ClassDef)]
-    stated = [node for each in classes for node in each.body if isinstance(node, ast.Assign | ast.AnnAssign)]
-    names = [name for node in stated for name in (node.targets if isinstance(node, ast.Assign) else [node.target])]
-    return any(isinstance(name, ast.Name) and name.id == "tuning" for name in names)
+    stated: dict[str, str] = {}
+    for node in (node for each in classes for node in each.body if isinstance(node, ast.Assign | ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if isinstance(target, ast.Name) and isinstance(node.value, ast.Name):
+                stated[target.id] = node.value.id
+    return stated

@@ -7,22 +7,17 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
-from rich.markup import escape
 
-from workbench.corpora.corpus import Corpus
-from workbench.corpora.manifest import FILE_NAME
 from workbench.corpora.places import with_texts
 from workbench.errors import WorkbenchError
 from workbench.evaluation.images import media_of
-from workbench.evaluation.inputs import text_lines, text_samples
+from workbench.evaluation.inputs import input_corpus, text_lines, text_samples
 from workbench.evaluation.opening import checkpoint_of
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.writers import find_writer
-from workbench.files.drafts import atomic
 from workbench.generation.beams import beam_search
 from workbench.generation.check import check_past
 from workbench.generation.decoder import Decoder
@@ -32,13 +27,9 @@ from workbench.generation.spelling import Spelling
 from workbench.interop.opening import load
 from workbench.keyed import Draws
 from workbench.models.network import Network
-from workbench.options.bounds import Count, Word
-from workbench.options.command import Trust, WhichNetwork
 from workbench.runs.loading import Loaded
-from workbench.runs.outputs import OutputFile
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sample, Sequence
-from workbench.terminal import Terminal
 
 logger = logging.getLogger(__name__)
 
@@ -172,48 +163,27 @@ def generate_texts(
     return [generator.spelling.text(made.tokens) for group in groups for made in generator(group)]
 
 
-def generate(
-    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Prompts: a text file (a line each) or a corpus.")],
+def generate_lines(
+    run: Path,
+    source: Path,
     decoding: Decoding,
-    output: Annotated[
-        OutputFile | None, typer.Option("--output", "-o", help="File, .jsonl; default: the terminal.")
-    ] = None,
-    network: WhichNetwork = None,
-    stream: Annotated[Word | None, typer.Option(help="The stream that grows, where several do.")] = None,
-    batch_size: Annotated[Count, typer.Option(help="Prompts at once.")] = 16,
-    limit: Annotated[Count | None, typer.Option(help="Only the first prompts.")] = None,
-    trust: Trust = False,
-) -> None:
-    """Go on with texts, or say what a network makes of them (a translation, a caption, the masked words).
+    *,
+    network: str | None = None,
+    stream: str | None = None,
+    batch_size: int = 16,
+    limit: int | None = None,
+    trust: bool = False,
+) -> Iterator[str]:
+    """The command `workbench generate` (`workbench.cli.generation`): a line of JSON for each prompt.
 
-    Takes the most probable token each time; with --beams N the best text of a beam search, with --sample a drawn one.
-    A line of JSON for each prompt: key (of a text file the number of its line), prompt, text, tokens, score
-    (log-probability), ended, and what made it; of a prompt that is too long what is wrong with it (error).
-    Of an image-text corpus its images are the prompts, of films the segments that captions are of.
-
-    Examples:
-
-      workbench generate runs/gpt prompts.txt --sample --top-p 0.9 --output texts.jsonl
-
-      workbench generate runs/t5 lines.txt --beams 4 --max-new-tokens 32
+    Raises:
+        WorkbenchError: a wrong input, or as `Generator`.
     """
     loaded = load(run, trust=trust)
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     generator = Generator(loaded, decoding, network, stream)
     made_by = {"checkpoint": checkpoint_of(run), "objective": generator.placed.name, **decoding.chosen()}
-    lines = _lines(generator, _prompts(generator, source, batch_size, limit), made_by)
-    if output is None:
-        console = Terminal(soft_wrap=True)
-        for line in lines:
-            console.print(line, markup=False, highlight=False)
-        return
-    count = 0
-    with atomic(output) as file:
-        for line in lines:
-            file.write(f"{line}\n".encode())
-            count += 1
-    Terminal().print(f"{escape(str(output))}: {count:,} texts", highlight=False)
+    return _lines(generator, _prompts(generator, source, batch_size, limit), made_by)
 
 
 def _lines(generator: Generator, groups: Iterator[list[Sample]], made_by: dict[str, Any]) -> Iterator[str]:
@@ -259,11 +229,9 @@ def _prompts(generator: Generator, source: Path, size: int, limit: int | None) -
     Raises:
         WorkbenchError: neither a corpus of texts or images nor a text file in UTF-8.
     """
-    if not (source / FILE_NAME).is_file():
+    corpus = input_corpus(source)
+    if corpus is None:
         return text_samples(text_lines(source)[:limit], size)
-    corpus = Corpus.open(source)
-    if corpus.kind == "triples":
-        raise WorkbenchError(f"{source} is a corpus of triples; generate from one of texts or of images")
     groups = sample_pass([corpus], size=size, unit=None, limit=limit)
     if corpus.kind not in ("image-text", "video-text"):
         return groups

@@ -5,9 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from workbench.corpora.corpus import Corpus
+from workbench.corpora.manifest import FILE_NAME
 from workbench.errors import WorkbenchError
 from workbench.files.lines import read_lines
 from workbench.sequences.sequence import Sample
+
+
+def input_corpus(source: Path) -> Corpus | None:
+    """What a command is given as INPUT: a corpus, or None for a text file, which can be opened then.
+
+    Raises:
+        WorkbenchError: it is neither, or the corpus is of triples.
+    """
+    if not (source / FILE_NAME).is_file():
+        try:
+            source.open("rb").close()
+        except OSError as error:
+            raise _unreadable(source, error) from error
+        return None
+    corpus = Corpus.open(source)
+    if corpus.kind == "triples":
+        raise WorkbenchError(f"{source} is a corpus of triples; give one of texts or of images")
+    return corpus
 
 
 def text_lines(source: Path) -> list[tuple[int, str]]:
@@ -19,10 +39,14 @@ def text_lines(source: Path) -> list[tuple[int, str]]:
     try:
         lines = read_lines(source)
     except OSError as error:
-        raise WorkbenchError(f"{source}: {error.strerror}; INPUT is a text file or a corpus folder") from error
+        raise _unreadable(source, error) from error
     except UnicodeDecodeError as error:
         raise WorkbenchError(f"{source} is not UTF-8 at byte {error.start}; convert it first") from error
     return [(i, line) for i, line in enumerate(lines, 1) if line.strip()]
+
+
+def _unreadable(source: Path, error: OSError) -> WorkbenchError:
+    return WorkbenchError(f"{source}: {error.strerror}; INPUT is a text file or a corpus folder")
 
 
 def text_samples(numbered: list[tuple[int, str]], size: int) -> Iterator[list[Sample]]:

@@ -7,21 +7,19 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.likelihood import Cost, Predicted, entropy, unigram_loss
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import LikelihoodScoring, Tuning
 from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.sharing import shared
 from workbench.evaluation.task import DownstreamTask
-from workbench.options.bounds import Location
 from workbench.sequences.builder import sample_text
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Encoded
@@ -31,18 +29,6 @@ EXAMPLES, SHOWN = 12, 80
 """So many texts are shown, and tokens of each."""
 TEXTS = 64
 """So many texts are tokenised at once."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LikelihoodScoring(Scoring):
-    """What an evaluation of probabilities is told."""
-
-    unigrams: Annotated[
-        Location | None,
-        typer.Option(
-            metavar="CORPUS", help="Count the baseline's tokens here (the training set); default: the test set."
-        ),
-    ] = None
 
 
 Options = TypeVar("Options", bound=LikelihoodScoring)

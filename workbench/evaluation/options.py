@@ -103,6 +103,18 @@ class Scoring(Measuring):
     trust: Trust = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class LikelihoodScoring(Scoring):
+    """What an evaluation of probabilities is told."""
+
+    unigrams: Annotated[
+        Location | None,
+        typer.Option(
+            metavar="CORPUS", help="Count the baseline's tokens here (the training set); default: the test set."
+        ),
+    ] = None
+
+
 def scoring_of(kind: type[Measuring], assignments: Sequence[str], **told: Any) -> Measuring:
     """The options of an evaluation, some of them as OPTION=VALUE.
 

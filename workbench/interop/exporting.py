@@ -14,19 +14,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from workbench.corpora.manifest import FILE_NAME
 from workbench.errors import WorkbenchError
-from workbench.files.drafts import check_writable, write_text
+from workbench.files.drafts import write_text
 from workbench.interop.described import described, differences
 from workbench.interop.files import CONFIG, WEIGHTS
 from workbench.interop.one_stream import alone
 from workbench.interop.reading import make_release
 from workbench.interop.release import Config, Release, checked_heads
 from workbench.interop.rules import Rule, to_ours, to_theirs
-from workbench.interop.tokenizer_files import NAMES
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec, Spec
-from workbench.runs.outputs import check_apart
 from workbench.runs.weights import save_tensors
 
 SHOWN = 12
@@ -96,22 +93,6 @@ def exported(
         raise _inexpressible(family, release, [f"{name}: the family has no such tensor" for name in left])
     _check_back(tensors, rules, state)
     return Exported(tensors, config, [name for name in heads if name not in kept])
-
-
-def check_release_folder(folder: Path) -> None:
-    """What can be refused of the place of a release (config, weights, tokenizer) before it is made.
-
-    Raises:
-        WorkbenchError: --output is a run or within one's own files, or a file of a release cannot be written there.
-    """
-    try:
-        check_apart(folder)
-        if (folder / FILE_NAME).is_file():
-            raise WorkbenchError(f"{folder} is a corpus; choose another folder")
-        for name in (CONFIG, WEIGHTS, *NAMES):
-            check_writable(folder / name)
-    except WorkbenchError as error:
-        raise type(error)(f"--output: {error}") from error
 
 
 def write_release(folder: Path, release: Exported) -> None:

@@ -13,15 +13,20 @@ import hashlib
 import pickle
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-from torch import Tensor
-
+from workbench.corpora.manifest import FILE_NAME
 from workbench.errors import WorkbenchError
-from workbench.files.drafts import sha256_of
+from workbench.files.drafts import check_writable, sha256_of
 from workbench.files.json_values import parse_json
-from workbench.runs.weights import read_weights, weight_names
+from workbench.packages import WEIGHTS as IN_PACKAGES
+from workbench.packages import located
+from workbench.runs.names import RECIPE, TOKENIZER, is_run
+from workbench.runs.outputs import check_apart
+from workbench.text.files import ROLES_FILE, SETTINGS_FILE
+
+if TYPE_CHECKING:  # torch takes seconds, and what is no release is refused without
+    from torch import Tensor
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PREFERRED = (WEIGHTS, INDEX, "weights.safetensors", "pytorch_model.bin")
@@ -58,6 +63,40 @@ def find_files(place: Path) -> Files | None:
     return Files(config, _shards(found) if found.name == INDEX else [found])
 
 
+def check_place(place: Path) -> None:
+    """What a command is given as RUN must be one or a release, as far as can be told by the names of files.
+
+    Raises:
+        WorkbenchError: there is neither, a package is not installed, or a release has several files of weights.
+    """
+    if not is_run(place) and find_files(located(place, IN_PACKAGES)) is None:
+        raise no_place(place)
+
+
+def no_place(place: Path) -> WorkbenchError:
+    """That a place is neither a run nor a release."""
+    return WorkbenchError(
+        f"{place} is not a run: it has no {RECIPE}; nor is it a release, which has a configuration and weights "
+        "(Hugging Face's config.json and model.safetensors)"
+    )
+
+
+def check_release_folder(folder: Path) -> None:
+    """What can be refused of the place of a release (config, weights, tokenizer) before it is made.
+
+    Raises:
+        WorkbenchError: --output is a run or within one's own files, or a file of a release cannot be written there.
+    """
+    try:
+        check_apart(folder)
+        if (folder / FILE_NAME).is_file():
+            raise WorkbenchError(f"{folder} is a corpus; choose another folder")
+        for name in (CONFIG, WEIGHTS, TOKENIZER, SETTINGS_FILE, ROLES_FILE):
+            check_writable(folder / name)
+    except WorkbenchError as error:
+        raise type(error)(f"--output: {error}") from error
+
+
 def checksum_of(files: Iterable[Path]) -> str:
     """SHA-256 of files together; of a single one its own."""
     sums = [sha256_of(file) for file in files]
@@ -87,6 +126,8 @@ def read_tensors(files: Iterable[Path]) -> dict[str, Tensor]:
     Raises:
         WorkbenchError: a file is damaged, or holds other things than tensors.
     """
+    from workbench.runs.weights import read_weights
+
     tensors: dict[str, Tensor] = {}
     for file in files:
         tensors |= _read_torch(file) if file.suffix in TORCH else read_weights(file)
@@ -97,6 +138,8 @@ def read_tensors(files: Iterable[Path]) -> dict[str, Tensor]:
 
 def read_names(files: Iterable[Path]) -> list[str]:
     """The names of the tensors alone."""
+    from workbench.runs.weights import weight_names
+
     files = list(files)
     if any(file.suffix in TORCH for file in files):
         return list(read_tensors(files))
@@ -104,6 +147,9 @@ def read_names(files: Iterable[Path]) -> list[str]:
 
 
 def _read_torch(file: Path) -> dict[str, Tensor]:
+    import torch
+    from torch import Tensor
+
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:

@@ -15,6 +15,7 @@ from typing import Any
 from workbench.errors import WorkbenchError
 from workbench.files.identities import noted
 from workbench.interop.belonging import refuse_foreign
+from workbench.interop.files import no_place
 from workbench.interop.initial import initialise
 from workbench.interop.reading import Read, names_of, read_release
 from workbench.interop.sources import note_source, note_sources, release_files
@@ -26,8 +27,8 @@ from workbench.runs import loading
 from workbench.runs.data_record import MADE_FOR, START
 from workbench.runs.folder import read_recipe
 from workbench.runs.loading import Loaded
-from workbench.runs.names import RECIPE, is_run
 from workbench.runs.names import TOKENIZER as RUNS_TOKENIZER
+from workbench.runs.names import is_run
 from workbench.tasks.building import make_root, tasks_of
 from workbench.tasks.task import DEFAULT_NETWORK
 from workbench.tasks.taught import taught
@@ -111,10 +112,7 @@ def _has_tokenizer(folder: Path) -> bool:
 def _read(place: Path) -> Read:
     files = release_files(str(place), "RUN")
     if files is None:
-        raise WorkbenchError(
-            f"{place} is not a run: it has no {RECIPE}; nor is it a release, which has a configuration and weights "
-            "(Hugging Face's config.json and model.safetensors)"
-        )
+        raise no_place(place)
     read = read_release(files)
     missing = [name for name in read.missing if not name.startswith("poolers.")]
     if missing:

@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 
+from kg.evaluation.disambiguation.options import DisambiguationScoring
 from kg.objectives.entity_linking import EntityLinking, by_mention
 from kg.sequences.table_step import WITHOUT_VECTOR
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated, find_fitting, texts_alone
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import Tuning
 from workbench.interop.opening import load
-from workbench.options.bounds import Word
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
 from workbench.tasks.task import Task, TaskObjective, of_stream
 
 PRIOR = "the linker of the corpus"
 SHOWN = 500  # characters of an example
-
-
-@dataclass(frozen=True, kw_only=True)
-class DisambiguationScoring(Scoring):
-    """Rank the candidates of mentions that are given, beside the scores of the linker that found them.
-
-    RUN has an objective kg.entity_linking. CORPUS says which candidate is the right one: `prepare link CORPUS
-    --supervise --candidates N` writes it where links are known. Mentions without the right one among their candidates
-    are counted (NIL), and no part of the accuracy.
-
-    Example:
-
-      workbench evaluate disambiguation runs/knowbert corpora/wiki-candidates-held-out --stream wiki
-    """
-
-    stream: Annotated[
-        Word | None, typer.Option(help="Of the candidates, where a run links to several graphs; default: the first.")
-    ] = None
 
 
 class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):

@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from kg.evaluation.facts.options import Normalisation
 from workbench.errors import WorkbenchError
 from workbench.metrics.ranks import RankScores, rank_scores, realistic_rank
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
 
-Normalisation = Literal["sum", "mean"]
 STRETCHES = ("spans", "tags")
 """Fields of a record whose stretches of its text are kept."""
 KEPT = ("language",)

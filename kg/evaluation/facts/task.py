@@ -3,67 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from kg.evaluation.facts.baselines import counts_in_graph, counts_in_training, most_frequent
 from kg.evaluation.facts.clozes import CANDIDATES
+from kg.evaluation.facts.options import FactsScoring
 from kg.evaluation.facts.pictures import draw_subject
-from kg.evaluation.facts.ranking import FactScores, Normalisation, rank_objects
+from kg.evaluation.facts.ranking import FactScores, rank_objects
 from kg.evaluation.facts.reading import Facts, fact_of, read_candidates, read_facts
 from kg.evaluation.facts.slots import SlotPredictor
 from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated, find_objective
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.interop.opening import load, recipe_at
 from workbench.metrics.ranks import chance, numbers_of, rank_scores
 from workbench.objectives.mlm import Mlm, MlmHead
-from workbench.options.bounds import Count, Location, Word
 from workbench.recipe.spec import Recipe
-
-
-@dataclass(frozen=True, kw_only=True)
-class FactsScoring(Scoring):
-    """Rank the object of each fact among all candidates, from a sentence with a slot where the object was.
-
-    RUN has an MLM objective. CORPUS is what `prepare facts` makes of a graph, or texts of one's own: a record has
-    `mask_spans` (the object's characters) and, in `meta`, `relation`, `subject` and `object` (ids). Candidates that are
-    true too don't compete: those that `meta.known` lists, the object of another sentence of the same subject and
-    relation, and with --known every object that these graphs state. Entities of one label are one candidate.
-
-    Examples:
-
-      workbench evaluate facts runs/k-bert corpora/facts-test
-
-      workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates candidates.json --known corpora/graph
-
-      workbench evaluate facts runs/k-bert corpora/facts-heldout --candidates candidates.json --control no-kg
-    """
-
-    candidates: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON: relation -> [{id, label}], what an object is ranked among; default: CORPUS/candidates.json."
-        ),
-    ] = None
-    known: Annotated[
-        list[Location] | None, typer.Option(help="A graph whose facts are true too (several times: several).")
-    ] = None
-    task: Annotated[Word | None, typer.Option(help="Whose builder and steps; default: the first that masks.")] = None
-    normalisation: Annotated[Normalisation, typer.Option(help="Of a candidate of several tokens.")] = "sum"
-    batch_size: Annotated[Count, typer.Option(help="Sentences at once.")] = 128
-
-    def chosen(self) -> dict[str, Any]:
-        """The candidates stand by their content among what was read."""
-        return {name: value for name, value in super().chosen().items() if name != "candidates"}
 
 
 class FactRanking(DownstreamTask[Tuning, FactsScoring]):

@@ -4,54 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from kg.evaluation.linking.options import LinkingScoring
 from kg.evaluation.linking.reading import Annotated as Text
 from kg.evaluation.linking.reading import Stretch, annotated, read_same
 from kg.linking.linker import Linker
 from kg.metrics.linking import Found, Given, found_scores, given_scores
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.options import Measuring, Tuning
+from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.identities import Identities
-from workbench.options.bounds import Share
 from workbench.processes.distributed import World
 
 COMMON, FIRST = "most common entity", "first candidate"
 EXAMPLES, AROUND = 12, 40
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkingScoring(Measuring):
-    """Compare a linker with the links of a corpus (`spans`): of given mentions, and with finding the mentions.
-
-    Of given mentions the linker says the entity, or none (NIL); an entity that the linker does not know is NIL, and so
-    is a `mention` without a link. With finding them, a link is right where both ends and the entity are. Beside the
-    linker stands what each name means most often, whatever the text, and the first candidate of a corpus that has them.
-    Of candidates (`prepare link --candidates N --supervise`) the one that is marked is right; mentions without such a
-    one are left out, and counted. Texts that were linked with `prepare link --signs` are read without spaces, as they
-    were then; --signs says it of texts whose links are other people's.
-
-    Examples:
-
-      workbench evaluate linking corpora/wiki-linked --linker linkers/codex-m --min-score 0.3
-
-      workbench evaluate linking corpora/kore50 --linker linkers/titles
-    """
-
-    run: Annotated[Path, typer.Option("--linker", help="A linker made by `prepare linker`.", show_default=False)]
-    min_score: Annotated[Share, typer.Option(help="Least score of a link (0 to 1), also of a given mention.")] = 0.0
-    same: Annotated[
-        Path | None, typer.Option(help="Other ids of the same entities: lines CORPUS-ID<tab>LINKER-ID.")
-    ] = None
-    signs: Annotated[
-        bool, typer.Option("--signs", help="Spaces are none: they part the signs of Chinese, as in tagging sets.")
-    ] = False
 
 
 @dataclass(frozen=True)

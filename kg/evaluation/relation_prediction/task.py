@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from rich.progress import Progress
 
+from kg.evaluation.relation_prediction.options import RelationPredictionScoring
 from kg.evaluation.relation_prediction.ranking import (
     FrequentRelations,
     RankedRelations,
@@ -24,36 +23,14 @@ from kg.objectives.relation_prediction import RelationPrediction
 from kg.vectors.link_prediction import rows_of
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.metrics.classes import by_class, class_counts
 from workbench.metrics.ranks import chance, numbers_of, rank_scores
-from workbench.options.bounds import Location
 from workbench.terminal import Terminal
 
 EXAMPLES = 12
-
-
-@dataclass(frozen=True, kw_only=True)
-class RelationPredictionScoring(Scoring):
-    """Rank the relation of each triple among all relations of the graph that RUN was trained on, given head and tail.
-
-    CORPUS is a triples corpus: the held-out triples. Other relations that are known to hold between the two don't
-    compete (the filtered setting): those of the run's graph, of CORPUS, and of every --known. Name all the parts that
-    your graph was split into. Ranks are realistic, so that equal scores get the middle of their places.
-
-    Beside the ranks stand those of the graph's most frequent relations, whatever the two are, and of the relations
-    that the head, and the tail, have in the graph.
-
-    Example:
-
-      workbench evaluate relation-prediction runs/kg-bert-relations corpora/codex-test --known corpora/codex-valid
-    """
-
-    known: Annotated[
-        list[Location] | None, typer.Option(help="A graph whose triples are true too (several times: several).")
-    ] = None
 
 
 class PredictedRelations(DownstreamTask[Tuning, RelationPredictionScoring]):

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from kg.evaluation.supersenses.options import SupersenseScoring
 from kg.objectives.supersense import Supersense
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated, texts_alone
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import Tuning
 from workbench.sequences.sequence import Sample
-
-
-@dataclass(frozen=True, kw_only=True)
-class SupersenseScoring(Scoring):
-    """How often the supersense of a hidden word is one that it may have, beside always the commonest one.
-
-    RUN was pretrained with kg.supersense, CORPUS holds texts. Words are hidden as in pretraining. Of words with a
-    single supersense the share is that of right answers; of others a lexicon cannot tell which one is meant.
-
-    Example:
-
-      workbench evaluate supersenses runs/sensebert corpora/text-held-out
-    """
 
 
 class Supersenses(MeasuredTask[Tuning, SupersenseScoring]):

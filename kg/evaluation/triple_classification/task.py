@@ -6,18 +6,17 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
-import typer
 
 from kg.evaluation.trained_on import COUNTED, TrainedOn, stated_by
+from kg.evaluation.triple_classification.options import TripleClassificationScoring
 from kg.evaluation.triple_classification.thresholds import Thresholds
 from kg.evaluation.triple_scoring import (
     ScoredVectors,
     Triples,
-    TripleScoring,
     in_words,
     open_scored,
     relation_name,
@@ -33,33 +32,10 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
-from workbench.options.bounds import Location
 
 logger = logging.getLogger(__name__)
 EXAMPLES = 12
 VARIANT = "thresholds of --valid, a relation each"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TripleClassificationScoring(TripleScoring):
-    """Tell true triples from false ones: a triple is true whose score is at least its relation's threshold.
-
-    CORPUS has true triples, --negatives false ones. The thresholds are those that decide --valid and
-    --valid-negatives best; a relation that these lack has that of all of them together.
-
-    Example:
-
-      workbench evaluate triple-classification runs/kg-bert corpora/test --negatives corpora/test-false --valid \
-corpora/valid --valid-negatives corpora/valid-false --graph corpora/codex
-    """
-
-    negatives: Annotated[Location, typer.Option(help="A triples corpus: false triples to tell from CORPUS.")]
-    valid: Annotated[Location, typer.Option(help="True triples that the thresholds are chosen on.")]
-    valid_negatives: Annotated[Location, typer.Option(help="False triples that the thresholds are chosen on.")]
-    beside: Annotated[
-        list[Location] | None,
-        typer.Option(help="Vectors to compare with: a .safetensors file (several times: several)."),
-    ] = None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import pytest
 from tests.contracts.cases import EvaluationCase, World
 from tests.evaluation.conftest import make_texts, prepare, pretrain_on
 from workbench.errors import WorkbenchError
+from workbench.evaluation.choose.options import ChooseScoring, ChooseTuning
 from workbench.evaluation.choose.panel import chosen
-from workbench.evaluation.choose.task import ChooseScoring, ChooseTuning, Choosing
+from workbench.evaluation.choose.task import Choosing
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.report.run import load_run

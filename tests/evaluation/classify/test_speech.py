@@ -12,7 +12,8 @@ from tests.evaluation.conftest import recipe_tree
 from tests.films import tone
 from tests.pipelines.test_commands import prepare
 from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.task import Classification
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.evaluation.result import Result

@@ -15,8 +15,9 @@ import torch
 from tests.contracts.cases import EvaluationCase, World
 from tests.evaluation.conftest import make_texts, network, prepare, pretrain_on, recipe_tree
 from workbench.errors import WorkbenchError
+from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning
 from workbench.evaluation.classify.panel import classified
-from workbench.evaluation.classify.task import Classification, ClassifyScoring, ClassifyTuning
+from workbench.evaluation.classify.task import Classification
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.evaluation.seeds import fine_tune_seeds

@@ -12,8 +12,9 @@ from tests.contracts.cases import EvaluationCase, World
 from tests.evaluation.conftest import make_texts, prepare, pretrain_on
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
+from workbench.evaluation.extract.options import ExtractScoring, ExtractTuning
 from workbench.evaluation.extract.panel import answered
-from workbench.evaluation.extract.task import Extraction, ExtractScoring, ExtractTuning
+from workbench.evaluation.extract.task import Extraction
 from workbench.evaluation.finetuning import fine_tune, recipe_of
 from workbench.report.run import load_run
 from workbench.runs.metrics import read_metrics

@@ -15,7 +15,8 @@ from tests.evaluation.conftest import make_texts, network, prepare, recipe_tree
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune, recipe_of
-from workbench.evaluation.generate.task import GenerateScoring, GenerateTuning, Generation
+from workbench.evaluation.generate.options import GenerateScoring, GenerateTuning
+from workbench.evaluation.generate.task import Generation
 from workbench.evaluation.generation import generate_texts
 from workbench.generation.decoding import Decoding
 from workbench.interop.opening import load

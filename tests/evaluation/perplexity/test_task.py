@@ -23,7 +23,8 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.measured import items
-from workbench.evaluation.perplexity.task import Perplexity, PerplexityScoring
+from workbench.evaluation.perplexity.options import PerplexityScoring
+from workbench.evaluation.perplexity.task import Perplexity
 from workbench.evaluation.perplexity.windows import check_stride, windows_of
 from workbench.evaluation.result import Result
 from workbench.interop.opening import load

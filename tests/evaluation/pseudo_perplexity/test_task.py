@@ -16,7 +16,8 @@ from tests.evaluation.perplexity.test_task import causal
 from tests.interop.test_opening import bert  # noqa: F401 - a fixture
 from tests.interop.worlds import WORDS
 from workbench.evaluation.evaluating import evaluate
-from workbench.evaluation.pseudo_perplexity.task import PseudoPerplexity, PseudoPerplexityScoring
+from workbench.evaluation.pseudo_perplexity.options import PseudoPerplexityScoring
+from workbench.evaluation.pseudo_perplexity.task import PseudoPerplexity
 from workbench.evaluation.result import Result
 from workbench.interop.opening import load
 

@@ -14,8 +14,9 @@ from tests.evaluation.conftest import make_texts, prepare, pretrain_on
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune, recipe_of
+from workbench.evaluation.regress.options import RegressScoring, RegressTuning
 from workbench.evaluation.regress.panel import estimated
-from workbench.evaluation.regress.task import Regression, RegressScoring, RegressTuning
+from workbench.evaluation.regress.task import Regression
 from workbench.report.run import load_run
 
 WORTH = {"old": 0.5, "lost": 1.0, "new": 4.5}

@@ -14,8 +14,9 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finding import find_task
 from workbench.evaluation.finetuning import fine_tune, recipe_of
+from workbench.evaluation.tag.options import TagScoring, TagTuning
 from workbench.evaluation.tag.panel import tagged
-from workbench.evaluation.tag.task import Tagging, TagScoring, TagTuning
+from workbench.evaluation.tag.task import Tagging
 from workbench.report.run import load_run
 from workbench.runs.loading import load
 from workbench.runs.metrics import read_metrics

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kg.evaluation.entity_typing.task import EntityTyping, TypingTuning
+from kg.evaluation.entity_typing.options import TypingTuning
+from kg.evaluation.entity_typing.task import EntityTyping
 from kg.graph.store import GraphStore
 from tests.kg.evaluation.conftest import recipe_tree
 from tests.kg.evaluation.graph_world import write_triples

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import workbench
-from kg.evaluation.entity_typing.task import EntityTyping, TypingScoring, TypingTuning
-from kg.evaluation.facts.task import FactRanking, FactsScoring
+from kg.evaluation.entity_typing.options import TypingScoring, TypingTuning
+from kg.evaluation.entity_typing.task import EntityTyping
+from kg.evaluation.facts.options import FactsScoring
+from kg.evaluation.facts.task import FactRanking
 from kg.sequences.entity_vocabulary import save_entity_vocabulary
 from kg.vectors.vectors import Vectors, load_vectors, save_vectors
 from tests.kg.evaluation.conftest import make_world, recipe_tree, typed, typing_records, write

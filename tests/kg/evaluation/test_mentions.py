@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from kg.evaluation.entity_typing.task import EntityTyping, TypingScoring, TypingTuning
-from kg.evaluation.relations.task import RelationClassification, RelationScoring, RelationTuning
+from kg.evaluation.entity_typing.options import TypingScoring, TypingTuning
+from kg.evaluation.entity_typing.task import EntityTyping
+from kg.evaluation.relations.options import RelationScoring, RelationTuning
+from kg.evaluation.relations.task import RelationClassification
 from kg.sequences.entity_vocabulary import save_entity_vocabulary
 from tests.kg.evaluation.conftest import recipe_tree, typing_records, write
 from tests.kg.evaluation.relations.test_task import pairs

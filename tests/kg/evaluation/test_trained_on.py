@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from kg.evaluation.link_prediction.task import LinkPrediction, LinkScoring
+from kg.evaluation.link_prediction.options import LinkScoring
+from kg.evaluation.link_prediction.task import LinkPrediction
 from kg.graph.store import GraphStore
 from kg.vectors.options import VectorOptions
 from kg.vectors.training import train_vectors

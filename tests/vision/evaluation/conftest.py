@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vision.evaluation.vqa.task import Vqa, VqaTuning
+from vision.evaluation.vqa.options import VqaTuning
+from vision.evaluation.vqa.task import Vqa
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter

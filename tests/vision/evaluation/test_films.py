@@ -13,10 +13,12 @@ import torch
 
 from tests.vision.evaluation.conftest import tree as image_tree
 from tests.vision.evaluation.told_films import NCE, PAIRS, WORDS, WRITES, film, make_films, tree, write_films
-from vision.evaluation.caption.task import Caption, CaptionScoring, CaptionTuning
+from vision.evaluation.caption.options import CaptionScoring, CaptionTuning
+from vision.evaluation.caption.task import Caption
+from vision.evaluation.retrieval.options import RetrievalScoring, RetrievalTuning
 from vision.evaluation.retrieval.pairs import all_pairs
 from vision.evaluation.retrieval.scores import score
-from vision.evaluation.retrieval.task import Retrieval, RetrievalScoring, RetrievalTuning, objective_spec
+from vision.evaluation.retrieval.task import Retrieval, objective_spec
 from vision.objectives.mil_nce import MilNce
 from vision.sequences.pairs import IMAGE
 from workbench.corpora.corpus import Corpus

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from vision.evaluation.caption.options import CaptionScoring, CaptionTuning
 from vision.metrics.captions import caption_scores, words_of
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
@@ -16,15 +15,12 @@ from workbench.evaluation.examples import keep_image
 from workbench.evaluation.generation import Generator, without_captions
 from workbench.evaluation.images import caption_sequence, media_of, medium_of
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.sharing import shared
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.evaluation.writers import ADVICE, find_writer, recipes_that_write
-from workbench.evaluation.writing import WritingScoring
 from workbench.interop.opening import load
-from workbench.options.bounds import Count
 from workbench.parts.building import find, options_of
 from workbench.parts.controls import check_control
 from workbench.processes.distributed import World
@@ -41,39 +37,6 @@ EXAMPLES = 12
 VARIANT = (
     "BLEU without smoothing, CIDEr-D with this corpus's frequencies; words of 13a, lower case, no signs; times 100"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptionTuning(Tuning):
-    """Fine-tune a pretrained run to write captions.
-
-    CORPUS holds images or films with `captions`. RUN is one that can go on with the text of a pair (CoCa, a joint stack
-    with clm), or has a decoder (UniVL), which then writes of the image or the film alone: the text is left empty. It
-    goes on by the objective that it was pretrained with.
-
-    Examples:
-
-      workbench finetune caption runs/coca corpora/flickr-train --epochs 5
-    """
-
-    max_length: Annotated[Count | None, typer.Option(help="Tokens of a caption; default: the run's.")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptionScoring(WritingScoring):
-    """BLEU 1 to 4 and CIDEr-D of the captions that a run writes, times 100, beside those of no model.
-
-    CORPUS holds images or films with one or more `captions`, all of which are references; of films with `caption_times`
-    the clips of each caption's time are described. The baselines: the most frequent caption of the training set for
-    every image; the first caption of another image; and where images have several, the first one beside the others, as
-    a person is worth. What was written stands beside the result (.jsonl).
-
-    Examples:
-
-      workbench evaluate caption runs/coca corpora/flickr-test --beams 3
-
-      workbench evaluate caption runs/coca corpora/flickr-test --max-new-tokens 20 --limit 100
-    """
 
 
 @dataclass

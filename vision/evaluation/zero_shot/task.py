@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import torch
-import typer
 from torch import Tensor
 from torch.nn import functional as F
 
 from vision.evaluation.retrieval.pairs import Pairs, Vectors, image_of, pair_vectors
+from vision.evaluation.zero_shot.options import PHOTO, ZeroShotScoring
 from vision.objectives._comparing import Contrast
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
@@ -24,41 +23,16 @@ from workbench.evaluation.examples import keep_image
 from workbench.evaluation.generation import without_captions
 from workbench.evaluation.labels import chosen_label
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
-from workbench.options.bounds import Name
 from workbench.sequences.builders.image_caption import ImageCaption
 from workbench.sequences.image import QUESTION_ONLY
 from workbench.sequences.sequence import Sample
 
 EXAMPLES = 12
-PHOTO = "a photo of a {}"
 BEST = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class ZeroShotScoring(Scoring):
-    """Accuracy (the first class, and one of the first five) of a run with a contrast (itc) that has learnt no class,
-    beside chance and the most frequent class.
-
-    CORPUS holds images with `labels`: by name the name of a class. --labels is a file with a class a line, as CORPUS
-    has it; behind a tab may stand the words that it has in prompts. Of several templates the vectors' mean is taken.
-
-    Examples:
-
-      workbench evaluate zero-shot runs/clip corpora/animals --labels animals.txt
-
-      workbench evaluate zero-shot runs/clip corpora/animals --labels animals.txt --template "a photo of a {}" \
---template "a drawing of a {}"
-    """
-
-    labels: Annotated[Path, typer.Option(help="The classes, one a line; words for prompts behind a tab.")]
-    template: Annotated[
-        list[Name] | None, typer.Option(help=f"What a prompt says, {{}} for the class. Repeatable; default: {PHOTO}")
-    ] = None
-    label: Annotated[Name | None, typer.Option(help="Which label of CORPUS; default: the only one.")] = None
 
 
 class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):

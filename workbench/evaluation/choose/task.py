@@ -3,59 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.choose.options import ChooseScoring, ChooseTuning
 from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.objectives.choose import Choose
-from workbench.options.bounds import Count
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChooseTuning(Tuning):
-    """Fine-tune a pretrained run to choose the right one of several texts.
-
-    CORPUS holds texts with `choices` and the number of the right one, `answer`; a question is in `second`. The steps
-    that bring in knowledge are those of the run's pretraining.
-
-    Example:
-
-      workbench finetune choose runs/bert corpora/swag-train --held-out corpora/swag-dev
-    """
-
-    epochs: Epochs = 3.0
-    batch_size: BatchSize = 16
-    max_length: Annotated[
-        Count | None,
-        typer.Option(
-            help="Tokens of a text with one choice; default: 128, or fewer where the positions or the steps need it."
-        ),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChooseScoring(Scoring):
-    """Accuracy of the best choice and mean reciprocal rank of the right one, beside always the first choice.
-
-    CORPUS holds texts with `choices` and `answer`.
-
-    Example:
-
-      workbench evaluate choose runs/bert-choose corpora/swag-dev
-    """
 
 
 class Choosing(MeasuredTask[ChooseTuning, ChooseScoring]):

@@ -3,61 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.extract.options import ExtractScoring, ExtractTuning
 from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import Epochs, Scoring, Tuning
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.objectives.extract import Extract, told
-from workbench.options.bounds import Count
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
 
 LENGTH = 384
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtractTuning(Tuning):
-    """Fine-tune a pretrained run to find the answer to a question in a text. The defaults are BERT's for SQuAD.
-
-    CORPUS holds texts with a question in `second`, the right `answers`, and where each stands: `answer_spans`. The
-    first is trained. Where some question has no answer, the run learns to give none (SQuAD 2.0).
-
-    Example:
-
-      workbench finetune extract runs/bert corpora/squad-train --held-out corpora/squad-dev
-    """
-
-    epochs: Epochs = 3.0
-    max_length: Annotated[
-        Count | None, typer.Option(help="Tokens of question and text; default: 384, or the model's positions if fewer.")
-    ] = None
-    stride: Annotated[
-        Count | None, typer.Option(help="Tokens between the beginnings of the parts of a long text; default: half.")
-    ] = None
-    longest: Annotated[Count, typer.Option(help="Tokens that an answer may have.")] = 30
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtractScoring(Scoring):
-    """Exact match and F1 over words (SQuAD's, 0 to 1), the best of a question's right answers.
-
-    CORPUS holds texts with a question in `second`, `answers` and `answer_spans`.
-
-    Example:
-
-      workbench evaluate extract runs/bert-extract corpora/squad-dev
-    """
 
 
 class Extraction(MeasuredTask[ExtractTuning, ExtractScoring]):

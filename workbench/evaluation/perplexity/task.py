@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.likelihood import Predicted, joined, token_nats
-from workbench.evaluation.likelihood_task import LikelihoodScoring, LikelihoodTask
+from workbench.evaluation.likelihood_task import LikelihoodTask
 from workbench.evaluation.measured import items
 from workbench.evaluation.opening import Evaluated, find_fitting
+from workbench.evaluation.perplexity.options import PerplexityScoring
 from workbench.evaluation.perplexity.windows import check_stride, room, windows_of
 from workbench.interop.opening import load
 from workbench.keyed import Draws
 from workbench.models.past import Past
 from workbench.objectives.clm import Clm
 from workbench.objectives.mlm import Mlm
-from workbench.options.bounds import Count
 from workbench.parts.calls import call
 from workbench.sequences.builder import sample_text
 from workbench.sequences.builders.document import Document
@@ -30,32 +27,6 @@ from workbench.tasks.task import Task, TaskObjective
 from workbench.text.tokenizer import Encoded
 
 WANTED = "evaluate a run that predicts next tokens (clm, span_corruption, ...), or pseudo-perplexity"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PerplexityScoring(LikelihoodScoring):
-    """Perplexity per token, and bits per byte and character, beside the frequencies of tokens alone (unigrams).
-
-    A text of CORPUS is read whole, in windows of the length that RUN was trained on: each predicts all of its tokens
-    anew, or with --stride N only N, from the others before them. Every token is predicted once, but for a text's first
-    one where RUN's texts have none in front; its bytes don't count then. A network with a memory reads on from window
-    to window. The end of a text is predicted too, where RUN's texts have one.
-
-    What an encoder-decoder predicts is the target of its own objective, given what that leaves of the text; a model of
-    captions the caption, given the image. There are no bits per byte then.
-
-    A line for each text stands beside the result (.jsonl).
-
-    Examples:
-
-      workbench evaluate perplexity runs/gpt corpora/text-held-out --unigrams corpora/text
-
-      workbench evaluate perplexity gpt2-folder corpora/text-held-out --stride 512
-    """
-
-    stride: Annotated[
-        Count | None, typer.Option(help="Tokens that a window predicts anew; default: all that it has room for.")
-    ] = None
 
 
 class Perplexity(LikelihoodTask[PerplexityScoring]):

@@ -9,15 +9,16 @@ of the text, so bits per byte are no length of a code; they compare masked model
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
 from workbench.errors import WorkbenchError
 from workbench.evaluation.likelihood import Predicted, joined, token_nats
-from workbench.evaluation.likelihood_task import LikelihoodScoring, LikelihoodTask
+from workbench.evaluation.likelihood_task import LikelihoodTask
 from workbench.evaluation.opening import Evaluated, find_objective
+from workbench.evaluation.pseudo_perplexity.options import PseudoPerplexityScoring
 from workbench.interop.opening import load
 from workbench.objectives.mlm import Mlm
 from workbench.sequences.builders.document import Document
@@ -26,21 +27,6 @@ from workbench.sequences.sequence import Rows, Sample, Sequence
 from workbench.text.tokenizer import Encoded
 
 WANTED = "evaluate a run, or a release with its head, that was pretrained with it; for next tokens: perplexity"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PseudoPerplexityScoring(LikelihoodScoring):
-    """Pseudo-perplexity per token, and bits per byte and character, beside the frequencies of tokens alone (unigrams).
-
-    RUN has an objective of masked tokens (mlm). Every token of CORPUS is masked in turn, and predicted from the others
-    of its sequence: the text, or the part of it that RUN's length takes. That is a pass for each token: say --limit.
-
-    A line for each text stands beside the result (.jsonl).
-
-    Example:
-
-      workbench evaluate pseudo-perplexity runs/bert corpora/text-held-out --limit 100 --unigrams corpora/text
-    """
 
 
 class PseudoPerplexity(LikelihoodTask[PseudoPerplexityScoring]):

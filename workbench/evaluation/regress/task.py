@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -12,43 +11,17 @@ import torch
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
-from workbench.evaluation.classify.task import LabelTuning
 from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.labels import check_varied, chosen_label
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import Scoring
 from workbench.evaluation.passes import all_records
+from workbench.evaluation.regress.options import RegressScoring, RegressTuning
 from workbench.evaluation.task import Setup
 from workbench.objectives.regress import Regress
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegressTuning(LabelTuning):
-    """Fine-tune a pretrained run to tell a number of a text, or of a text and its `second`.
-
-    CORPUS holds texts with `labels`: by name a number. The steps that bring in knowledge are those of the run's
-    pretraining.
-
-    Example:
-
-      workbench finetune regress runs/bert corpora/sts-train --held-out corpora/sts-dev --seeds 3
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegressScoring(Scoring):
-    """Pearson and Spearman correlation and mean squared error, beside always the mean of the training set.
-
-    CORPUS holds texts with the label that RUN was fine-tuned on.
-
-    Example:
-
-      workbench evaluate regress runs/bert-regress corpora/sts-dev
-    """
 
 
 class Regression(MeasuredTask[RegressTuning, RegressScoring]):

@@ -3,61 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
-from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import all_records
+from workbench.evaluation.tag.options import TagScoring, TagTuning
 from workbench.evaluation.task import Setup
 from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunk_counts, chunks
 from workbench.metrics.classes import by_class
 from workbench.objectives.tag import Tag, check_apart
-from workbench.options.bounds import Count
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
-
-
-@dataclass(frozen=True, kw_only=True)
-class TagTuning(Tuning):
-    """Fine-tune a pretrained run to tag the words of a text.
-
-    CORPUS holds texts with `tags` [[start, end, name], ...]: of single words (B-person, I-person, O), or of stretches
-    (person). The steps that bring in knowledge are those of the run's pretraining.
-
-    Example:
-
-      workbench finetune tag runs/k-bert corpora/medical-ner --held-out corpora/medical-ner-dev --epochs 5
-    """
-
-    max_length: Annotated[
-        Count | None,
-        typer.Option(
-            help="Tokens of a window of the text; default: 128, or fewer where the positions or the steps need it."
-        ),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TagScoring(Scoring):
-    """Accuracy over words; precision, recall and F1 over the chunks that their tags spell (the CoNLL evaluation).
-
-    Words are those of whole texts: each is tagged once, in the window that shows most around it. One that the tokenizer
-    makes nothing of counts as tagged O, and is counted. CORPUS holds texts with `tags`, of the names that RUN was
-    fine-tuned on.
-
-    Example:
-
-      workbench evaluate tag runs/k-bert-tag corpora/medical-ner-dev
-    """
 
 
 class Tagging(MeasuredTask[TagTuning, TagScoring]):

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kg.evaluation.disambiguation.task import PRIOR, Disambiguation, DisambiguationScoring
+from kg.evaluation.disambiguation.options import DisambiguationScoring
+from kg.evaluation.disambiguation.task import PRIOR, Disambiguation
 from kg.sequences.steps.candidates import Candidates
 from tests.contracts.cases import EvaluationCase, World
 from tests.kg.evaluation.conftest import TOWNS, WORDINGS, country_of, fact, make_world, recipe_tree, write

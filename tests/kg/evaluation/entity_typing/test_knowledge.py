@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kg.evaluation.entity_typing.task import EntityTyping, TypingTuning
+from kg.evaluation.entity_typing.options import TypingTuning
+from kg.evaluation.entity_typing.task import EntityTyping
 from tests.kg.evaluation.conftest import recipe_tree
 from workbench.errors import WorkbenchError
 from workbench.evaluation.finetuning import fine_tune, recipe_of

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from kg.evaluation.entity_typing.inventory import OPEN_ENTITY, read_inventory
-from kg.evaluation.entity_typing.task import EntityTyping, TypingScoring, TypingTuning
+from kg.evaluation.entity_typing.options import TypingScoring, TypingTuning
+from kg.evaluation.entity_typing.task import EntityTyping
 from tests.contracts.cases import EvaluationCase, World
 from tests.kg.evaluation.conftest import make_world, recipe_tree, typing_records, write
 from workbench.corpora.corpus import Corpus

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from kg.evaluation.facts.options import FactsScoring
 from kg.evaluation.facts.reading import read_candidates, read_facts
-from kg.evaluation.facts.task import FactRanking, FactsScoring
+from kg.evaluation.facts.task import FactRanking
 from kg.graph.store import GraphStore
 from tests.contracts.cases import EvaluationCase, World
 from tests.kg.evaluation.conftest import COUNTRIES, WORDINGS, fact, make_world, recipe_tree, write

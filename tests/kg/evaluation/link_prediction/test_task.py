@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kg.evaluation.link_prediction.task import LinkPrediction, LinkScoring
+from kg.evaluation.link_prediction.options import LinkScoring
+from kg.evaluation.link_prediction.task import LinkPrediction
 from kg.graph.store import GraphStore
 from kg.vectors.link_prediction import link_prediction, rows_of
 from kg.vectors.scores import VectorScores

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kg.evaluation.linking.task import Linking, LinkingScoring
+from kg.evaluation.linking.options import LinkingScoring
+from kg.evaluation.linking.task import Linking
 from kg.graph.store import GraphStore
 from kg.linking.linker import Linker
 from workbench.cli.app import main

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from kg.evaluation.relation_prediction.options import RelationPredictionScoring
 from kg.evaluation.relation_prediction.ranking import FrequentRelations, RelationsOfEnds, rank_relations
-from kg.evaluation.relation_prediction.task import PredictedRelations, RelationPredictionScoring
+from kg.evaluation.relation_prediction.task import PredictedRelations
 from kg.graph.store import GraphStore
 from tests.contracts.cases import EvaluationCase, World
 from tests.kg.evaluation.graph_world import HELD_OUT, TRIPLES, make_graph_world, recipe_tree, write_triples

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from kg.evaluation.relations.options import RelationScoring, RelationTuning
 from kg.evaluation.relations.panel import related
-from kg.evaluation.relations.task import RelationClassification, RelationScoring, RelationTuning
+from kg.evaluation.relations.task import RelationClassification
 from tests.contracts.cases import EvaluationCase, World
 from tests.kg.evaluation.conftest import TOWNS, WORDINGS, fact, make_world, recipe_tree, write
 from workbench.errors import WorkbenchError

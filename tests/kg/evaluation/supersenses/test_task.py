@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kg.evaluation.supersenses.options import SupersenseScoring
 from kg.evaluation.supersenses.panel import meant
-from kg.evaluation.supersenses.task import Supersenses, SupersenseScoring
+from kg.evaluation.supersenses.task import Supersenses
 from kg.lexicons.supersenses import Supersenses as Table
 from kg.lexicons.supersenses import save_supersenses
 from tests.contracts.cases import EvaluationCase, World

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from kg.evaluation.triple_classification.task import TripleClassificationScoring, TripleDecision
+from kg.evaluation.triple_classification.options import TripleClassificationScoring
+from kg.evaluation.triple_classification.task import TripleDecision
 from kg.graph.store import GraphStore
 from kg.vectors.vectors import Vectors, save_vectors
 from tests.contracts.cases import EvaluationCase, World

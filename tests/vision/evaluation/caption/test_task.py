@@ -10,7 +10,8 @@ import pytest
 
 from tests.contracts.cases import EvaluationCase, World
 from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus
-from vision.evaluation.caption.task import Caption, CaptionScoring, CaptionTuning, baselines
+from vision.evaluation.caption.options import CaptionScoring, CaptionTuning
+from vision.evaluation.caption.task import Caption, baselines
 from vision.metrics.captions import caption_scores
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError

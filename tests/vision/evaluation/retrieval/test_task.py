@@ -15,18 +15,12 @@ from tests.contracts.cases import EvaluationCase, World
 from tests.contracts.test_releases import made
 from tests.interop.worlds import tokenizer
 from tests.vision.evaluation.conftest import make_squares, tree
+from vision.evaluation.retrieval.options import RetrievalScoring, RetrievalTuning
 from vision.evaluation.retrieval.pairs import Matcher, Pairs, Part, all_pairs, dual_scores
 from vision.evaluation.retrieval.scores import Scored, score
-from vision.evaluation.retrieval.task import (
-    OBJECTIVES,
-    Retrieval,
-    RetrievalScoring,
-    RetrievalTuning,
-    exchanged,
-    objective_spec,
-    retrieval_result,
-)
-from vision.evaluation.vqa.task import Vqa, VqaScoring
+from vision.evaluation.retrieval.task import OBJECTIVES, Retrieval, exchanged, objective_spec, retrieval_result
+from vision.evaluation.vqa.options import VqaScoring
+from vision.evaluation.vqa.task import Vqa
 from vision.metrics.retrieval import rank_images
 from vision.objectives.itc import Itc, ItcHead
 from vision.objectives.itm import Itm, ItmHead

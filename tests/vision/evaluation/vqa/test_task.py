@@ -14,8 +14,9 @@ import torch
 from tests.contracts.cases import EvaluationCase, World
 from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus
 from tests.vision.metrics.test_wups import write_wordnet
+from vision.evaluation.vqa.options import VqaScoring, VqaTuning
 from vision.evaluation.vqa.predictions import questions_of
-from vision.evaluation.vqa.task import Vqa, VqaScoring, VqaTuning
+from vision.evaluation.vqa.task import Vqa
 from vision.metrics.wordnet import Nouns
 from vision.metrics.wups import alike
 from vision.objectives.answers import Answers, AnswersHead

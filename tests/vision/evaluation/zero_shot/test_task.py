@@ -11,7 +11,8 @@ import torch
 
 from tests.contracts.cases import EvaluationCase, World
 from tests.vision.evaluation.conftest import COLOURS, make_squares, record, tree, write_corpus
-from vision.evaluation.zero_shot.task import ZeroShot, ZeroShotScoring, read_classes
+from vision.evaluation.zero_shot.options import ZeroShotScoring
+from vision.evaluation.zero_shot.task import ZeroShot, read_classes
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.opening import open_run

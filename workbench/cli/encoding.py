@@ -1,0 +1,58 @@
+"""The command `workbench encode`. What can be refused without torch is refused before it is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from workbench.evaluation.inputs import input_corpus
+from workbench.interop.files import check_place
+from workbench.options.bounds import Count, Word
+from workbench.options.command import Trust, WhichNetwork
+from workbench.runs.outputs import OutputFile
+from workbench.terminal import Terminal
+
+
+def encode(
+    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A text file (a line each) or a corpus.")],
+    output: Annotated[OutputFile, typer.Option("--output", "-o", help="File, .safetensors.")],
+    stream: Annotated[Word, typer.Option(help="Whose vectors: text or image.")] = "text",
+    pool: Annotated[
+        Word, typer.Option(help="mean, summary ([CLS]), pooled, or an objective with vectors (itc).")
+    ] = "mean",
+    network: WhichNetwork = None,
+    batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64,
+    limit: Annotated[Count | None, typer.Option(help="Only the first samples.")] = None,
+    trust: Trust = False,
+) -> None:
+    """Vectors of texts or images from a trained run: `vectors` [samples, size], the keys (of a text file the
+    numbers of its lines) in the file's metadata.
+
+    Of an image-text corpus the vectors are of its images, or with --stream text of the first caption of each.
+
+    Examples:
+
+      workbench encode runs/bert sentences.txt --output vectors.safetensors
+
+      workbench encode runs/clip corpora/flickr-dev --stream image --pool itc --output images.safetensors
+    """
+    check_place(run)
+    input_corpus(source)
+    from workbench.evaluation.encoding import encode_file
+
+    count, size = encode_file(
+        run,
+        source,
+        output,
+        stream=stream,
+        pool=pool,
+        network=network,
+        batch_size=batch_size,
+        limit=limit,
+        trust=trust,
+    )
+    Terminal().print(f"{escape(str(output))}: {count:,} vectors of size {size}", highlight=False)

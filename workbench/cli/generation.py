@@ -1,0 +1,63 @@
+"""The command `workbench generate`. What can be refused without torch is refused before it is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from workbench.evaluation.inputs import input_corpus
+from workbench.files.drafts import atomic
+from workbench.generation.decoding import Decoding
+from workbench.interop.files import check_place
+from workbench.options.bounds import Count, Word
+from workbench.options.command import Trust, WhichNetwork
+from workbench.runs.outputs import OutputFile
+from workbench.terminal import Terminal
+
+
+def generate(
+    run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")],
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="Prompts: a text file (a line each) or a corpus.")],
+    decoding: Decoding,
+    output: Annotated[
+        OutputFile | None, typer.Option("--output", "-o", help="File, .jsonl; default: the terminal.")
+    ] = None,
+    network: WhichNetwork = None,
+    stream: Annotated[Word | None, typer.Option(help="The stream that grows, where several do.")] = None,
+    batch_size: Annotated[Count, typer.Option(help="Prompts at once.")] = 16,
+    limit: Annotated[Count | None, typer.Option(help="Only the first prompts.")] = None,
+    trust: Trust = False,
+) -> None:
+    """Go on with texts, or say what a network makes of them (a translation, a caption, the masked words).
+
+    Takes the most probable token each time; with --beams N the best text of a beam search, with --sample a drawn one.
+    A line of JSON for each prompt: key (of a text file the number of its line), prompt, text, tokens, score
+    (log-probability), ended, and what made it; of a prompt that is too long what is wrong with it (error).
+    Of an image-text corpus its images are the prompts, of films the segments that captions are of.
+
+    Examples:
+
+      workbench generate runs/gpt prompts.txt --sample --top-p 0.9 --output texts.jsonl
+
+      workbench generate runs/t5 lines.txt --beams 4 --max-new-tokens 32
+    """
+    check_place(run)
+    input_corpus(source)
+    from workbench.evaluation.generation import generate_lines
+
+    how = {"network": network, "stream": stream, "batch_size": batch_size, "limit": limit, "trust": trust}
+    lines = generate_lines(run, source, decoding, **how)  # type: ignore[arg-type]
+    if output is None:
+        console = Terminal(soft_wrap=True)
+        for line in lines:
+            console.print(line, markup=False, highlight=False)
+        return
+    count = 0
+    with atomic(output) as file:
+        for line in lines:
+            file.write(f"{line}\n".encode())
+            count += 1
+    Terminal().print(f"{escape(str(output))}: {count:,} texts", highlight=False)
