@@ -6,7 +6,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ import workbench.training.display
 import workbench.training.meter
 import workbench.training.trainer
 from tests.training.running import shorter
+from workbench.processes.distributed import World
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.runs.metrics import read_metrics
 from workbench.terminal import Terminal
+from workbench.training.display import run_logging
 from workbench.training.failures import Spared
 from workbench.training.meter import Meter
 from workbench.training.preamble import Preamble
@@ -119,7 +121,7 @@ def test_a_line_that_a_terminal_cannot_show_is_lost(
 ) -> None:
     """rich formats outside of what it guards."""
     console = Terminal(stderr=True, force_terminal=True)
-    with workbench.training.display.run_logging(tmp_path, workbench.training.trainer.World(), console):
+    with run_logging(tmp_path, World(), console):
         logging.getLogger("workbench.training").info("%d steps", "three")
 
 
@@ -207,6 +209,10 @@ def test_ranks_go_on_where_one_cannot_count(make_recipe: Any, launch: Launch, tm
         )
         tree["train"].update(max_steps=4, num_workers=1)
 
+        tree["model"]["memory"] = 8  # of which no task makes use, and all ranks know it
+        tree["model"]["streams"]["text"]["max_positions"] = None
+        tree["model"]["layers"][0]["relation"] = {"relation": "alibi"}
+
     path = make_recipe(once)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -215,5 +221,30 @@ def test_ranks_go_on_where_one_cannot_count(make_recipe: Any, launch: Launch, tm
     ends = [process.wait() for process in ranks]
     assert [code for code, _ in ends] == [0, 0], ends
     assert len(read_metrics(tmp_path / "run")) == 4
-    assert ("counting operations failed" in ends[0][1]) == (rank == 0)
-    assert "counting operations failed" not in ends[1][1]
+    said = [output for _, output in ends]
+    assert [output.count("counting operations failed") for output in said] == [int(rank == 0), 0]
+    assert [output.count("expected memory ") for output in said] == [1, 0]
+    assert [output.count("its memory stays empty") for output in said] == [1, 0]
+    assert all("find_unused_parameters" not in output for output in said)  # DDP's advice
+
+
+def test_ranks_say_what_they_have_set_up_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Their own warnings are told by the main rank when they meet, and those that come later by themselves."""
+
+    class Ranks(World):
+        def gather_on_main(self, value: Any) -> list[Any]:
+            return [value, ["both", "its own"], ["its own"]] if self.is_main else []
+
+    log = logging.getLogger("workbench.training")
+    for rank in (0, 1):
+        with run_logging(tmp_path, Ranks(rank, 3), Terminal(stderr=True)) as set_up:
+            log.warning("both")
+            assert ("both" in capfd.readouterr().err) == (rank == 0)
+            set_up()
+            assert capfd.readouterr().err.count("its own") == (rank == 0)
+            log.warning("later")
+            assert "later" in capfd.readouterr().err
+    with suppress(ValueError), run_logging(tmp_path, Ranks(1, 3), Terminal(stderr=True)):
+        log.warning("before the error")
+        raise ValueError
+    assert "rank 1: before the error" in capfd.readouterr().err

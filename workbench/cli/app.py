@@ -164,7 +164,7 @@ def main() -> None:
     """
     # read when torch's OpenMP is loaded: threads that wait by spinning made a step 20 times slower beside other work
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # as early: DDP's advice to look for unused parameters no more, which is wrong here (training/update.py)
+    # as early: warnings of torch's C++, which every rank would say
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if sys.stderr is not None and not faulthandler.is_enabled():
         faulthandler.enable()  # a mapped file that is cut off kills the process; say at least where it was read

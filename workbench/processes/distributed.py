@@ -6,6 +6,7 @@ Everything works on one process without a process group.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
 
 from workbench.errors import MachineError, WorkbenchError, message, system_error
 
@@ -128,6 +130,29 @@ class World:
                 found[lane] = gathered[start : start + shapes[lane][0]]
                 start += shapes[lane][0]
         return [found[lane] for lane in range(total) if lane in found]
+
+
+def data_parallel(module: nn.Module) -> DistributedDataParallel:
+    """The module as a replica that all ranks have, whose gradients are averaged over them.
+
+    Which parameters a step uses is up to parts (a layer that is skipped, a head with a branch) and to data (a rank
+    without a micro-batch), so DDP looks, every time: a walk over the graph, done while a GPU is busy.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _Unadvised.apply(torch.zeros(1))
+    return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=True)
+
+
+class _Unadvised(torch.autograd.Function):
+    """Has DDP say what it says once in a process, that looking for unused parameters may not be needed, of a toy: its
+    C++ writes that to the error stream of every rank, but within a function of autograd it is a Python warning."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Tensor) -> Tensor:
+        with torch.enable_grad():
+            DistributedDataParallel(nn.Linear(1, 1), find_unused_parameters=True)(torch.ones(1, 1))
+        return given.clone()
 
 
 def world_from_environment() -> World:

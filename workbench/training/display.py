@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -35,8 +36,12 @@ RATES = {
 
 
 @contextmanager
-def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
-    """Send the workbench's log to the console and, on the main rank, to log.txt; other ranks tell warnings only."""
+def run_logging(run: Path, world: World, console: Console) -> Iterator[Callable[[], None]]:
+    """Send the workbench's log to the console and, on the main rank, to log.txt; other ranks tell warnings only.
+
+    Every rank sets up the same run, and would warn of the same. What is given is to be called by all ranks once that is
+    done: till then warnings of other ranks are held back, and then those are told that the main rank has not said.
+    """
     top = logging.getLogger("workbench")
     before = top.level, top.propagate
     shown: logging.Handler
@@ -47,7 +52,8 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
         shown = logging.StreamHandler(sys.stderr)
         shown.setFormatter(PlainFormatter(PLAIN if world.is_main else f"rank {world.rank}: %(message)s"))
     shown.setLevel(logging.INFO if world.is_main else logging.WARNING)
-    handlers: list[logging.Handler] = [shown]
+    held = _Held(None if world.is_main else shown)
+    handlers: list[logging.Handler] = [shown, held] if world.is_main else [held]
     if world.is_main:
         file = _LogFile(run / LOG)
         file.setFormatter(PlainFormatter(PLAIN))
@@ -57,12 +63,45 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[None]:
     top.setLevel(logging.INFO)
     top.propagate = False
     try:
-        yield
+        yield partial(_meet, held, world)
     finally:
+        held.let_go()
         for handler in handlers:
             top.removeHandler(handler)
             handler.close()
         top.level, top.propagate = before
+
+
+class _Held(logging.Handler):
+    """Keeps warnings until they are let go; then they go to `shown`, and so do all others from then on."""
+
+    def __init__(self, shown: logging.Handler | None) -> None:
+        super().__init__(logging.WARNING)
+        self.shown = shown
+        self.kept: list[logging.LogRecord] | None = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.kept is not None:
+            self.kept.append(record)
+        elif self.shown is not None:
+            self.shown.handle(record)
+
+    def let_go(self) -> None:
+        kept, self.kept = self.kept or [], None
+        for record in kept:
+            self.emit(record)
+
+
+def _meet(held: _Held, world: World) -> None:
+    """Have the main rank say what the ranks have held back, each message once."""
+    ranks = world.gather_on_main([record.getMessage() for record in held.kept or []])
+    held.kept = None
+    told = set(ranks[0]) if ranks else set()
+    for rank, messages in enumerate(ranks):
+        for message in messages:
+            if message not in told:
+                told.add(message)
+                logger.warning("rank %d: %s", rank, message)
 
 
 class _Shown(RichHandler):

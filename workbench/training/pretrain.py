@@ -80,11 +80,13 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None, a
         StopRequest() as stop,  # from here on: a run that is still starting makes its first step, and saves it
         distributed() as world,
         _opened(run, recipe := world.from_main(partial(as_begun, recipe, run)), world),
-        run_logging(run, world, console),
+        run_logging(run, world, console) as set_up,
         named_failures(world),
         computing(arithmetic_of(recipe.train, world.device)),
     ):
-        stopped = _trainer(recipe, run, world, console, accept_changes).fit(stop, until)
+        trainer = _trainer(recipe, run, world, console, accept_changes)
+        set_up()
+        stopped = trainer.fit(stop, until)
         if stopped:
             logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
     if stopped:

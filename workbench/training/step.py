@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from workbench.errors import WorkbenchError
 from workbench.optimization.groups import hold_back
 from workbench.parts.blame import Blame, named
-from workbench.processes.distributed import World
+from workbench.processes.distributed import World, data_parallel
 from workbench.recipe.spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
 from workbench.tasks.root import Root
@@ -125,9 +125,7 @@ class Updater:
         }
         self.forward: nn.Module = Pass(root)
         if world.size > 1:
-            # Which parameters a step uses is up to parts (a layer that is skipped, a head with a branch) and to data (a
-            # rank without a micro-batch), so DDP looks, every time: a walk over the graph, done while a GPU is busy.
-            self.forward = DistributedDataParallel(self.forward, broadcast_buffers=False, find_unused_parameters=True)
+            self.forward = data_parallel(self.forward)
 
     def run(
         self,
