@@ -24,6 +24,7 @@ from workbench.runs.names import EVALUATIONS, is_run
 from workbench.training.arithmetic import Arithmetic, autocast_dtype, computing, matmul_of
 from workbench.training.failures import named_failures
 
+NEED_LESS = "Lower --batch-size, or have the network compute in 16 bits (--precision bfloat16)"
 AGAIN = "Once that is mended, give the same command again"
 
 
@@ -36,7 +37,7 @@ def evaluate(task: DownstreamTask[Any, Any], scoring: Measuring) -> Result:
         WorkbenchError: a wrong input; the run reads knowledge, and the corpus has none linked; or nothing was measured.
         MachineError: no memory was left, or another rank ended.
     """
-    with distributed() as world, named_failures(world, "Lower --batch-size", AGAIN):
+    with distributed() as world, named_failures(world, NEED_LESS, AGAIN):
         if task.gathers:
             return _evaluated(task, scoring, world)
         return world.from_main(partial(_evaluated, task, scoring, World(device=world.device)))

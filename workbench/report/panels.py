@@ -26,6 +26,7 @@ _RATES = {
     "samples_per_second": "samples per second",
     "memory_gib": "memory, GiB",
     "model_flops_utilisation": "model FLOPs utilisation",
+    "data_wait_share": "share of the time spent waiting for data",
 }
 
 
