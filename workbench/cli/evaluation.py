@@ -55,7 +55,7 @@ class TaskCommands(Commands):
 
         if name in task_folders() and name not in self.entries:
             raise _untrained(name)
-        options = options_of_task(task_folders().get(name, ""), self.which)
+        options = options_of_task(self.entries[name].path, self.which) if name in self.entries else None
         if options is None:  # those of a task elsewhere are its own code's
             task = find()
             options = getattr(task, self.which)
