@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from workbench.errors import WorkbenchError
+from workbench.processes.distributed import World
 from workbench.recipe.spec import TrainSpec
 from workbench.training import capacity
-from workbench.training.capacity import check_memory, free_memory
+from workbench.training.capacity import check_memory, free_memory, step_peak
 
 CPU = torch.device("cpu")
 SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)
@@ -58,3 +59,25 @@ def test_processes_of_one_machine_share_it(monkeypatch: pytest.MonkeyPatch) -> N
     alone = free_memory(CPU)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert 0 < free_memory(CPU) < alone / 2
+
+
+@pytest.mark.parametrize(
+    ("lanes", "size", "begun", "more"), [(1, 1, False, 2), (1, 1, True, 0), (4, 1, False, 3), (4, 2, True, 2)]
+)
+def test_the_peak_of_a_step_has_what_a_trial_lacks(
+    monkeypatch: pytest.MonkeyPatch, lanes: int, size: int, begun: bool, more: int
+) -> None:
+    """Two moments before the first step, gradients of micro-batches before, DDP's copy: 400 bytes each."""
+    ran: list[str] = []
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: ran.append("reset"))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 5000)
+    model = nn.ModuleDict({"frozen": nn.Linear(7, 7), "small": nn.Linear(10, 10, bias=False)})
+    model["frozen"].requires_grad_(False)
+    optimizer = torch.optim.AdamW(model.parameters())
+    if begun:
+        model["small"](torch.ones(1, 10)).sum().backward()
+        optimizer.step()
+    spec = replace(SPEC, global_batch_size=lanes)
+    world = World(0, size, torch.device("cuda", 0))
+    assert step_peak(lambda: ran.append("trial"), model, optimizer, spec, world) == 5000 + more * 400
+    assert ran == ["reset", "trial"]

@@ -18,8 +18,10 @@ import pytest
 import torch
 
 from workbench.errors import MachineError
+from workbench.processes.distributed import World
 from workbench.recipe.reading import load_recipe
 from workbench.tasks import workers
+from workbench.training.failures import named_failures
 from workbench.training.pretrain import pretrain
 
 Launch = Callable[..., Any]
@@ -54,6 +56,20 @@ def test_no_memory_says_what_to_lower(make_recipe: Any, tmp_path: Path, how: str
     with pytest.raises(MachineError, match=r"out of memory on cpu.*micro_batch_size"):
         pretrain(load_recipe(str(make_recipe(in_layer(how))), trust=True), tmp_path / "run")
     assert not multiprocessing.active_children()
+
+
+def test_a_full_gpu_says_what_was_asked_of_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = {"mem_get_info": (2**30, 80 * 2**30), "memory_allocated": 70 * 2**30, "memory_reserved": 72 * 2**30}
+    for name, value in numbers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    told = (
+        r"rank 0: out of memory on cuda:0 \(Tried to allocate 2\.50 GiB; of 80\.0 GiB 1\.0 are free, 70\.0 are tensors "
+        r"of this process, and 2\.0 are kept by it for new ones\)\. Lower train\.micro_batch_size .*"
+        r"train\.activation_checkpointing=true .*train\.compile=true"
+    )
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has ...")
+    with pytest.raises(MachineError, match=told), named_failures(World(device=torch.device("cuda", 0))):
+        raise error
 
 
 def test_a_full_host_is_no_memory_too(make_recipe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
