@@ -25,6 +25,7 @@ from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
 from workbench.runs.kept import Kept
 from workbench.runs.provenance import provenance
+from workbench.sequences.batch import MicroBatch
 from workbench.tasks.feed import Feed, MicroBatches, MicroBatchId, SampleReader, training_places
 from workbench.tasks.memory import Memory
 from workbench.tasks.root import Root
