@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workbench.models.layout import Layout, layout_of
-from workbench.sequences.batch import VISIBILITY, Stream
+from workbench.sequences.batch import Stream
 
 SPARE = 32
 """Room for at least so many rows more, and for a quarter of the longest sequence."""
@@ -91,8 +91,7 @@ class Spread(Layout):
     """The layout of the rows of a stream that stand apart, with fields [sequences * room]."""
 
     def __init__(self, stream: Stream, room: int) -> None:
-        integers = {name: stream.fields[name] for name in VISIBILITY if name in stream.fields}
-        super().__init__(stream.lengths, stream.offsets, integers, streams=(stream,))
+        super().__init__(stream.lengths, stream.offsets, stream.integers, streams=(stream,))
         self.room = room
 
     @cached_property

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from workbench.sequences.pattern import Known, Pattern, pattern_of, plain
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
 
 VISIBILITY = ("doc", "rank", "until", "branch", "anchor")
@@ -24,27 +25,49 @@ class Stream:
 
     `offsets` [sequences + 1] is on the batch's device; `lengths` is the same knowledge as Python integers, so
     that nothing has to wait for the device to learn a shape. `links` names the fields that are rows of a stream of the
-    batch (-1: none), each with that stream.
+    batch (-1: none), each with that stream. `known` is what the loader has read from the visibility integers; ask
+    `pattern`, which is None where they are not those any more.
     """
 
     fields: dict[str, Tensor]
     offsets: Tensor
     lengths: list[int]
     links: dict[str, str] = field(default_factory=dict)
+    known: Known | None = field(default=None, repr=False, compare=False)
 
     @property
     def rows(self) -> int:
         return sum(self.lengths)
 
     @property
+    def integers(self) -> dict[str, Tensor]:
+        """The visibility integers that there are."""
+        return {name: self.fields[name] for name in VISIBILITY if name in self.fields}
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """Who sees whom, as far as the host knows it without looking at the integers."""
+        integers = self.integers
+        if not integers:
+            return plain(self.lengths)
+        return None if self.known is None else self.known.of(integers, self.lengths)
+
+    def knowing(self, pattern: Pattern | None) -> Stream:
+        """The same stream, of whose integers this is known."""
+        known = None if pattern is None or not self.integers else Known(pattern, self.integers, self.lengths)
+        return replace(self, known=known)
+
+    @property
     def starts(self) -> list[int]:
         """The row at which each sequence begins, and after them the number of rows."""
         return [0, *accumulate(self.lengths)]
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Stream:
-        """The same stream with `function` applied to every tensor."""
+    def map(self, function: Callable[[Tensor], Tensor], keeps: bool = False) -> Stream:
+        """The same stream with `function` applied to every tensor; `keeps` says that it leaves all values as they are,
+        on another device or in other memory, so that what is known of them still holds."""
         fields = {name: function(values) for name, values in self.fields.items()}
-        return replace(self, fields=fields, offsets=function(self.offsets))
+        mapped = replace(self, fields=fields, offsets=function(self.offsets))
+        return mapped.knowing(self.pattern) if keeps else mapped
 
     def equals(self, other: Stream) -> bool:
         """Whether both hold the same."""
@@ -69,7 +92,8 @@ class Stream:
         fields = {name: values[rows] for name, values in self.fields.items() if len(values) == self.rows}
         for name in self.fields.keys() - fields.keys():
             fields[name] = self._of_images(self.fields[name], sequences)
-        return Stream(fields, offsets, lengths, self.links)
+        pattern = self.pattern
+        return Stream(fields, offsets, lengths, self.links).knowing(pattern and pattern.picked(sequences))
 
     def _of_images(self, values: Tensor, sequences: list[int]) -> Tensor:
         """Those of the values of images [images, ...] that are of these sequences; all that have any have as many."""
@@ -104,8 +128,10 @@ class Batch:
         """The sequences that have this role."""
         return [number for number, found in enumerate(self.roles) if found == role]
 
-    def map(self, function: Callable[[Tensor], Tensor], known: dict[int, Stream] | None = None) -> Batch:
-        """The same batch with `function` applied to every tensor.
+    def map(
+        self, function: Callable[[Tensor], Tensor], known: dict[int, Stream] | None = None, keeps: bool = False
+    ) -> Batch:
+        """The same batch with `function` applied to every tensor; `keeps` as of `Stream.map`.
 
         Args:
             known: streams that it was applied to already, by their `id`; is added to.
@@ -113,7 +139,7 @@ class Batch:
         known = {} if known is None else known
         for stream in self.streams.values():
             if id(stream) not in known:
-                known[id(stream)] = stream.map(function)
+                known[id(stream)] = stream.map(function, keeps)
         streams = {name: known[id(stream)] for name, stream in self.streams.items()}
         targets = {name: {f: function(t) for f, t in fields.items()} for name, fields in self.targets.items()}
         return replace(self, streams=streams, targets=targets)
@@ -123,10 +149,10 @@ class Batch:
         return frozenset(name for name, stream in self.streams.items() if other.streams.get(name) is stream)
 
     def to(self, device: torch.device | str) -> Batch:
-        return self.map(lambda t: t.to(device, non_blocking=True))
+        return self.map(lambda t: t.to(device, non_blocking=True), keeps=True)
 
     def pin_memory(self) -> Batch:
-        return self.map(lambda t: t.pin_memory())
+        return self.map(lambda t: t.pin_memory(), keeps=True)
 
     def replace(self, stream: str, **fields: Tensor) -> Batch:
         """The same batch with other values in some fields of a stream, each [rows, ...]; without targets."""
@@ -189,7 +215,7 @@ class MicroBatch:
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> MicroBatch:
         known: dict[int, Stream] = {}  # a stream that views share stays one
-        return replace(self, views={name: view.map(function, known) for name, view in self.views.items()})
+        return replace(self, views={name: view.map(function, known, keeps=True) for name, view in self.views.items()})
 
 
 def share_streams(views: dict[str, Batch]) -> dict[str, Batch]:
@@ -253,7 +279,8 @@ def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:
         else:
             collated[field_name] = torch.from_numpy(np.ascontiguousarray(np.concatenate(parts)))
     offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[name])]).astype(np.int64))
-    return Stream(collated, offsets, lengths[name], links)
+    stream = Stream(collated, offsets, lengths[name], links)
+    return stream.knowing(pattern_of(stream.lengths, {n: values.numpy() for n, values in stream.integers.items()}))
 
 
 def _linked(parts: list[tuple[int, Any]], lengths: Lengths) -> Tensor:

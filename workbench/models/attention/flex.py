@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
+from workbench.models.attention.block_mask import block_mask
 from workbench.models.attention.relation import ScoreMod
 from workbench.models.attention.request import Request, Result, contiguous
 from workbench.models.attention.visibility import visible
@@ -34,16 +35,16 @@ def flex(request: Request) -> Result:
     it gives l; the dropped-out result is o' exp(l' - l) / (1 - p). Which weights drop is a hash of (seed, head, q, k).
     """
     q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in contiguous(request))
-    block_mask, relation = _block_mask(request), request.relation
+    blocks, relation = _blocks_of(request), request.relation
     modified = relation.score_mod(request.queries, request.keys) if relation and relation.score_mod else None
     if request.dropout == 0.0:
-        out, log_sum = _flex_call(q, k, v, block_mask, modified, request.scale)
+        out, log_sum = _flex_call(q, k, v, blocks, modified, request.scale)
         out = out.masked_fill((log_sum == float("-inf")).unsqueeze(-1), 0.0)
     else:
         keep = 1.0 - request.dropout
         seed = torch.randint(2**31 - 1, (), device=q.device, dtype=torch.int32)
-        kept, kept_sum = _flex_call(q, k, v, block_mask, _drop(seed, request.dropout, modified), request.scale)
-        _, full_sum = _flex_call(q, k, v, block_mask, modified, request.scale)
+        kept, kept_sum = _flex_call(q, k, v, blocks, _drop(seed, request.dropout, modified), request.scale)
+        _, full_sum = _flex_call(q, k, v, blocks, modified, request.scale)
         nothing = (kept_sum == float("-inf")) | (full_sum == float("-inf"))
         ratio = torch.exp((kept_sum - full_sum).masked_fill(nothing, float("-inf"))) / keep
         out = kept.masked_fill(nothing.unsqueeze(-1), 0.0) * ratio.unsqueeze(-1).to(kept.dtype)
@@ -51,13 +52,11 @@ def flex(request: Request) -> Result:
 
 
 def _flex_call(
-    q: Tensor, k: Tensor, v: Tensor, block_mask: Any, score_mod: ScoreMod | None, scale: float | None
+    q: Tensor, k: Tensor, v: Tensor, blocks: Any, score_mod: ScoreMod | None, scale: float | None
 ) -> tuple[Tensor, Tensor]:
     """The result and the log-sum of the exponentiated scores."""
     function = _flex_function(q.is_cuda)
-    out, extra = function(
-        q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale, return_aux=AuxRequest(lse=True)
-    )
+    out, extra = function(q, k, v, score_mod=score_mod, block_mask=blocks, scale=scale, return_aux=AuxRequest(lse=True))
     return out, extra.lse
 
 
@@ -66,13 +65,10 @@ def _flex_function(compiled: bool) -> Any:
     return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
 
 
-def _block_mask(request: Request) -> Any:
+def _blocks_of(request: Request) -> Any:
     queries, keys = request.queries, request.keys
 
-    def make() -> Any:
-        return create_block_mask(_mask_mod(request), None, None, queries.rows, keys.rows, device=request.q.device)
-
-    return queries.kept(keys, ("flex", request.window), make)
+    return queries.kept(keys, ("flex", request.window), lambda: block_mask(request, _mask_mod(request)))
 
 
 def _mask_mod(request: Request) -> Any:

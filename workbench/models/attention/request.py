@@ -40,10 +40,6 @@ class Request:
         """What the products of queries and keys are multiplied by."""
         return 1.0 / math.sqrt(self.q.shape[-1]) if self.scale is None else self.scale
 
-    @property
-    def all_visible(self) -> bool:
-        return not self.queries.integers and not self.keys.integers and self.window is None
-
 
 def term(relation: Relation, pair: Pair) -> Tensor:
     """What a relation adds to the scores of a grid [batch or 1, heads, q, k]."""
