@@ -164,10 +164,20 @@ class MultiHeadAttention(nn.Module):
             relation=self.relation,
             scale=self.scale,
             need_weights=context.keep_attention,
+            label=self._label(context.kind, names),
         )
         if weights is not None:
             context.attention.append((*names, weights[..., keys.rows - own :]))  # without what stands before
         return self.output(out.flatten(1))
+
+    def _label(self, kind: str, names: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
+        """Whose attention it is, for people: the same for all layers of a kind."""
+        own, read = (", ".join(side) for side in names)
+        window = "" if self.window is None else f", window {self.window}"
+        relation = "" if self.relation is None else f", {type(self.relation).__name__.lower()}"
+        return (
+            f"{kind or 'rows'}({own}{'' if read == own else f' to {read}'}), {self.num_heads} heads{window}{relation}"
+        )
 
     def faced(
         self,

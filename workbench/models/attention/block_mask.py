@@ -20,6 +20,7 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from workbench.models.attention.reach import Reach, reach
 from workbench.models.attention.request import Request
+from workbench.sequences.pattern import READ
 
 SIZE = 128
 """Rows of a block, as in torch."""
@@ -81,12 +82,14 @@ def _sides(request: Request) -> tuple[Side, Side, Bounds]:
     if isinstance(found, Reach):
         bounds = Bounds(found.window, 0 if found.causal else found.window, True)
         return Side.of(found.queries), Side.of(found.keys), bounds
-    near = request.window if request.queries is request.keys and request.queries.places is None else None
+    alike = request.queries is request.keys and request.queries.places is None
+    near = request.window if alike and not request.queries.integers.keys() - set(READ) else None
     return Side.of(request.queries.lengths), Side.of(request.keys.lengths), Bounds(near, near)
 
 
 def _blocks(rows: int) -> int:
-    return -(-rows // SIZE)
+    """At least two: compiled code would be made anew for a dimension of one."""
+    return max(2, -(-rows // SIZE))
 
 
 def intervals(rows: Side, others: Side, bounds: Bounds) -> np.ndarray:
@@ -111,7 +114,8 @@ def intervals(rows: Side, others: Side, bounds: Bounds) -> np.ndarray:
         high = np.minimum(high, first + bounds.ahead + 1)
     full_begin, full_end = np.maximum(begin, -(-low // SIZE)), np.minimum(end, high // SIZE)
     some = alone & (full_end > full_begin)
-    return np.stack([begin, np.where(some, full_begin, end), np.where(some, full_end, end), end]).astype(np.int32)
+    found = np.stack([begin, np.where(some, full_begin, end), np.where(some, full_end, end), end]).astype(np.int32)
+    return np.pad(found, ((0, 0), (0, _blocks(rows.rows) - len(first))))
 
 
 def _written_out(found: np.ndarray, columns: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -21,7 +21,7 @@ class Request:
     """One call: q [rows_q, heads, size], k and v [rows_k, heads, size], in the layouts' row order.
 
     `window`: a key further than this many places from its query is not seen. `relation`: a term that is added to the
-    scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size).
+    scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size). `label`: whose attention it is, for people.
     """
 
     q: Tensor
@@ -34,6 +34,7 @@ class Request:
     relation: Relation | None = None
     scale: float | None = None
     need_weights: bool = False
+    label: str = ""
 
     @property
     def factor(self) -> float:

@@ -21,9 +21,9 @@ def varlen_suits(request: Request) -> bool:
 def varlen_lacks(request: Request) -> str | None:
     """It knows 16 bits, offsets, causality and a window, and nothing else."""
     if request.q.dtype not in (torch.float16, torch.bfloat16) and request.q.is_cuda:
-        return f"{str(request.q.dtype).removeprefix('torch.')}: 16 bits alone"
+        return f"{str(request.q.dtype).removeprefix('torch.')} (16 bits alone)"
     if request.q.shape[-1] % 8 or request.q.shape[-1] > 256:
-        return f"heads of {request.q.shape[-1]}: multiples of 8 up to 256 alone"
+        return f"heads of {request.q.shape[-1]} (multiples of 8 up to 256 alone)"
     if request.relation is not None:
         return "any relation"
     if request.v.shape != request.k.shape:
