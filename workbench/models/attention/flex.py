@@ -100,6 +100,7 @@ def _flex_call(
     out, extra = flex_attention(
         q, k, v, score_mod=score_mod, block_mask=blocks, scale=scale, return_aux=AuxRequest(lse=True)
     )
+    assert extra.lse is not None
     return out, extra.lse
 
 
@@ -107,7 +108,7 @@ def _flex_call(
 def _function(function: Any, compiled: bool) -> Any:
     if not compiled:
         return function
-    return torch.compile(function, dynamic=True, fullgraph=True, recompile_limit=KINDS)
+    return torch.compile(function, dynamic=True, fullgraph=True, recompile_limit=KINDS)  # type: ignore[call-overload]
 
 
 _announced: set[Any] = set()
