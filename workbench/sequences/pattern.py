@@ -97,7 +97,7 @@ def joined(patterns: Sequence[Pattern | None], lengths: Sequence[Sequence[int]])
     """The pattern of streams as one, sequence by sequence; `lengths` are those of each.
 
     Streams without rows say nothing. Rows of several streams are known to see each other where all are of one document
-    and one rank.
+    and one rank, and not to do so where each stream is a document of its own.
     """
     there = [(pattern, own) for pattern, own in zip(patterns, lengths, strict=True) if any(own)]
     if len(there) == 1:
@@ -109,6 +109,8 @@ def joined(patterns: Sequence[Pattern | None], lengths: Sequence[Sequence[int]])
     if not found:
         return replace(plain(total), ranks=None)
     docs = {pattern.doc for pattern in found}
+    if len(docs) == len(found) and None not in docs:
+        return _apart(found, lengths)
     ranks = [pattern.ranks for pattern in found if pattern.ranks is not None]
     low, high = min(r[0] for r in ranks), max(r[1] for r in ranks)
     doc = docs.pop() if len(docs) == 1 else None
@@ -120,6 +122,20 @@ def joined(patterns: Sequence[Pattern | None], lengths: Sequence[Sequence[int]])
         ranks=(low, high),
         until=any(pattern.until for pattern in found),
         branches=any(pattern.branches for pattern in found),
+    )
+
+
+def _apart(patterns: Sequence[Pattern], lengths: Sequence[Sequence[int]]) -> Pattern:
+    """The pattern of streams of which each is one document, another than the others'."""
+    ranks = [pattern.ranks for pattern in patterns if pattern.ranks is not None]
+    return Pattern(
+        documents=[[n for n in parts if n] for parts in zip(*lengths, strict=True)],
+        full=all(pattern.full for pattern in patterns),
+        causal=all(pattern.causal for pattern in patterns),
+        doc=None,
+        ranks=(min(r[0] for r in ranks), max(r[1] for r in ranks)),
+        until=any(pattern.until for pattern in patterns),
+        branches=any(pattern.branches for pattern in patterns),
     )
 
 

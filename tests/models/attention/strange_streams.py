@@ -13,7 +13,7 @@ from workbench.sequences.batch import VISIBILITY, Stream
 from workbench.sequences.pattern import pattern_of
 
 RANKS = ("none", "zero", "same", "causal", "late", "prefix", "random", "anticausal")
-DOCS = ("none", "one", "packed", "pieces", "random")
+DOCS = ("none", "one", "two", "packed", "pieces", "random")
 
 
 def lengths(rng: np.random.Generator, sequences: int, least: int = 0, longest: int = 9) -> list[int]:
@@ -24,7 +24,7 @@ def strange(rng: np.random.Generator, sizes: list[int]) -> dict[str, np.ndarray]
     """Visibility integers of a stream: of one kind for all sequences, as builders write them, or of any."""
     rows = sum(sizes)
     fields: dict[str, list[np.ndarray]] = {}
-    rank, doc = rng.choice(RANKS), rng.choice(DOCS, p=[0.4, 0.15, 0.25, 0.1, 0.1])
+    rank, doc = rng.choice(RANKS), rng.choice(DOCS, p=[0.35, 0.1, 0.1, 0.25, 0.1, 0.1])
     for n in sizes:
         if doc != "none":
             fields.setdefault("doc", []).append(_doc(rng, doc, n))
@@ -55,6 +55,7 @@ def _rank(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
 def _doc(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
     return {
         "one": np.full(n, 1),
+        "two": np.full(n, 2),
         "packed": np.sort(rng.integers(1, 4, n)),
         "pieces": np.arange(n) % 2,
         "random": rng.integers(0, 3, n),

@@ -72,10 +72,12 @@ def test_what_is_said_is_the_predicate() -> None:
             many = max(found.queries, default=0) > 1
             counts[f"{kind}, said"] += many
             counts["causal"] += many and found.causal
+            counts["apart"] += kind == "joint" and many and queries.pattern is not None and queries.pattern.doc is None
             counts["packed"] += many and len(found.queries) > len(queries.lengths)
             counts["window"] += many and found.window is not None
     kinds = ("self, said", "cross, said", "joint, said", "causal", "packed", "window")
     assert min(counts[name] for name in kinds) >= 20, counts
+    assert counts["apart"] >= 5, counts
 
 
 @pytest.mark.parametrize("name", [*READ, "everywhere"])
