@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-READ = ("doc", "rank", "until", "branch", "anchor")
+READ = ("doc", "rank", "until", "branch", "anchor", "everywhere")
 """The integers that are understood here; another one that isn't 0 everywhere leaves nothing known."""
 
 
@@ -33,6 +33,7 @@ class Pattern:
         doc: the number of the one document that all rows are of; None where there are several.
         ranks: the lowest and the highest rank; None without rows.
         until, branches: whether a row hides from others by these integers, or may do so.
+        everywhere: whether a window does not hold back some row.
     """
 
     documents: list[list[int]] | None
@@ -42,6 +43,7 @@ class Pattern:
     ranks: tuple[int, int] | None = (0, 0)
     until: bool = False
     branches: bool = False
+    everywhere: bool = False
 
     def picked(self, sequences: Sequence[int]) -> Pattern:
         """The pattern of these sequences, in this order."""
@@ -74,9 +76,14 @@ def pattern_of(lengths: Sequence[int], integers: Mapping[str, np.ndarray]) -> Pa
         causal=not (inside & (rank[1:] <= rank[:-1])).any(),
         doc=int(doc[0]) if (doc == doc[0]).all() else None,
         ranks=(int(rank.min()), int(rank.max())),
-        until="until" in integers and bool(integers["until"].any()),
-        branches="branch" in integers and bool(integers["branch"].any()),
+        until=_any(integers, "until"),
+        branches=_any(integers, "branch"),
+        everywhere=_any(integers, "everywhere"),
     )
+
+
+def _any(integers: Mapping[str, np.ndarray], name: str) -> bool:
+    return name in integers and bool(integers[name].any())
 
 
 def _documents(doc: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> list[list[int]] | None:
@@ -109,33 +116,20 @@ def joined(patterns: Sequence[Pattern | None], lengths: Sequence[Sequence[int]])
     if not found:
         return replace(plain(total), ranks=None)
     docs = {pattern.doc for pattern in found}
-    if len(docs) == len(found) and None not in docs:
-        return _apart(found, lengths)
     ranks = [pattern.ranks for pattern in found if pattern.ranks is not None]
     low, high = min(r[0] for r in ranks), max(r[1] for r in ranks)
+    apart = len(docs) == len(found) and len(docs) > 1 and None not in docs
     doc = docs.pop() if len(docs) == 1 else None
+    documents = [[n] if n else [] for n in total] if doc is not None else None
     return Pattern(
-        documents=None if doc is None else [[n] if n else [] for n in total],
-        full=low == high,
-        causal=False,
+        documents=[[n for n in parts if n] for parts in zip(*lengths, strict=True)] if apart else documents,
+        full=all(pattern.full for pattern in found) if apart else low == high,
+        causal=apart and all(pattern.causal for pattern in found),
         doc=doc,
         ranks=(low, high),
         until=any(pattern.until for pattern in found),
         branches=any(pattern.branches for pattern in found),
-    )
-
-
-def _apart(patterns: Sequence[Pattern], lengths: Sequence[Sequence[int]]) -> Pattern:
-    """The pattern of streams of which each is one document, another than the others'."""
-    ranks = [pattern.ranks for pattern in patterns if pattern.ranks is not None]
-    return Pattern(
-        documents=[[n for n in parts if n] for parts in zip(*lengths, strict=True)],
-        full=all(pattern.full for pattern in patterns),
-        causal=all(pattern.causal for pattern in patterns),
-        doc=None,
-        ranks=(min(r[0] for r in ranks), max(r[1] for r in ranks)),
-        until=any(pattern.until for pattern in patterns),
-        branches=any(pattern.branches for pattern in patterns),
+        everywhere=any(pattern.everywhere for pattern in found),
     )
 
 

@@ -20,7 +20,6 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from workbench.models.attention.reach import Reach, reach
 from workbench.models.attention.request import Request
-from workbench.sequences.pattern import READ
 
 SIZE = 128
 """Rows of a block, as in torch."""
@@ -83,7 +82,7 @@ def _sides(request: Request) -> tuple[Side, Side, Bounds]:
         bounds = Bounds(found.window, 0 if found.causal else found.window, True)
         return Side.of(found.queries), Side.of(found.keys), bounds
     alike = request.queries is request.keys and request.queries.places is None
-    near = request.window if alike and not request.queries.integers.keys() - set(READ) else None
+    near = request.window if alike and "everywhere" not in request.queries.integers else None
     return Side.of(request.queries.lengths), Side.of(request.keys.lengths), Bounds(near, near)
 
 

@@ -43,6 +43,8 @@ def _reach(queries: Layout, keys: Layout, window: int | None) -> Reach | str:
     same = queries is keys
     if window is not None and not (same and queries.places is None):
         return "a window between rows that are counted apart"
+    if window is not None and own.everywhere:
+        return "rows that a window does not hold back (everywhere)"
     if same and not (own.until or own.branches) and own.documents is not None and (own.full or own.causal):
         stretches = [rows for documents in own.documents for rows in documents if rows]
         return Reach(stretches, stretches, not own.full, window)
