@@ -28,7 +28,8 @@ make all scores of all rows."""
 SMALL = 1 << 22
 """Up to so many scores per head the padded kernel is taken. With 12 heads of 64 they are 13 GFLOP, which takes an H100
 about as long as the launches around it (an estimate: 0.1 ms), however much of that is padding; their mask takes 12 MiB.
-It needs no compiling: short runs, small data and prompts begin at once."""
+It needs no compiling: short runs, small data and prompts begin at once. A relation's term is there for every head, and
+kept for the backward of every layer, so that those of all heads count."""
 NARROW = 16
 """The width of values where only the sum of the exponentiated scores is asked for, the least that the kernel takes."""
 
@@ -36,7 +37,8 @@ NARROW = 16
 def flex_suits(request: Request) -> bool:
     """CUDA, heads of at least 16, more scores than are `SMALL` when padded, keys that stand together."""
     q_rows, k_rows = max(request.queries.lengths, default=0), max(request.keys.lengths, default=0)
-    large = len(request.queries.lengths) * q_rows * k_rows > SMALL
+    each = 1 if request.relation is None else request.q.shape[1]
+    large = len(request.queries.lengths) * q_rows * k_rows * each > SMALL
     enough = min(request.q.shape[-1], request.v.shape[-1]) >= NARROW
     return request.q.is_cuda and large and enough and not isinstance(request.keys, Spread)
 
