@@ -280,7 +280,8 @@ def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:
             collated[field_name] = torch.from_numpy(np.ascontiguousarray(np.concatenate(parts)))
     offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[name])]).astype(np.int64))
     stream = Stream(collated, offsets, lengths[name], links)
-    return stream.knowing(pattern_of(stream.lengths, {n: values.numpy() for n, values in stream.integers.items()}))
+    integers = {n: values.numpy() for n, values in stream.integers.items()}
+    return stream.knowing(pattern_of(stream.lengths, integers)) if integers else stream
 
 
 def _linked(parts: list[tuple[int, Any]], lengths: Lengths) -> Tensor:
