@@ -65,10 +65,12 @@ def test_all_that_is_visible_is_looked_at_once(small_blocks: None) -> None:
             (made.kv_num_blocks, made.kv_indices, made.full_kv_num_blocks, made.full_kv_indices, mask),
             (made.q_num_blocks, made.q_indices, made.full_q_num_blocks, made.full_q_indices, mask.T),
         )
+        both = []
         for counts, numbers, full_counts, full_numbers, seen in sides:
             assert numbers is not None
             rows, columns = numbers.shape[-2:]
             asked_about, whole = grid(counts, numbers, columns), grid(full_counts, full_numbers, columns)
+            both.append((asked_about, whole))
             some, everything = in_blocks(seen, rows, columns)
             assert (asked_about + whole)[some].eq(1).all()
             assert (asked_about + whole).max() <= 1
@@ -77,6 +79,8 @@ def test_all_that_is_visible_is_looked_at_once(small_blocks: None) -> None:
             if isinstance(reach(asked), Reach):  # little is looked at for nothing, and no full block asked about
                 needed, looked_at = needed + int(some.sum()), looked_at + int((asked_about + whole).sum())
                 assert torch.equal(whole > 0, everything)
+        assert torch.equal(both[0][0], both[1][0].T)  # the backward looks at the same blocks
+        assert torch.equal(both[0][1], both[1][1].T)
     assert full > 500
     assert needed > 3000
     assert looked_at < 1.05 * needed

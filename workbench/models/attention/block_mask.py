@@ -48,18 +48,17 @@ class Bounds:
     proven: bool = False
     """Whether a row sees all within these bounds."""
 
-    def turned(self) -> Bounds:
-        """The same as seen by the keys: which queries see them."""
-        return Bounds(self.ahead, self.back, self.proven)
-
 
 def block_mask(request: Request, mask_mod: Callable[..., Tensor]) -> BlockMask:
     """The block mask of a request, whose queries see of the blocks that are looked at what `mask_mod` says."""
     queries, keys, bounds = _sides(request)
     device = request.q.device
-    ahead, back = intervals(queries, keys, bounds), intervals(keys, queries, bounds.turned())
-    counts, indices, full_counts, full_indices = _written_out(ahead, _blocks(keys.rows), device)
-    q_counts, q_indices, q_full_counts, q_full_indices = _written_out(back, _blocks(queries.rows), device)
+    found = intervals(queries, keys, bounds)
+    counts, indices, full_counts, full_indices = _written_out(found, _blocks(queries.rows), _blocks(keys.rows), device)
+    found = turned(found, keys.rows)
+    q_counts, q_indices, q_full_counts, q_full_indices = _written_out(
+        found, _blocks(keys.rows), _blocks(queries.rows), device
+    )
     return BlockMask(
         seq_lengths=(queries.rows, keys.rows),
         kv_num_blocks=counts,
@@ -93,7 +92,7 @@ def _blocks(rows: int) -> int:
 
 def intervals(rows: Side, others: Side, bounds: Bounds) -> np.ndarray:
     """Of each block of rows the blocks of the others [4, blocks]: from the first on, of which those from the second to
-    the third are seen by all rows to the last row, up to the fourth."""
+    the third are seen by all rows to the last row, up to the fourth. All four rise from block to block."""
     first = np.arange(0, rows.rows, SIZE)
     last = np.minimum(first + SIZE, rows.rows) - 1
     here, there = np.searchsorted(rows.ends, first, "right"), np.searchsorted(rows.begins, last, "right") - 1
@@ -102,32 +101,46 @@ def intervals(rows: Side, others: Side, bounds: Bounds) -> np.ndarray:
         low = np.maximum(low, first - bounds.back)
     if bounds.ahead is not None:
         high = np.minimum(high, last + 1 + bounds.ahead)
-    begin = low // SIZE
-    end = np.maximum(begin, -(-high // SIZE))
-    end = np.where(high > low, end, begin)
+    low = np.minimum(low, others.rows - 1)
+    begin, end = low // SIZE, -(-np.maximum(high, low + 1) // SIZE)  # where nothing is seen, one block for nothing
     alone = (here == there) & (last - first == SIZE - 1) & bounds.proven
     low, high = others.begins[here], others.ends[here]
     if bounds.back is not None:
         low = np.maximum(low, last - bounds.back)
     if bounds.ahead is not None:
         high = np.minimum(high, first + bounds.ahead + 1)
-    full_begin, full_end = np.maximum(begin, -(-low // SIZE)), np.minimum(end, high // SIZE)
+    full_begin, full_end = -(-low // SIZE), high // SIZE
     some = alone & (full_end > full_begin)
-    found = np.stack([begin, np.where(some, full_begin, end), np.where(some, full_end, end), end]).astype(np.int32)
-    return np.pad(found, ((0, 0), (0, _blocks(rows.rows) - len(first))))
+    full_end = np.maximum.accumulate(np.where(some, full_end, 0))
+    return np.stack([begin, np.where(some, full_begin, full_end), full_end, end])
 
 
-def _written_out(found: np.ndarray, columns: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def turned(found: np.ndarray, others: int) -> np.ndarray:
+    """The same intervals as the others see them, of whom there are so many rows: which blocks of rows have theirs."""
+    begin, full_begin, full_end, end = found
+    block = np.arange(-(-others // SIZE))
+    first, last = np.searchsorted(end, block, "right"), np.searchsorted(begin, block, "right")
+    full_first = np.searchsorted(full_end, block, "right")
+    full_last = np.maximum(np.searchsorted(full_begin, block, "right"), full_first)
+    return np.stack([first, full_first, full_last, np.maximum(first, last)])
+
+
+def _written_out(
+    found: np.ndarray, rows: int, columns: int, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Numbers of the blocks that are asked about, and of those that are full, each as a count and numbers in order.
 
     One copy from pinned memory brings the ends of the intervals, which nobody waits for.
     """
-    ends = torch.from_numpy(found)
+    begin, full_begin, full_end, end = found
+    none = full_end <= full_begin
+    found = np.stack([begin, np.where(none, end, full_begin), np.where(none, end, full_end), end])
+    ends = torch.from_numpy(np.pad(found, ((0, 0), (0, rows - found.shape[1]))).astype(np.int32))
     ends = (ends.pin_memory() if device.type == "cuda" else ends).to(device, non_blocking=True)
-    begin, full_begin, full_end, end = ends.unsqueeze(-1)
+    begins, full_begins, full_ends, all_ends = ends.unsqueeze(-1)
     column = torch.arange(columns, dtype=torch.int32, device=device)
-    before, full = full_begin - begin, full_end - full_begin
-    partial = torch.where(column < before, begin + column, full_end + column - before).clamp_max(columns - 1)
-    whole = (full_begin + column).clamp_max(columns - 1)
-    counts = (before + end - full_end).squeeze(-1)
+    before, full = full_begins - begins, full_ends - full_begins
+    partial = torch.where(column < before, begins + column, full_ends + column - before).clamp_max(columns - 1)
+    whole = (full_begins + column).clamp_max(columns - 1)
+    counts = (before + all_ends - full_ends).squeeze(-1)
     return counts[None, None], partial[None, None], full.squeeze(-1)[None, None], whole[None, None]

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.attention.dense import dense
-from workbench.models.attention.flex import flex, flex_lacks, flex_suits
+from workbench.models.attention.flex import flex, flex_lacks, flex_pays, flex_suits
 from workbench.models.attention.padded import padded
 from workbench.models.attention.relation import Relation
 from workbench.models.attention.request import Request, together
@@ -36,11 +36,16 @@ log = logging.getLogger(__name__)
 _forced: list[str] = []
 
 
+def _anything(request: Request) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A way to compute attention: the machines and sizes it `suits`, and what of a request it `lacks`, in words.
 
-    `apart`: whether it reads keys whose sequences stand apart (`workbench.models.spread`) as they are.
+    `pays`: whether it is worth its beginning, where it may be chosen; a forced one runs anyway. `apart`: whether it
+    reads keys whose sequences stand apart (`workbench.models.spread`) as they are.
     """
 
     name: str
@@ -48,6 +53,7 @@ class Kernel:
     suits: Callable[[Request], bool]
     lacks: Callable[[Request], str | None]
     apart: bool = False
+    pays: Callable[[Request], bool] = _anything
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,6 @@ def chosen() -> tuple[Choice, ...]:
     return tuple(_chosen.values())
 
 
-def _anything(request: Request) -> bool:
-    return True
-
-
 def _nothing(request: Request) -> None:
     return None
 
@@ -89,7 +91,7 @@ KERNELS = {
     kernel.name: kernel
     for kernel in (
         Kernel("varlen", varlen, varlen_suits, varlen_lacks),
-        Kernel("flex", flex, flex_suits, flex_lacks),
+        Kernel("flex", flex, flex_suits, flex_lacks, pays=flex_pays),
         Kernel("padded", padded, _anything, _weights, apart=True),
         Kernel("dense", dense, _anything, _nothing),
     )
@@ -130,7 +132,7 @@ def choose(request: Request) -> Kernel:
         return _able(KERNELS[_forced[-1]], request)
     passed_over: list[str] = []
     for kernel in KERNELS.values():
-        if not kernel.suits(request):
+        if not (kernel.suits(request) and kernel.pays(request)):
             continue
         lack = kernel.lacks(request)
         if lack is None:

@@ -35,12 +35,17 @@ NARROW = 16
 
 
 def flex_suits(request: Request) -> bool:
-    """CUDA, heads of at least 16, more scores than are `SMALL` when padded, keys that stand together."""
+    """CUDA, heads of at least 16, some rows."""
+    enough = min(request.q.shape[-1], request.v.shape[-1]) >= NARROW
+    return request.q.is_cuda and enough and request.queries.rows > 0 and request.keys.rows > 0
+
+
+def flex_pays(request: Request) -> bool:
+    """More scores than are `SMALL` when padded, and keys that stand together, since others would be moved first."""
     q_rows, k_rows = max(request.queries.lengths, default=0), max(request.keys.lengths, default=0)
     each = 1 if request.relation is None else request.q.shape[1]
     large = len(request.queries.lengths) * q_rows * k_rows * each > SMALL
-    enough = min(request.q.shape[-1], request.v.shape[-1]) >= NARROW
-    return request.q.is_cuda and large and enough and not isinstance(request.keys, Spread)
+    return large and not isinstance(request.keys, Spread)
 
 
 def flex_lacks(request: Request) -> str | None:
