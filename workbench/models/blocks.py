@@ -155,7 +155,9 @@ class MultiHeadAttention(nn.Module):
         if context.keeps("keys"):
             known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)
-        own = keys.lengths
+        own = (
+            keys  # its lengths are read behind the call alone: compiled code would be made for each number of sequences
+        )
         q, (k, v, keys) = self.faced(q, self.seen(Keys(k, v, keys)), query_rows, queries, names)
         out, weights = attend(
             *(q, k, v, queries, keys),
@@ -164,10 +166,20 @@ class MultiHeadAttention(nn.Module):
             relation=self.relation,
             scale=self.scale,
             need_weights=context.looks,
+            label=self._label(context.kind, names),
         )
         if weights is not None:  # without what an adapter put before the keys of each sequence
-            context.look(names, [w[..., w.shape[-1] - n :] for w, n in zip(weights, own, strict=True)])
+            context.look(names, [w[..., w.shape[-1] - n :] for w, n in zip(weights, own.lengths, strict=True)])
         return self.output(out.flatten(1))
+
+    def _label(self, kind: str, names: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
+        """Whose attention it is, for people: the same for all layers of a kind."""
+        own, read = (", ".join(side) for side in names)
+        window = "" if self.window is None else f", window {self.window}"
+        relation = "" if self.relation is None else f", {type(self.relation).__name__.lower()}"
+        return (
+            f"{kind or 'rows'}({own}{'' if read == own else f' to {read}'}), {self.num_heads} heads{window}{relation}"
+        )
 
     def faced(
         self,

@@ -36,6 +36,7 @@ class Context:
         progress: of the run: 0 at its start, 1 at its end and in evaluation.
         attention: of every attention call of the layers for which it is kept.
         hidden: the streams before the first layer and after each, where they are kept.
+        kind: of the layer that runs, for people.
         taps: the streams where a layer `tap` stands, by its name, and what other layers leave to heads.
     """
 
@@ -51,6 +52,7 @@ class Context:
         self._growing = None if past is None else Growing(past, batch)
         self.batch = batch if self._growing is None else self._growing.batch
         self._layer = self._calls = 0
+        self.kind = ""
         self.progress = progress
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._wholes: dict[tuple[str, ...], Layout] = {}
@@ -71,9 +73,9 @@ class Context:
             self._layouts[streams] = layout_of(parts, self._places(streams))
         return self._layouts[streams]
 
-    def enter(self, layer: int) -> None:
-        """Say which layer of the stack comes; the places of a past are counted in it."""
-        self._layer, self._calls = layer, 0
+    def enter(self, layer: int, kind: str = "") -> None:
+        """Say which layer of the stack comes, and of what kind; the places of a past are counted in it."""
+        self._layer, self._calls, self.kind = layer, 0, kind
 
     @property
     def looks(self) -> bool:
@@ -121,6 +123,8 @@ class Context:
 
     def _whole(self, streams: tuple[str, ...]) -> Layout:
         assert self._growing is not None
+        if not any(self._growing.reaches_back(name) for name in streams):
+            return self.layout(*streams)  # the same, so that kernels know it again
         if streams not in self._wholes:
             self._wholes[streams] = layout_of([self._growing.whole(name) for name in streams])
         return self._wholes[streams]

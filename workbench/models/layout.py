@@ -16,6 +16,7 @@ from workbench.models.permutation import inverse_of, select
 from workbench.models.rotary import Turns, turns
 from workbench.sequences.batch import VISIBILITY, Stream
 from workbench.sequences.moving import integers_on_device
+from workbench.sequences.pattern import Pattern, joined, plain
 
 Made = TypeVar("Made")
 
@@ -32,6 +33,7 @@ class Layout:
         streams: the streams that the rows are of; without any, rows have no fields.
         places: the place of each row in its sequence, in contiguous order [rows], where others stand before it that the
             layout doesn't have (a past); None where they are counted from 0.
+        pattern: what the host knows of the integers.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Layout:
         order: Tensor | None = None,
         streams: Sequence[Stream] = (),
         places: Tensor | None = None,
+        pattern: Pattern | None = None,
     ) -> None:
         self.lengths = lengths
         self.offsets = offsets
@@ -49,6 +52,7 @@ class Layout:
         self.order = order
         self.streams = streams
         self.places = places
+        self.pattern = pattern if integers else plain(lengths)
         self._kept: WeakKeyDictionary[Layout, dict[Hashable, Any]] = WeakKeyDictionary()
 
     @property
@@ -168,8 +172,7 @@ def layout_of(streams: list[Stream], places: Tensor | None = None) -> Layout:
 
 
 def _single(stream: Stream) -> Layout:
-    integers = {name: stream.fields[name] for name in VISIBILITY if name in stream.fields}
-    return Layout(stream.lengths, stream.offsets, integers, streams=(stream,))
+    return Layout(stream.lengths, stream.offsets, stream.integers, streams=(stream,), pattern=stream.pattern)
 
 
 def _joined(streams: list[Stream]) -> Layout:
@@ -177,7 +180,8 @@ def _joined(streams: list[Stream]) -> Layout:
     offsets = torch.stack([s.offsets for s in streams]).sum(0)
     present = [name for name in VISIBILITY if any(name in s.fields for s in streams)]
     integers = {name: _concatenated(streams, name, offsets.device) for name in present}
-    return Layout(lengths, offsets, integers, interleave(streams), streams)
+    pattern = joined([s.pattern for s in streams], [s.lengths for s in streams])
+    return Layout(lengths, offsets, integers, interleave(streams), streams, pattern=pattern)
 
 
 def _concatenated(streams: Sequence[Stream], name: str, device: torch.device) -> Tensor:

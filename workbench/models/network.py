@@ -194,7 +194,7 @@ class Network(nn.Module):
         return hidden if takes is None else takes.take(len(self.layers), hidden)
 
     def _pass(self, layer: int, hidden: States, context: Context) -> States:
-        context.enter(layer)  # here, so that a layer that is computed again in the backward is in its place too
+        context.enter(layer, _kind(self.layers[layer]))  # here, so that one that runs again in the backward is in place
         changes = getattr(self.layers[layer], "changes", ())
         if context.keeps("keys") and changes and not any(len(hidden.get(name, ())) for name in changes):
             return hidden  # an encoder's, at the steps of its decoder
@@ -260,6 +260,12 @@ def _given(stream: Stream, embedding: nn.Module) -> dict[str, Tensor]:
     """The fields of a stream as its embedding gets them: those that it names `on_host` as the host knows them."""
     known = {name: stream.known(name) for name in getattr(embedding, "on_host", ()) if name in stream.fields}
     return {**stream.fields, **known} if known else stream.fields
+
+
+def _kind(layer: nn.Module) -> str:
+    """What people call a layer: its module, which is the name in a recipe, also where torch has derived a class."""
+    own = next(cls for cls in type(layer).__mro__ if not cls.__module__.startswith("torch.distributed"))
+    return own.__module__.rpartition(".")[2]
 
 
 def _size(embedding: nn.Module, where: str) -> int:

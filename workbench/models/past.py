@@ -20,7 +20,7 @@ relations of attention are decided as in one long sequence; no kernel knows of p
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal
 
@@ -174,7 +174,7 @@ class Growing:
         self._writes: bool | None = None
         self._shelves: dict[str, Shelves] = {}
         self._apart: dict[str, Stream] = {}
-        streams = {name: Stream(s.fields, s.offsets, s.lengths, host=s.host) for name, s in batch.streams.items()}
+        streams = {name: replace(s, links={}) for name, s in batch.streams.items()}
         for name, stream in past.streams.items():
             if name not in streams:
                 none = [0] * len(stream.lengths)
@@ -344,7 +344,7 @@ def _numbered(new: Stream, name: str, past: Past) -> Stream:
         first = _next_positions(old.fields["position_ids"], old.offsets)
     begins = torch.repeat_interleave(first - new.offsets[:-1], lengths, output_size=new.rows)
     positions = torch.arange(new.rows, device=device) + begins
-    return Stream({**new.fields, "position_ids": positions}, new.offsets, new.lengths)
+    return replace(new, fields={**new.fields, "position_ids": positions})
 
 
 def _next_positions(positions: Tensor, offsets: Tensor) -> Tensor:

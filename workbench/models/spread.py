@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workbench.models.layout import Layout, layout_of
-from workbench.sequences.batch import VISIBILITY, Stream
+from workbench.sequences.batch import Stream
 from workbench.sequences.moving import on_device
 
 SPARE = 32
@@ -92,8 +92,7 @@ class Spread(Layout):
     """The layout of the rows of a stream that stand apart, with fields [sequences * room]."""
 
     def __init__(self, stream: Stream, room: int) -> None:
-        integers = {name: stream.fields[name] for name in VISIBILITY if name in stream.fields}
-        super().__init__(stream.lengths, stream.offsets, integers, streams=(stream,))
+        super().__init__(stream.lengths, stream.offsets, stream.integers, streams=(stream,))
         self.room = room
 
     @cached_property

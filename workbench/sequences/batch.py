@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from workbench.sequences.flat import flattened, moved_together
 from workbench.sequences.moving import on_device
+from workbench.sequences.pattern import Known, Pattern, pattern_of, plain
 from workbench.sequences.sequence import WORKER_FIELDS, Rows, Sequence, Slot, row_count
 
 VISIBILITY = ("doc", "rank", "until", "branch", "anchor", "everywhere")
@@ -29,7 +31,8 @@ class Stream:
     `offsets` [sequences + 1] is on the batch's device; `lengths` is the same knowledge as Python integers, so
     that nothing has to wait for the device to learn a shape. `links` names the fields that are rows of a stream of the
     batch (-1: none), each with that stream. `host` holds small fields of a stream that was moved, as they were before
-    (`known`).
+    (`known`). `visibility` is what the loader has read from the visibility integers; ask `pattern`, which is None where
+    they are not those any more.
     """
 
     fields: dict[str, Tensor]
@@ -37,21 +40,42 @@ class Stream:
     lengths: list[int]
     links: dict[str, str] = field(default_factory=dict)
     host: dict[str, Tensor] = field(default_factory=dict)
+    visibility: Known | None = field(default=None, repr=False, compare=False)
 
     @property
     def rows(self) -> int:
         return sum(self.lengths)
 
     @property
+    def integers(self) -> dict[str, Tensor]:
+        """The visibility integers that there are."""
+        return {name: self.fields[name] for name in VISIBILITY if name in self.fields}
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """Who sees whom, as far as the host knows it without looking at the integers."""
+        integers = self.integers
+        if not integers:
+            return plain(self.lengths)
+        return None if self.visibility is None else self.visibility.of(integers, self.lengths)
+
+    def knowing(self, pattern: Pattern | None) -> Stream:
+        """The same stream, of whose integers this is known."""
+        found = None if pattern is None or not self.integers else Known(pattern, self.integers, self.lengths)
+        return replace(self, visibility=found)
+
+    @property
     def starts(self) -> list[int]:
         """The row at which each sequence begins, and after them the number of rows."""
         return [0, *accumulate(self.lengths)]
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> Stream:
-        """The same stream with `function` applied to every tensor."""
+    def map(self, function: Callable[[Tensor], Tensor], keeps: bool = False) -> Stream:
+        """The same stream with `function` applied to every tensor; `keeps` says that it leaves all values as they are,
+        on another device or in other memory, so that what is known of them still holds."""
         fields = {name: function(values) for name, values in self.fields.items()}
         host = _of_host(self.fields, fields, self.host)
-        return replace(self, fields=fields, offsets=function(self.offsets), host=host)
+        mapped = replace(self, fields=fields, offsets=function(self.offsets), host=host)
+        return mapped.knowing(self.pattern) if keeps else mapped
 
     def known(self, name: str) -> Tensor:
         """A field on the host: as the loader made it, so that nobody waits for the device; what was
@@ -85,7 +109,8 @@ class Stream:
         fields = {name: values[rows] for name, values in self.fields.items() if len(values) == self.rows}
         for name in self.fields.keys() - fields.keys():
             fields[name] = self._of_images(self.fields[name], sequences)
-        return Stream(fields, offsets, lengths, self.links)
+        pattern = self.pattern
+        return Stream(fields, offsets, lengths, self.links).knowing(pattern and pattern.picked(sequences))
 
     def _of_images(self, values: Tensor, sequences: list[int]) -> Tensor:
         """Those of the values of images [images, ...] that are of these sequences; all that have any have as many."""
@@ -122,8 +147,10 @@ class Batch:
         """The sequences that have this role."""
         return [number for number, found in enumerate(self.roles) if found == role]
 
-    def map(self, function: Callable[[Tensor], Tensor], known: dict[int, Stream] | None = None) -> Batch:
-        """The same batch with `function` applied to every tensor.
+    def map(
+        self, function: Callable[[Tensor], Tensor], known: dict[int, Stream] | None = None, keeps: bool = False
+    ) -> Batch:
+        """The same batch with `function` applied to every tensor; `keeps` as of `Stream.map`.
 
         Args:
             known: streams that it was applied to already, by their `id`; is added to.
@@ -131,7 +158,7 @@ class Batch:
         known = {} if known is None else known
         for stream in self.streams.values():
             if id(stream) not in known:
-                known[id(stream)] = stream.map(function)
+                known[id(stream)] = stream.map(function, keeps)
         streams = {name: known[id(stream)] for name, stream in self.streams.items()}
         targets = {name: {f: function(t) for f, t in fields.items()} for name, fields in self.targets.items()}
         host = {name: _of_host(self.targets[name], targets[name], self.host.get(name, {})) for name in targets}
@@ -147,7 +174,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """On a device, to which all is copied at once."""
-        return _on(self.map, torch.device(device))[0]
+        return _on(partial(self.map, keeps=True), torch.device(device))[0]
 
     def replace(self, stream: str, **fields: Tensor) -> Batch:
         """The same batch with other values in some fields of a stream, each [rows, ...]; without targets."""
@@ -222,9 +249,10 @@ class MicroBatch:
         return replace(exchanged(self.map, exchange), buffer=buffers[0])
 
     def map(self, function: Change) -> MicroBatch:
-        """The same with `function` applied to every tensor; a stream that views share stays one."""
+        """The same with `function` applied to every tensor, which leaves its values as they are; a stream that views
+        share stays one."""
         known: dict[int, Stream] = {}
-        return replace(self, views={name: view.map(function, known) for name, view in self.views.items()})
+        return replace(self, views={name: view.map(function, known, keeps=True) for name, view in self.views.items()})
 
 
 def _on(mapped: Callable[[Change], T], device: torch.device, buffer: Tensor | None = None) -> tuple[T, Tensor | None]:
@@ -330,7 +358,9 @@ def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:
         else:
             collated[field_name] = torch.from_numpy(np.ascontiguousarray(np.concatenate(parts)))
     offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[name])]).astype(np.int64))
-    return Stream(collated, offsets, lengths[name], links)
+    stream = Stream(collated, offsets, lengths[name], links)
+    integers = {n: values.numpy() for n, values in stream.integers.items()}
+    return stream.knowing(pattern_of(stream.lengths, integers)) if integers else stream
 
 
 def _linked(parts: list[tuple[int, Any]], lengths: Lengths) -> Tensor:

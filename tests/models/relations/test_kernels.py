@@ -60,7 +60,7 @@ def test_what_flex_cannot_do_is_done_otherwise_and_told(
     flex = call.KERNELS["flex"]
     anywhere = call.Kernel("flex", flex.run, lambda request: True, flex.lacks)
     monkeypatch.setattr(call, "KERNELS", {"flex": anywhere, "padded": call.KERNELS["padded"]})
-    monkeypatch.setattr(call, "_logged", set())
+    monkeypatch.setattr(call, "_chosen", {})
     caplog.set_level(logging.INFO)
     assert choose(request(Alibi(HEADS))).name == "flex"
     assert choose(request(Content(HEADS, SIZE))).name == "padded"

@@ -1,13 +1,14 @@
 """The one attention call: rows in, rows out, who sees whom from the layouts.
 
-Each kernel declares what it cannot do; the choice is automatic, logged once, and nothing asked for is left out.
+Each kernel declares what it cannot do; the choice is automatic, logged once per kind of layer (`chosen` says it to
+code), and nothing asked for is left out.
 
     dense    the reference: one mask over all rows, any request
     padded   sequences grouped by length and padded inside the call; any request; the CPU's path
     banded   chunks against the keys around them, where a window is short against the sequences; the CPU's path then
-    varlen   flash attention over offsets (CUDA, 16 bit, everything in a sequence visible)
+    varlen   flash attention over offsets (CUDA, 16 bit): all, what came before, or a window of a document visible
     flex     compiled block-sparse attention with the predicate as mask_mod (CUDA, any visibility, relations with a
-             score_mod)
+             score_mod, batches that are not small)
 
 A query that sees no key yields zero.
 """
@@ -25,7 +26,7 @@ from torch import Tensor
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.attention.banded import banded, banded_lacks, banded_suits
 from workbench.models.attention.dense import dense
-from workbench.models.attention.flex import flex, flex_lacks, flex_suits
+from workbench.models.attention.flex import flex, flex_lacks, flex_pays, flex_suits
 from workbench.models.attention.padded import padded
 from workbench.models.attention.relation import Relation
 from workbench.models.attention.request import Request, Result, together
@@ -35,14 +36,18 @@ from workbench.models.layout import Layout
 log = logging.getLogger(__name__)
 
 _forced: list[str] = []
-_logged: set[str] = set()
+
+
+def _anything(request: Request) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A way to compute attention: the machines and sizes it `suits`, and what of a request it `lacks`, in words.
 
-    `apart`: whether it reads keys whose sequences stand apart (`workbench.models.spread`) as they are.
+    `pays`: whether it is worth its beginning, where it may be chosen; a forced one runs anyway. `apart`: whether it
+    reads keys whose sequences stand apart (`workbench.models.spread`) as they are.
     """
 
     name: str
@@ -50,10 +55,30 @@ class Kernel:
     suits: Callable[[Request], bool]
     lacks: Callable[[Request], str | None]
     apart: bool = False
+    pays: Callable[[Request], bool] = _anything
 
 
-def _anything(request: Request) -> bool:
-    return True
+@dataclass(frozen=True)
+class Choice:
+    """Which kernel serves a kind of layer, and what the faster ones could not do when it was first asked for."""
+
+    label: str
+    kernel: str
+    device: str
+    dtype: str
+    passed_over: tuple[str, ...]
+
+    def __str__(self) -> str:
+        about = "; ".join([f"{self.device}, {self.dtype}", *self.passed_over])
+        return f"attention of {self.label or 'rows'}: {self.kernel} ({about})"
+
+
+_chosen: dict[tuple[str, ...], Choice] = {}
+
+
+def chosen() -> tuple[Choice, ...]:
+    """What was chosen in this process so far, in the order in which it was first asked for."""
+    return tuple(_chosen.values())
 
 
 def _nothing(request: Request) -> None:
@@ -64,7 +89,7 @@ KERNELS = {
     kernel.name: kernel
     for kernel in (
         Kernel("varlen", varlen, varlen_suits, varlen_lacks),
-        Kernel("flex", flex, flex_suits, flex_lacks),
+        Kernel("flex", flex, flex_suits, flex_lacks, pays=flex_pays),
         Kernel("banded", banded, banded_suits, banded_lacks),
         Kernel("padded", padded, _anything, _nothing, apart=True),
         Kernel("dense", dense, _anything, _nothing),
@@ -85,13 +110,14 @@ def attend(
     relation: Relation | None = None,
     scale: float | None = None,
     need_weights: bool = False,
+    label: str = "",
 ) -> Result:
     """Scaled dot-product attention inside each sequence -> [rows_q, heads, size], weights of each sequence.
 
     The weights, asked for with `need_weights`, are those before dropout: of each sequence [heads, its queries, its
     keys], the rows of joined streams stream after stream. See `Request`.
     """
-    request = Request(q, k, v, queries, keys, dropout, window, relation, scale, need_weights)
+    request = Request(q, k, v, queries, keys, dropout, window, relation, scale, need_weights, label)
     kernel = choose(request)
     return kernel.run(request if kernel.apart else together(request))
 
@@ -104,15 +130,15 @@ def choose(request: Request) -> Kernel:
     """
     if _forced:
         return _able(KERNELS[_forced[-1]], request)
-    passed_over = ""
+    passed_over: list[str] = []
     for kernel in KERNELS.values():
-        if not kernel.suits(request):
+        if not (kernel.suits(request) and kernel.pays(request)):
             continue
         lack = kernel.lacks(request)
         if lack is None:
-            _log(f"{kernel.name} ({request.q.device.type}, {request.q.dtype}{passed_over})")
+            _note(request, kernel.name, passed_over)
             return kernel
-        passed_over += f"; {kernel.name} cannot do {lack}"
+        passed_over.append(f"{kernel.name} cannot do {lack}")
     raise AssertionError("the dense kernel takes any request")
 
 
@@ -124,10 +150,12 @@ def _able(kernel: Kernel, request: Request) -> Kernel:
     return kernel
 
 
-def _log(chosen: str) -> None:
-    if chosen not in _logged:
-        _logged.add(chosen)
-        log.info("attention kernel: %s", chosen)
+def _note(request: Request, kernel: str, passed_over: list[str]) -> None:
+    """Remember a choice, and log it the first time."""
+    key = request.label, kernel, request.q.device.type, str(request.q.dtype).removeprefix("torch.")
+    if key not in _chosen:
+        _chosen[key] = Choice(*key, tuple(passed_over))
+        log.info("%s", _chosen[key])
 
 
 @contextmanager

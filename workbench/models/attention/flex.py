@@ -1,23 +1,51 @@
-"""Compiled block-sparse attention with the predicate as mask_mod: CUDA, any visibility."""
+"""Compiled block-sparse attention with the predicate as mask_mod: CUDA, any visibility.
+
+The first call of each kind (a layer's heads, integers, relation, dropout) is compiled, which takes about a minute and
+is told before it begins. All sizes are dynamic, so that ragged batches need nothing more.
+"""
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
+from workbench.models.attention.block_mask import block_mask
 from workbench.models.attention.relation import ScoreMod
 from workbench.models.attention.request import Request, Result, contiguous
 from workbench.models.attention.visibility import near, visible
+from workbench.models.spread import Spread
+
+log = logging.getLogger(__name__)
+
+KINDS = 64
+"""So many kinds of layers and batches are compiled in one process; with more it ends, as uncompiled the kernel would
+make all scores of all rows."""
+SMALL = 1 << 22
+"""Up to so many scores per head the padded kernel is taken. With 12 heads of 64 they are 13 GFLOP, which takes an H100
+about as long as the launches around it (an estimate: 0.1 ms), however much of that is padding; their mask takes 12 MiB.
+It needs no compiling: short runs, small data and prompts begin at once. A relation's term is there for every head, and
+kept for the backward of every layer, so that those of all heads count."""
+NARROW = 16
+"""The width of values where only the sum of the exponentiated scores is asked for, the least that the kernel takes."""
 
 
 def flex_suits(request: Request) -> bool:
     """CUDA, heads of at least 16, some rows."""
-    enough = request.q.shape[-1] >= 16 and request.queries.rows > 0 and request.keys.rows > 0
-    return request.q.is_cuda and enough
+    enough = min(request.q.shape[-1], request.v.shape[-1]) >= NARROW
+    return request.q.is_cuda and enough and request.queries.rows > 0 and request.keys.rows > 0
+
+
+def flex_pays(request: Request) -> bool:
+    """More scores than are `SMALL` when padded, and keys that stand together, since others would be moved first."""
+    q_rows, k_rows = max(request.queries.lengths, default=0), max(request.keys.lengths, default=0)
+    each = 1 if request.relation is None else request.q.shape[1]
+    large = len(request.queries.lengths) * q_rows * k_rows * each > SMALL
+    return large and not isinstance(request.keys, Spread)
 
 
 def flex_lacks(request: Request) -> str | None:
@@ -31,51 +59,84 @@ def flex_lacks(request: Request) -> str | None:
 
 
 def flex(request: Request) -> Result:
-    """flex_attention over all rows as one sequence, with the predicate as mask_mod and the relation as score_mod.
-
-    Dropout of the weights is exact: with the dropped keys masked the kernel gives o' and log-sum l'; with all keys
-    it gives l; the dropped-out result is o' exp(l' - l) / (1 - p). Which weights drop is a hash of (seed, head, q, k).
-    """
+    """flex_attention over all rows as one sequence, with the predicate as mask_mod and the relation as score_mod."""
     q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in contiguous(request))
-    block_mask, relation = _block_mask(request), request.relation
-    modified = relation.score_mod(request.queries, request.keys) if relation and relation.score_mod else None
+    blocks, relation = _blocks_of(request), request.relation
+    score_mod = relation.score_mod(request.queries, request.keys) if relation and relation.score_mod else None
+    if q.is_cuda:
+        _announce(request)
     if request.dropout == 0.0:
-        out, log_sum = _flex_call(q, k, v, block_mask, modified, request.scale)
-        out = out.masked_fill((log_sum == float("-inf")).unsqueeze(-1), 0.0)
+        out = _function(_attended, q.is_cuda)(q, k, v, blocks, score_mod, request.scale)
     else:
-        keep = 1.0 - request.dropout
         seed = torch.randint(2**31 - 1, (), device=q.device, dtype=torch.int32)
-        kept, kept_sum = _flex_call(q, k, v, block_mask, _drop(seed, request.dropout, modified), request.scale)
-        _, full_sum = _flex_call(q, k, v, block_mask, modified, request.scale)
-        nothing = (kept_sum == float("-inf")) | (full_sum == float("-inf"))
-        ratio = torch.exp((kept_sum - full_sum).masked_fill(nothing, float("-inf"))) / keep
-        out = kept.masked_fill(nothing.unsqueeze(-1), 0.0) * ratio.unsqueeze(-1).to(kept.dtype)
+        drop = _drop(seed, request.dropout, score_mod)
+        out = _function(_dropped, q.is_cuda)(q, k, v, blocks, score_mod, drop, request.dropout, request.scale)
     return request.queries.restored(out.squeeze(0).transpose(0, 1)), None
 
 
+def _attended(q: Tensor, k: Tensor, v: Tensor, blocks: Any, score_mod: ScoreMod | None, scale: float | None) -> Tensor:
+    out, log_sum = _flex_call(q, k, v, blocks, score_mod, scale)
+    return out.masked_fill((log_sum == float("-inf")).unsqueeze(-1), 0.0)
+
+
+def _dropped(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    blocks: Any,
+    score_mod: ScoreMod | None,
+    drop: ScoreMod,
+    p: float,
+    scale: float | None,
+) -> Tensor:
+    """Dropout of the weights is exact: with the dropped keys masked the kernel gives o' and log-sum l'; with all keys
+    it gives l; the dropped-out result is o' exp(l' - l) / (1 - p). Which weights drop is a hash of (seed, head, q, k).
+
+    No score_mod gives both sums at once, so the kernel runs twice; the second time the values, which l does not depend
+    on, are as narrow as can be. What comes out then is added 0 times, as inductor has no backward of a sum alone.
+    """
+    kept, kept_sum = _flex_call(q, k, v, blocks, drop, scale)
+    unused, full_sum = _flex_call(q, k, v[..., :NARROW].detach(), blocks, score_mod, scale)
+    nothing = (kept_sum == float("-inf")) | (full_sum == float("-inf"))
+    difference = kept_sum - full_sum + 0.0 * unused.sum(-1)
+    ratio = torch.exp(difference.masked_fill(nothing, float("-inf"))) / (1.0 - p)
+    return kept.masked_fill(nothing.unsqueeze(-1), 0.0) * ratio.unsqueeze(-1).to(kept.dtype)
+
+
 def _flex_call(
-    q: Tensor, k: Tensor, v: Tensor, block_mask: Any, score_mod: ScoreMod | None, scale: float | None
+    q: Tensor, k: Tensor, v: Tensor, blocks: Any, score_mod: ScoreMod | None, scale: float | None
 ) -> tuple[Tensor, Tensor]:
     """The result and the log-sum of the exponentiated scores."""
-    function = _flex_function(q.is_cuda)
-    out, extra = function(
-        q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale, return_aux=AuxRequest(lse=True)
+    out, extra = flex_attention(
+        q, k, v, score_mod=score_mod, block_mask=blocks, scale=scale, return_aux=AuxRequest(lse=True)
     )
+    assert extra.lse is not None
     return out, extra.lse
 
 
-@lru_cache(maxsize=2)
-def _flex_function(compiled: bool) -> Any:
-    return torch.compile(flex_attention, dynamic=True) if compiled else flex_attention
+@lru_cache(maxsize=4)
+def _function(function: Any, compiled: bool) -> Any:
+    if not compiled:
+        return function
+    return torch.compile(function, dynamic=True, fullgraph=True, recompile_limit=KINDS)  # type: ignore[call-overload]
 
 
-def _block_mask(request: Request) -> Any:
+_announced: set[Any] = set()
+
+
+def _announce(request: Request) -> None:
+    """Say that a kind of call is compiled, before it is: calls that have the same of all this share the code."""
+    relation, names = request.relation and type(request.relation), (request.queries.integers, request.keys.integers)
+    sizes = request.q.shape[1:], request.v.shape[1:], request.q.dtype, request.q.requires_grad, request.scale
+    kind = *map(tuple, names), request.window is None, relation, request.dropout > 0, *sizes
+    if kind not in _announced:
+        _announced.add(kind)
+        log.info("attention of %s: compiling flex, about a minute", request.label or "rows")
+
+
+def _blocks_of(request: Request) -> Any:
     queries, keys = request.queries, request.keys
-
-    def make() -> Any:
-        return create_block_mask(_mask_mod(request), None, None, queries.rows, keys.rows, device=request.q.device)
-
-    return queries.kept(keys, ("flex", request.window), make)
+    return queries.kept(keys, ("flex", request.window), lambda: block_mask(request, _mask_mod(request)))
 
 
 def _mask_mod(request: Request) -> Any:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from workbench.models.attention.padding import Group, groups_of
 from workbench.models.attention.relation import Pair
 from workbench.models.attention.request import Request, Result, term
 from workbench.models.attention.visibility import near, visible
 from workbench.models.dropout import dropout
+
+WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""What a GPU may take: all but cuDNN, which plans every shape anew, and ragged batches have a new one each time."""
 
 
 def padded(request: Request) -> Result:
@@ -55,8 +59,11 @@ def _grid_attention(
     """Attention on one grid [batch, heads, length, size]; written out where torch has no fused kernel with dropout, and
     where its weights are looked at."""
     p = request.dropout
-    if not request.need_weights and (p == 0.0 or q.is_cuda):
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=request.scale), None
+    if not request.need_weights and q.is_cuda:
+        with sdpa_kernel(WITHOUT_PLANS):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=request.scale), None
+    if not request.need_weights and p == 0.0:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=request.scale), None
     scores = (q * request.factor) @ k.transpose(-1, -2)
     if bias is not None:
         scores = scores + bias

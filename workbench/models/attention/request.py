@@ -23,7 +23,7 @@ class Request:
 
     `window`: a key further than this many places from its query is not seen, if neither is everywhere. `relation`: a
     term that is added to the scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size). `need_weights`:
-    those of each sequence are needed too.
+    those of each sequence are needed too. `label`: whose attention it is, for people.
     """
 
     q: Tensor
@@ -36,16 +36,12 @@ class Request:
     relation: Relation | None = None
     scale: float | None = None
     need_weights: bool = False
+    label: str = ""
 
     @property
     def factor(self) -> float:
         """What the products of queries and keys are multiplied by."""
         return 1.0 / math.sqrt(self.q.shape[-1]) if self.scale is None else self.scale
-
-    @property
-    def all_visible(self) -> bool:
-        integers = self.queries.integers.keys() | self.keys.integers.keys()
-        return self.window is None and integers <= {"everywhere"}
 
 
 def term(relation: Relation, pair: Pair) -> Tensor:

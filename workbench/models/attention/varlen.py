@@ -1,25 +1,23 @@
-"""Flash attention over offsets: CUDA, 16 bit, everything in a sequence visible."""
+"""Flash attention over offsets: CUDA, 16 bit, stretches of rows that all see each other, or those before them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import torch
+from torch import Tensor
 
+from workbench.models.attention.reach import Reach, reach
 from workbench.models.attention.request import Request, Result, contiguous
+from workbench.models.layout import Layout
+from workbench.sequences.moving import on_device
 
 
 def varlen_suits(request: Request) -> bool:
-    """CUDA, 16 bit, head size a multiple of 8, keys in every sequence."""
-    return (
-        request.q.is_cuda
-        and has_flash(request.q.device)
-        and request.q.dtype in (torch.float16, torch.bfloat16)
-        and request.q.shape[-1] % 8 == 0
-        and request.q.shape[-1] <= 256
-        and request.queries.rows > 0
-        and min(request.keys.lengths, default=0) > 0
-    )
+    """A CUDA device that has flash attention, some rows."""
+    return request.q.is_cuda and has_flash(request.q.device) and request.queries.rows > 0 and request.keys.rows > 0
 
 
 @lru_cache
@@ -29,31 +27,70 @@ def has_flash(device: torch.device) -> bool:
 
 
 def varlen_lacks(request: Request) -> str | None:
-    """It knows offsets and nothing else."""
-    if not request.all_visible:
-        return "sequences in which not all is visible"
+    """It knows 16 bits, offsets, causality and a window, and nothing else."""
+    if request.q.dtype not in (torch.float16, torch.bfloat16) and request.q.is_cuda:
+        return f"{str(request.q.dtype).removeprefix('torch.')} (16 bits alone)"
+    if request.q.shape[-1] % 8 or request.q.shape[-1] > 256:
+        return f"heads of {request.q.shape[-1]} (multiples of 8 up to 256 alone)"
     if request.relation is not None:
         return "any relation"
     if request.v.shape != request.k.shape:
         return "values of another width than keys"
-    return "weights to look at" if request.need_weights else None
+    if request.need_weights:
+        return "weights to look at"
+    found = reach(request)
+    if isinstance(found, str):
+        return found
+    if any(q and not k for q, k in zip(found.queries, found.keys, strict=True)):
+        return "a sequence that has nothing to read"
+    return None
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The arguments of the kernel that say who sees whom; -1: a window without end."""
+
+    queries: Tensor
+    keys: Tensor
+    longest: tuple[int, int]
+    causal: bool
+    window: tuple[int, int]
 
 
 def varlen(request: Request) -> Result:
     """Flash attention with cumulative lengths; the operator behind torch's jagged tensors, since it has dropout."""
-    queries, keys = request.queries, request.keys
     q, k, v = contiguous(request)
-    out = torch.ops.aten._flash_attention_forward(
-        q,
-        k,
-        v,
-        queries.offsets.int(),
-        keys.offsets.int(),
-        max(queries.lengths),
-        max(keys.lengths),
-        request.dropout,
-        False,
-        False,
-        scale=request.factor,
+    at = request.queries.kept(request.keys, ("offsets", request.window), lambda: _offsets(request))
+    return request.queries.restored(_flash(q, k, v, at, request.dropout, request.factor)), None
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, at: Offsets, dropout: float, scale: float) -> Tensor:
+    out: Tensor = torch.ops.aten._flash_attention_forward(
+        *(q, k, v, at.queries, at.keys, *at.longest),
+        *(dropout, at.causal, False),
+        scale=scale,
+        window_size_left=at.window[0],
+        window_size_right=at.window[1],
     )[0]
-    return queries.restored(out), None
+    return out
+
+
+def _offsets(request: Request) -> Offsets:
+    found = reach(request)
+    assert isinstance(found, Reach)
+    left = -1 if found.window is None else found.window
+    queries = _cumulated(found.queries, request.queries)
+    keys = queries if request.queries is request.keys else _cumulated(found.keys, request.keys)
+    longest = max(found.queries), max(found.keys)
+    return Offsets(queries, keys, longest, found.causal, (left, 0 if found.causal else left))
+
+
+def _cumulated(stretches: list[int], layout: Layout) -> Tensor:
+    """Where each stretch begins, and the number of rows [stretches + 1], made on the host where they are not sequences.
+
+    They are brought by a copy from pinned memory, which nobody waits for.
+    """
+    if stretches == layout.lengths:
+        return layout.offsets.int()
+    offsets = torch.tensor([0, *accumulate(stretches)], dtype=torch.int32)
+    return on_device(offsets, layout.device)

@@ -37,6 +37,7 @@ class Buckets(Relation):
     """
 
     bucket: Tensor
+    edge: Tensor
     by_fields = True
 
     def __init__(
@@ -55,6 +56,7 @@ class Buckets(Relation):
                 f"{4 if bidirectional else 2} buckets, and a max_distance above {max(near, 1)}"
             )
         self.table = nn.Embedding(num_buckets, num_heads)
+        self.register_buffer("edge", torch.tensor(max_distance), persistent=False)  # compiled, numbers are no constants
         distances = torch.arange(-max_distance, max_distance + 1)
         self.register_buffer(
             "bucket", buckets_of(distances, num_buckets, max_distance, bidirectional), persistent=False
@@ -66,11 +68,12 @@ class Buckets(Relation):
         return nn.functional.embedding(distance + self.max_distance, self._by_distance()).movedim(-1, 1)
 
     def score_mod(self, queries: Layout, keys: Layout) -> ScoreMod:
-        table, farthest = self._by_distance(), self.max_distance
+        table, edge = self._by_distance(), self.edge
         q_at, k_at = queries.contiguous(queries.positions), keys.contiguous(keys.positions)
 
         def biased(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return score + table[(k_at[k] - q_at[q]).clamp(-farthest, farthest) + farthest, h]
+            distance = torch.minimum(torch.maximum(k_at[k] - q_at[q], -edge), edge)
+            return score + table[distance + edge, h]
 
         return biased
 

@@ -1,0 +1,146 @@
+"""Which blocks of 128 queries and 128 keys flex attention looks at, worked out from lengths and never rows x rows.
+
+The rows of a sequence stand together, so what a block of queries may see lies between the first key of its first
+sequence and the last key of its last one: one interval of blocks, which causality and a window make shorter where
+they are known. `mask_mod` decides inside these blocks; where a whole block is known to be visible (`full`) it need not
+be asked. The host finds the ends of the intervals from lengths, O(rows / 128) numbers; the device writes out the
+block numbers that they stand for, [blocks, blocks], as torch's format has them (4 MiB for 131,072 rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+
+from workbench.models.attention.reach import Reach, reach
+from workbench.models.attention.request import Request
+
+SIZE = 128
+"""Rows of a block, as in torch."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Stretches of rows of one side: where each begins and ends, and the number of rows."""
+
+    begins: np.ndarray
+    ends: np.ndarray
+    rows: int
+
+    @classmethod
+    def of(cls, lengths: list[int]) -> Side:
+        ends = np.array([0, *accumulate(lengths)], np.int64)
+        return cls(ends[:-1], ends[1:], int(ends[-1]))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How far from its own place a row sees, in rows, where that is known; None: to the end of the stretch."""
+
+    back: int | None = None
+    ahead: int | None = None
+    proven: bool = False
+    """Whether a row sees all within these bounds."""
+
+
+def block_mask(request: Request, mask_mod: Callable[..., Tensor]) -> BlockMask:
+    """The block mask of a request, whose queries see of the blocks that are looked at what `mask_mod` says."""
+    queries, keys, bounds = _sides(request)
+    device = request.q.device
+    found = intervals(queries, keys, bounds)
+    counts, indices, full_counts, full_indices = _written_out(found, _blocks(queries.rows), _blocks(keys.rows), device)
+    found = turned(found, keys.rows)
+    q_counts, q_indices, q_full_counts, q_full_indices = _written_out(
+        found, _blocks(keys.rows), _blocks(queries.rows), device
+    )
+    return BlockMask(
+        seq_lengths=(queries.rows, keys.rows),
+        kv_num_blocks=counts,
+        kv_indices=indices,
+        full_kv_num_blocks=full_counts,
+        full_kv_indices=full_indices,
+        q_num_blocks=q_counts,
+        q_indices=q_indices,
+        full_q_num_blocks=q_full_counts,
+        full_q_indices=q_full_indices,
+        BLOCK_SIZE=(SIZE, SIZE),
+        mask_mod=mask_mod,
+    )
+
+
+def _sides(request: Request) -> tuple[Side, Side, Bounds]:
+    """The stretches of both sides: those that are known to say all, or else the sequences."""
+    found = reach(request)
+    if isinstance(found, Reach):
+        bounds = Bounds(found.window, 0 if found.causal else found.window, True)
+        return Side.of(found.queries), Side.of(found.keys), bounds
+    alike = request.queries is request.keys and request.queries.places is None
+    near = request.window if alike and "everywhere" not in request.queries.integers else None
+    return Side.of(request.queries.lengths), Side.of(request.keys.lengths), Bounds(near, near)
+
+
+def _blocks(rows: int) -> int:
+    """At least two: compiled code would be made anew for a dimension of one."""
+    return max(2, -(-rows // SIZE))
+
+
+def intervals(rows: Side, others: Side, bounds: Bounds) -> np.ndarray:
+    """Of each block of rows the blocks of the others [4, blocks]: from the first on, of which those from the second to
+    the third are seen by all rows to the last row, up to the fourth. All four rise from block to block."""
+    first = np.arange(0, rows.rows, SIZE)
+    last = np.minimum(first + SIZE, rows.rows) - 1
+    here, there = np.searchsorted(rows.ends, first, "right"), np.searchsorted(rows.begins, last, "right") - 1
+    low, high = others.begins[here], others.ends[there]
+    if bounds.back is not None:
+        low = np.maximum(low, first - bounds.back)
+    if bounds.ahead is not None:
+        high = np.minimum(high, last + 1 + bounds.ahead)
+    low = np.minimum(low, others.rows - 1)
+    begin, end = low // SIZE, -(-np.maximum(high, low + 1) // SIZE)  # where nothing is seen, one block for nothing
+    alone = (here == there) & (last - first == SIZE - 1) & bounds.proven
+    low, high = others.begins[here], others.ends[here]
+    if bounds.back is not None:
+        low = np.maximum(low, last - bounds.back)
+    if bounds.ahead is not None:
+        high = np.minimum(high, first + bounds.ahead + 1)
+    full_begin, full_end = -(-low // SIZE), high // SIZE
+    some = alone & (full_end > full_begin)
+    full_end = np.maximum.accumulate(np.where(some, full_end, 0))
+    return np.stack([begin, np.where(some, full_begin, full_end), full_end, end])
+
+
+def turned(found: np.ndarray, others: int) -> np.ndarray:
+    """The same intervals as the others see them, of whom there are so many rows: which blocks of rows have theirs."""
+    begin, full_begin, full_end, end = found
+    block = np.arange(-(-others // SIZE))
+    first, last = np.searchsorted(end, block, "right"), np.searchsorted(begin, block, "right")
+    full_first = np.searchsorted(full_end, block, "right")
+    full_last = np.maximum(np.searchsorted(full_begin, block, "right"), full_first)
+    return np.stack([first, full_first, full_last, np.maximum(first, last)])
+
+
+def _written_out(
+    found: np.ndarray, rows: int, columns: int, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Numbers of the blocks that are asked about, and of those that are full, each as a count and numbers in order.
+
+    One copy from pinned memory brings the ends of the intervals, which nobody waits for.
+    """
+    begin, full_begin, full_end, end = found
+    none = full_end <= full_begin
+    found = np.stack([begin, np.where(none, end, full_begin), np.where(none, end, full_end), end])
+    ends = torch.from_numpy(np.pad(found, ((0, 0), (0, rows - found.shape[1]))).astype(np.int32))
+    ends = (ends.pin_memory() if device.type == "cuda" else ends).to(device, non_blocking=True)
+    begins, full_begins, full_ends, all_ends = ends.unsqueeze(-1)
+    column = torch.arange(columns, dtype=torch.int32, device=device)
+    before, full = full_begins - begins, full_ends - full_begins
+    partial = torch.where(column < before, begins + column, full_ends + column - before).clamp_max(columns - 1)
+    whole = (full_begins + column).clamp_max(columns - 1)
+    counts = (before + all_ends - full_ends).squeeze(-1)
+    return counts[None, None], partial[None, None], full.squeeze(-1)[None, None], whole[None, None]
