@@ -20,6 +20,7 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from workbench.models.attention.reach import Reach, reach
 from workbench.models.attention.request import Request
+from workbench.sequences.moving import on_device
 
 SIZE = 128
 """Rows of a block, as in torch."""
@@ -136,7 +137,7 @@ def _written_out(
     none = full_end <= full_begin
     found = np.stack([begin, np.where(none, end, full_begin), np.where(none, end, full_end), end])
     ends = torch.from_numpy(np.pad(found, ((0, 0), (0, rows - found.shape[1]))).astype(np.int32))
-    ends = (ends.pin_memory() if device.type == "cuda" else ends).to(device, non_blocking=True)
+    ends = on_device(ends, device)
     begins, full_begins, full_ends, all_ends = ends.unsqueeze(-1)
     column = torch.arange(columns, dtype=torch.int32, device=device)
     before, full = full_begins - begins, full_ends - full_begins
