@@ -15,10 +15,12 @@ from workbench.models.attention.call import attend, choose, use_kernel
 from workbench.models.attention.request import Request
 from workbench.models.attention.varlen import varlen_lacks
 from workbench.models.context import Context
+from workbench.models.layout import layout_of
 from workbench.models.relations.alibi import Alibi
 from workbench.models.relations.buckets import Buckets
 from workbench.models.relations.relative import Relative
 from workbench.sequences.batch import VISIBILITY, Batch, Stream
+from workbench.sequences.pattern import pattern_of
 
 HEADS, SIZE = 2, 16
 LENGTHS = {
@@ -267,7 +269,9 @@ def test_band_equals_longformer_of_hugging_face(marked: list[int]) -> None:
 
 
 def test_what_knows_offsets_alone_refuses_rows_that_are_everywhere() -> None:
-    layout = Context(batch_of([1024], everywhere=0.01)).layout("text")
+    stream = batch_of([1024], everywhere=0.01).streams["text"]
+    integers = {name: values.numpy() for name, values in stream.integers.items()}
+    layout = layout_of([stream.knowing(pattern_of(stream.lengths, integers))])
     q = torch.zeros(1024, HEADS, SIZE)
     assert varlen_lacks(Request(q, q, q, layout, layout, window=64)) is not None
     assert varlen_lacks(Request(q, q, q, layout, layout)) is None, "nothing is lifted where there is no window"

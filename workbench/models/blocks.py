@@ -155,9 +155,7 @@ class MultiHeadAttention(nn.Module):
         if context.keeps("keys"):
             known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)
-        own = (
-            keys  # its lengths are read behind the call alone: compiled code would be made for each number of sequences
-        )
+        own = keys  # its lengths are read behind the call alone: compiled code is made for each list of numbers
         q, (k, v, keys) = self.faced(q, self.seen(Keys(k, v, keys)), query_rows, queries, names)
         out, weights = attend(
             *(q, k, v, queries, keys),

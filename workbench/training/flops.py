@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -30,8 +29,6 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     ],
 }
 """Operations of a call by its arguments: matrix products, convolutions, attention. All else is not counted."""
-COUNTED = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
-"""What padded attention is computed by meanwhile: cuDNN makes a plan for every shape."""
 SLOW = 1.0
 """Seconds after which one product is enough: float16 on a CPU takes as long."""
 
@@ -66,7 +63,7 @@ def flops_per_row(root: Root, micros: Sequence[MicroBatch], dtype: torch.dtype |
     is counted with the kernels of the run. Layers that recompute their activations count once.
     """
     try:
-        with use_kernel("padded"), sdpa_kernel([*COUNTED]):
+        with use_kernel("padded"):
             return _counted(root, micros, dtype)
     except WorkbenchError:
         return _counted(root, micros, dtype)

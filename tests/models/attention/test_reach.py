@@ -94,7 +94,7 @@ def change(rng: np.random.Generator, stream: Stream) -> Stream:
     if kind == 0:
         return stream.map(lambda t: t.clone(), keeps=True)
     if kind == 1:
-        return stream.map(lambda t: t.flip(0) if len(t) == stream.rows else t)
+        return replace(stream, fields={name: values.flip(0) for name, values in stream.fields.items()})
     if kind == 2:
         return pickle.loads(pickle.dumps(stream))
     if kind == 3:

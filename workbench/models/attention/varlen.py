@@ -16,8 +16,8 @@ from workbench.sequences.moving import on_device
 
 
 def varlen_suits(request: Request) -> bool:
-    """A CUDA device that has flash attention, some rows."""
-    return request.q.is_cuda and has_flash(request.q.device) and request.queries.rows > 0 and request.keys.rows > 0
+    """CUDA, some rows."""
+    return request.q.is_cuda and request.queries.rows > 0 and request.keys.rows > 0
 
 
 @lru_cache
@@ -30,6 +30,8 @@ def varlen_lacks(request: Request) -> str | None:
     """It knows 16 bits, offsets, causality and a window, and nothing else."""
     if request.q.dtype not in (torch.float16, torch.bfloat16) and request.q.is_cuda:
         return f"{str(request.q.dtype).removeprefix('torch.')} (16 bits alone)"
+    if request.q.device.type == "cuda" and not has_flash(request.q.device):
+        return "GPUs below compute capability 8.0"
     if request.q.shape[-1] % 8 or request.q.shape[-1] > 256:
         return f"heads of {request.q.shape[-1]} (multiples of 8 up to 256 alone)"
     if request.relation is not None:
