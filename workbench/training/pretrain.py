@@ -87,6 +87,7 @@ def pretrain(recipe: Recipe, run_dir: str | Path, *, until: int | None = None, a
         trainer = _trainer(recipe, run, world, console, accept_changes)
         set_up()
         stopped = trainer.fit(stop, until)
+        del trainer  # with DDP's reducer, whose end would wait for gloo's threads once the process group is gone
         if stopped:
             logger.info("stopped by %s; go on with: %s", signal.Signals(stopped).name, _command())
     if stopped:
