@@ -188,7 +188,10 @@ def write_corpus(folder: Path, kind: str, samples: list[dict[str, Any]]) -> Path
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    folder = tmp_path_factory.mktemp("world")
+    return write_world(tmp_path_factory.mktemp("world"))
+
+
+def write_world(folder: Path) -> World:
     texts, images = _linked_texts(24), _image_texts(16)
     triples = [t for i in range(6) for t in ((f"T{i}", "lies_in", f"C{i}"), (f"T{i}", "near", f"T{(i + 1) % 6}"))]
     labels = {f"T{i}": TOWNS[i] for i in range(6)} | {f"C{i}": COUNTRIES[i] for i in range(6)}
