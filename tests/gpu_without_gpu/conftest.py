@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.gpu_without_gpu.building import ROOT, build, environment, unable
+from tests.recipes.conftest import World, write_world
 
 TIMEOUT_S = 900
 
@@ -42,6 +43,12 @@ def device(together: Path) -> Path:
     place = together / "pretend-device"
     with _alone(place):
         return build(place)
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The small corpora of `tests/recipes`."""
+    return write_world(tmp_path_factory.mktemp("world"))
 
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -7,6 +7,7 @@ depends on values run on the CPU alone, and count the wait that CUDA makes for i
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -39,6 +40,9 @@ INDEXED = {
     aten._index_put_impl_.default,
 }
 REPEATS = {aten.repeat_interleave.Tensor, aten.repeat_interleave.self_Tensor}
+PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default}
+LARGE = 10**11
+"""Operations of a product that is no model's: the measurement of what the card can do. Its values are not computed."""
 LIBRARIES = ("cudnn", "cusolver", "magma", "cusparse", "cufft")
 
 
@@ -76,6 +80,9 @@ class Emulate(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func in self.own:
             return self.own[func](func, args, kwargs)
+        if _composed(func):  # in inference mode these come whole
+            with self:
+                return func.decompose(*args, **kwargs)
         if any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns):
             return func(*args, **kwargs)  # a view: nothing is computed
         waits = _waits(func, args, kwargs)
@@ -90,6 +97,8 @@ class Emulate(TorchDispatchMode):
             wait(f"{func.name()} (a library)")  # they look at what they found before they return
             launch()
             return _on_cpu_alone(func, args, kwargs)
+        if func in PRODUCTS and out.numel() * args[-1].shape[-2] > LARGE:
+            return out
         values = _computed(func, args, kwargs)
         if not func._schema.is_mutable:
             fill(out, values)
@@ -105,6 +114,13 @@ def _device(args: Any, kwargs: dict[str, Any]) -> torch.device | None:
         if isinstance(value, Tensor) and value.device.type == "cuda":
             return value.device
     return None
+
+
+@cache
+def _composed(func: Any) -> bool:
+    """Whether an operator is made of others on CUDA, and has no kernel of its own."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CUDA")
 
 
 def _waits(func: Any, args: Any, kwargs: dict[str, Any]) -> int:
