@@ -84,7 +84,7 @@ def test_a_run_on_one_device(name: str, after: list[str], world: Any, on_device:
     results = list((run / "evaluations").glob("*.json"))
     assert len(results) == sum(command.startswith("evaluate") for command in after)
     for result in results:
-        numbers = [value for value in json.loads(result.read_text())["metrics"].values() if isinstance(value, float)]
+        numbers = [value for value in json.loads(result.read_text())["numbers"].values() if isinstance(value, float)]
         assert numbers
         assert all(math.isfinite(value) for value in numbers)
 
@@ -106,7 +106,9 @@ def test_two_devices_train_as_one(name: str, world: Any, on_device: Run, tmp_pat
     one, two = tmp_path / "one", tmp_path / "two"
     on_device(*EMULATED, "pretrain", recipe, "--output", str(one), "train.precision=float32")
     launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    on_device(*launched, *EMULATED, "pretrain", recipe, "--output", str(two), "train.precision=float32", PRETEND_GPUS="2")
+    on_device(
+        *launched, *EMULATED, "pretrain", recipe, "--output", str(two), "train.precision=float32", PRETEND_GPUS="2"
+    )
     for a, b in zip(checked(one), checked(two), strict=True):
         losses = [key for key in a if key.endswith(("loss", "grad_norm"))]
         assert losses

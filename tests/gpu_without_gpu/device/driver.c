@@ -50,6 +50,16 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *f, int thread
 int cuOccupancyMaxActiveClusters(int *clusters, void *f, void *config) { *clusters = 2; DONE; }
 int cuTensorMapEncodeTiled() { DONE; }
 
+/* Triton's helper library wants these to exist; what it does with them is granted. */
+int cuCtxGetLimit() { DONE; }
+int cuCtxSetLimit() { DONE; }
+int cuLinkCreate_v2() { DONE; }
+int cuLinkAddData_v2() { DONE; }
+int cuLinkComplete() { DONE; }
+int cuMemAlloc_v2() { DONE; }
+int cuMemFree_v2() { DONE; }
+int cuMemcpyHtoD_v2() { DONE; }
+
 static int launch(void) { pretend_count(LAUNCH); DONE; }
 int cuLaunchKernel() { return launch(); }
 int cuLaunchKernelEx() { return launch(); }

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 from tests.gpu_without_gpu.emulation import attention, flex, kernels
 from tests.gpu_without_gpu.emulation.counting import launch, wait
@@ -135,9 +135,9 @@ def _waits(func: Any, args: Any, kwargs: dict[str, Any]) -> int:
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What the CPU makes of the same arguments, in place where the operator is."""
-    plain = {name: value for name, value in kwargs.items() if name != "generator"}
+    args, kwargs = tree_map(lambda x: None if isinstance(x, torch.Generator) else x, (args, kwargs))
     try:
-        return func(*on_cpu(tuple(None if isinstance(x, torch.Generator) else x for x in args)), **on_cpu(plain))
+        return func(*on_cpu(args), **on_cpu(kwargs))
     except (NotImplementedError, RuntimeError) as error:
         shapes = [(x.dtype, tuple(x.shape)) for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
         raise NotImplementedError(
