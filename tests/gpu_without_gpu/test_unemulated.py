@@ -12,8 +12,6 @@ from tests.gpu_without_gpu.conftest import Run
 
 SCRIPT = ("-m", "tests.gpu_without_gpu.unemulated")
 CARD_GIB = 80e9 / 2**30
-ROUNDS = 2
-"""Compiles of a whole layer: once for the first batch, once more where a size that looked fixed is not."""
 
 
 def found(on_device: Run, folder: Path, *words: str, **settings: str) -> dict[str, Any]:
@@ -32,25 +30,25 @@ def test_a_recipe_as_it_ships_fits_the_card(name: str, on_device: Run, tmp_path:
     assert 1 < result["peak GiB"] < CARD_GIB
 
 
-@pytest.mark.parametrize("name", ["k-bert", pytest.param("t5", marks=pytest.mark.slow)])
-def test_ragged_batches_compile_a_kernel_once(name: str, on_device: Run, tmp_path: Path) -> None:
-    """Trees, and scores with a bias, by flex attention: once for each kernel, whatever the sizes of batches."""
+@pytest.mark.parametrize(("name", "kinds"), [("k-bert", 1), pytest.param("t5", 3, marks=pytest.mark.slow)])
+def test_ragged_batches_compile_a_kernel_once(name: str, kinds: int, on_device: Run, tmp_path: Path) -> None:
+    """Trees by flex attention; scores with a bias, of an encoder, a decoder and between them: once for each kind."""
     result = found(on_device, tmp_path, "compiles", name)[name]
     assert "error" not in result, result["error"]
     assert result["sizes"] >= 20
     assert result["compiled"], "nothing was compiled: the recipe does not go to flex any more"
-    assert max(result["compiled"].values()) == 1, result
+    assert max(result["compiled"].values()) <= kinds, result
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kinds"), [("bert", 1), ("gpt", 1), ("modernbert", 3)])
+@pytest.mark.parametrize(("name", "kinds", "sizes"), [("bert", 1, 20), ("gpt", 1, 20), ("modernbert", 2, 2)])
 def test_ragged_batches_compile_a_layer_once_for_each_kind(
-    name: str, kinds: int, on_device: Run, tmp_path: Path
+    name: str, kinds: int, sizes: int, on_device: Run, tmp_path: Path
 ) -> None:
-    """`train.compile`: layers with a window, without one and without a norm in front are three kinds."""
+    """`train.compile`. The first layer of ModernBERT has no norm in front; its texts are packed, nearly to one size."""
     result = found(on_device, tmp_path, "compiles", f"{name}:compile")[f"{name}:compile"]
     assert "error" not in result, result["error"]
-    assert result["sizes"] >= 20
+    assert result["sizes"] >= sizes
     assert result["compiled"]
     assert max(result["compiled"].values()) <= kinds, result
 

@@ -3,9 +3,9 @@
     python -m tests.gpu_without_gpu run -m tests.gpu_without_gpu.unemulated memory bert modernbert clip
     python -m tests.gpu_without_gpu run -m tests.gpu_without_gpu.unemulated compiles k-bert modernbert:compile
 
-`memory`: a recipe as it ships, with a vocabulary of the size its paper states, on sequences that are as long as they may
-be: the allocator's peak of two steps. `compiles`: a small recipe on 50 batches of different sizes, with dynamo as always
-and the eager backend in the place of inductor: how often each function is compiled. `kernel`: one step, compiled for real.
+`memory`: a recipe as it ships, with a vocabulary of a usual size, on sequences that are as long as they may be: the
+allocator's peak of two steps. `compiles`: a small recipe on 50 batches of different sizes, dynamo as always and the
+eager backend in the place of inductor: how often each function is compiled. `kernel`: one step, compiled for real.
 """
 
 from __future__ import annotations
