@@ -38,7 +38,7 @@ from workbench.training import step as step_module
 from workbench.training.modes import set_training
 from workbench.training.readers import reader_of
 from workbench.training.step import Updater, Work
-from workbench.training.trainer import _prepare_layers
+from workbench.training.trainer import prepare_layers
 
 BATCHES = 50
 VOCABULARY = 50_000
@@ -59,7 +59,7 @@ def stepping(recipe: Recipe, *, compiles: bool = False) -> Callable[[int], int]:
     weights = dict.fromkeys(tasks, 1.0)
     updater = Updater(root, optimizer, tasks, recipe.train, World(device=device), seed=0, weights=weights)
     if compiles:
-        _prepare_layers(root, compile=True, checkpointing=False)
+        prepare_layers(root, compile=True, checkpointing=False)
 
     def run(number: int) -> int:
         micro = task.micro_batch(reader.micro_batch(number, 0), (0, number, 0), 0.0)
