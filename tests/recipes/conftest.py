@@ -60,7 +60,7 @@ class World:
     speech: Path
 
 
-def _linked_texts(count: int) -> list[dict[str, Any]]:
+def linked_texts(count: int) -> list[dict[str, Any]]:
     """Documents of three sentences; the first has a linked town with another that it may mean, a fact's object to mask,
     a typed mention and a relation; the head of each word is the one before it; they are turns of a dialogue too."""
     rng = random.Random(0)
@@ -188,8 +188,11 @@ def write_corpus(folder: Path, kind: str, samples: list[dict[str, Any]]) -> Path
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    folder = tmp_path_factory.mktemp("world")
-    texts, images = _linked_texts(24), _image_texts(16)
+    return write_world(tmp_path_factory.mktemp("world"))
+
+
+def write_world(folder: Path) -> World:
+    texts, images = linked_texts(24), _image_texts(16)
     triples = [t for i in range(6) for t in ((f"T{i}", "lies_in", f"C{i}"), (f"T{i}", "near", f"T{(i + 1) % 6}"))]
     labels = {f"T{i}": TOWNS[i] for i in range(6)} | {f"C{i}": COUNTRIES[i] for i in range(6)}
     kinds = {"T": "town", "C": "country"}

@@ -1,0 +1,2 @@
+/* The other header that only the compiler for CUDA brings. */
+#include "host_defines.h"

@@ -1,0 +1,26 @@
+/* What the parts of the pretend device share: counters, and a hook that Python may set. */
+#ifndef PRETEND_H
+#define PRETEND_H
+#include <stddef.h>
+
+/* What is counted. `emulation/counting.py` has the same numbers. */
+enum {
+    LAUNCH,         /* a kernel, whoever launches it: torch, Triton or a library */
+    STREAM_WAIT,    /* the host waits for a stream ... */
+    DEVICE_WAIT,    /* ... for all streams ... */
+    EVENT_WAIT,     /* ... for an event ... */
+    BLOCKING_COPY,  /* ... or for a copy */
+    HOST_TO_DEVICE, /* copies, by direction */
+    DEVICE_TO_HOST,
+    DEVICE_TO_DEVICE,
+    FILL,           /* memset */
+    ALLOCATION,     /* what the caching allocator asks of the device */
+    PRODUCT,        /* those of the launches that are matrix products of cuBLAS */
+    COLLECTIVE,     /* of NCCL */
+    COUNTERS = 16,
+};
+
+extern long pretend_counts[COUNTERS];
+/* Count one, and tell the hook. */
+void pretend_count(int what);
+#endif

@@ -1,0 +1,73 @@
+"""Small recipes on the pretend device: no mix of devices, the CPU's values, few waits, few launches.
+
+A recipe of each mechanism is in the gate; `make test-all` has every recipe. What is allowed stands in `ratchets.json`,
+and `python -m tests.gpu_without_gpu ratchets` writes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.gpu_without_gpu.ratchets import SLACK, allowed
+from workbench.recipe.reading import recipe_names
+
+GATE = ("bert", "gpt", "modernbert", "k-bert", "ernie-thu", "t5", "xlnet", "clip", "vilt", "speechbert")
+"""All visible, causal, windows, trees, entities, relations and two stacks, permutations with two streams, a loss over
+the step, one stack over text and image, recurrent layers."""
+FLOAT32, BFLOAT16 = 1e-5, 3e-2
+GROUP = 9
+"""So many recipes share a process."""
+
+_others = [name for name in recipe_names() if name not in GATE]
+_groups = [list(GATE), *(_others[start : start + GROUP] for start in range(0, len(_others), GROUP))]
+group_of = {name: group for group in _groups for name in group}
+every_recipe = pytest.mark.parametrize(
+    "name", [*GATE, *(pytest.param(name, marks=pytest.mark.slow) for name in _others)]
+)
+Steps = Callable[[list[str]], dict[str, Any]]
+
+
+@pytest.fixture
+def found(name: str, steps_of: Steps) -> dict[str, Any]:
+    result: dict[str, Any] = steps_of(group_of[name])[name]
+    return result
+
+
+@every_recipe
+def test_two_steps_run_and_agree_with_the_cpu(name: str, found: dict[str, Any]) -> None:
+    assert not found["errors"]
+    assert found["float32"] < FLOAT32
+    assert found["bfloat16"] < BFLOAT16
+
+
+@every_recipe
+def test_the_host_waits_as_often_as_is_allowed(name: str, found: dict[str, Any]) -> None:
+    """The goal is 1: what the step was, at its end."""
+    measured, limit = found["waits"], allowed("waits")[name]
+    sites = "\n".join(f"  {count} x {site}" for site, count in found["sites"].items())
+    assert measured <= limit, f"{name} waits {measured} times a step, {limit} are allowed:\n{sites}"
+    assert measured == limit, (
+        f"{name} waits {measured} times a step, fewer than the {limit} in ratchets.json: lower it "
+        "(python -m tests.gpu_without_gpu ratchets)"
+    )
+
+
+@every_recipe
+def test_a_step_launches_as_many_kernels_as_is_allowed(name: str, found: dict[str, Any]) -> None:
+    made_with = allowed("made_with")["torch"]
+    if made_with != torch.__version__:
+        pytest.skip(f"launches were counted with torch {made_with}, this is {torch.__version__}")
+    measured, limit = found["launches"], allowed("launches")[name]
+    assert measured <= limit, f"{name} launches {measured} kernels a step, {limit} are allowed"
+    assert measured >= limit * (1 - SLACK), (
+        f"{name} launches {measured} kernels a step, far fewer than the {limit} in ratchets.json: lower it "
+        "(python -m tests.gpu_without_gpu ratchets)"
+    )
+
+
+def test_every_recipe_has_its_limits() -> None:
+    assert set(allowed("waits")) == set(allowed("launches")) == set(recipe_names())

@@ -1,0 +1,67 @@
+"""What is allocated and what is compiled, on kernels that compute nothing (`unemulated.py`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu_without_gpu.conftest import Run
+
+SCRIPT = ("-m", "tests.gpu_without_gpu.unemulated")
+CARD_GIB = 80e9 / 2**30
+
+
+def found(on_device: Run, folder: Path, *words: str, **settings: str) -> dict[str, Any]:
+    output = folder / "found.json"
+    on_device(*SCRIPT, *words, "--output", str(output), TRITON_CACHE_DIR=str(folder / "triton"), **settings)
+    read: dict[str, Any] = json.loads(output.read_text())
+    return read
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "modernbert", "clip"])
+def test_a_recipe_as_it_ships_fits_the_card(name: str, on_device: Run, tmp_path: Path) -> None:
+    """Its own micro-batch, sequences of full length, two steps: the optimizer's state is there."""
+    result = found(on_device, tmp_path, "memory", name, PRETEND_SKIP_LARGE_COPIES="1")[name]
+    assert "error" not in result, result["error"]
+    assert 1 < result["peak GiB"] < CARD_GIB
+
+
+@pytest.mark.parametrize(("name", "kinds"), [("k-bert", 1), pytest.param("t5", 3, marks=pytest.mark.slow)])
+def test_ragged_batches_compile_a_kernel_once(name: str, kinds: int, on_device: Run, tmp_path: Path) -> None:
+    """Trees by flex attention; scores with a bias, of an encoder, a decoder and between them: once for each kind."""
+    result = found(on_device, tmp_path, "compiles", name)[name]
+    assert "error" not in result, result["error"]
+    assert result["sizes"] >= 20
+    assert result["compiled"], "nothing was compiled: the recipe does not go to flex any more"
+    assert max(result["compiled"].values()) <= kinds, result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "kinds", "sizes"), [("bert", 1, 20), ("gpt", 1, 20), ("modernbert", 2, 2)])
+def test_ragged_batches_compile_a_layer_once_for_each_kind(
+    name: str, kinds: int, sizes: int, on_device: Run, tmp_path: Path
+) -> None:
+    """`train.compile`. The first layer of ModernBERT has no norm in front; its texts are packed, nearly to one size."""
+    result = found(on_device, tmp_path, "compiles", f"{name}:compile")[f"{name}:compile"]
+    assert "error" not in result, result["error"]
+    assert result["sizes"] >= sizes
+    assert result["compiled"]
+    assert max(result["compiled"].values()) <= kinds, result
+
+
+@pytest.mark.slow
+def test_flex_attention_compiles_to_machine_code(on_device: Run, tmp_path: Path) -> None:
+    """dynamo, inductor, Triton and ptxas as on a GPU: forward and backward for compute capability 9.0."""
+    result = found(on_device, tmp_path, "kernel", "k-bert", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"))[
+        "k-bert"
+    ]
+    assert "error" not in result, result["error"]
+    made = [json.loads(file.read_text()) for file in (tmp_path / "triton").rglob("*flex_attention*.json")]
+    kernels = [about for about in made if "target" in about]
+    assert len(kernels) >= 2
+    assert {about["target"]["arch"] for about in kernels} == {90}
+    assert list((tmp_path / "triton").rglob("*flex_attention*.cubin"))

@@ -1,0 +1,220 @@
+"""Recipes on the pretend device with kernels that compute nothing: what is allocated, and what is compiled?
+
+    python -m tests.gpu_without_gpu run -m tests.gpu_without_gpu.unemulated memory bert modernbert clip
+    python -m tests.gpu_without_gpu run -m tests.gpu_without_gpu.unemulated compiles k-bert modernbert:compile
+
+`memory`: a recipe as it ships, with a vocabulary of a usual size, on sequences that are as long as they may be: the
+allocator's peak of two steps. `compiles`: a small recipe on 50 batches of different sizes, dynamo as always and the
+eager backend in the place of inductor: how often each function is compiled. `kernel`: one step, compiled for real.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.recipes.conftest import World as Data
+from tests.recipes.conftest import linked_texts, write_corpus, write_world
+from tests.recipes.test_recipes import small_recipe
+from workbench.optimization.building import make_optimizer
+from workbench.processes.distributed import World
+from workbench.recipe.reading import load_recipe
+from workbench.recipe.spec import Recipe
+from workbench.recipe.trees import recipe_from_dict
+from workbench.tasks.building import make_root, tasks_of
+from workbench.text.tokenizer import Tokenizer
+from workbench.training import step as step_module
+from workbench.training.modes import set_training
+from workbench.training.readers import reader_of
+from workbench.training.step import Updater, Work
+from workbench.training.trainer import prepare_layers
+
+BATCHES = 50
+VOCABULARY = 50_000
+"""At least as large as those of the recipes that are measured."""
+COMPILED = Counter[str]()
+
+
+def stepping(recipe: Recipe, *, compiles: bool = False) -> Callable[[int], int]:
+    """A function that makes the step of a number and gives its rows."""
+    tokenizer = Tokenizer.load(str(recipe.tokenizer))
+    tasks = tasks_of(recipe, tokenizer)
+    name, task = next(iter(tasks.items()))
+    reader, device = reader_of(recipe, task), torch.device("cuda", 0)
+    root = make_root(recipe, tasks, tokenizer).to(device)
+    set_training(root)
+    root.progress = 0.0
+    optimizer = make_optimizer(root, recipe.train)
+    weights = dict.fromkeys(tasks, 1.0)
+    updater = Updater(root, optimizer, tasks, recipe.train, World(device=device), seed=0, weights=weights)
+    if compiles:
+        prepare_layers(root, compile=True, checkpointing=False)
+
+    def run(number: int) -> int:
+        micro = task.micro_batch(reader.micro_batch(number, 0), (0, number, 0), 0.0)
+        assert micro is not None
+        updater.run(number, [Work(name, 0, micro.pin_memory())])
+        return sum(stream.rows for stream in next(iter(micro.views.values())).streams.values())
+
+    return run
+
+
+def nothing_is_computed() -> None:
+    """So nothing is finite but by chance: a step must not look."""
+    assert callable(step_module._not_finite)
+    step_module._not_finite = lambda *given: ""
+
+
+# ---- memory ----
+
+
+def long_texts(count: int) -> list[dict[str, Any]]:
+    rng = random.Random(0)
+    words = " ".join(sample["text"] for sample in linked_texts(24)).split()
+    return [{"text": " ".join(rng.choices(words, k=1500)), "meta": {}} for _ in range(count)]
+
+
+def large_vocabulary(tokenizer: Path, folder: Path) -> Path:
+    """The small tokenizer with tokens that no text has."""
+    plain = json.loads(tokenizer.read_text())
+    known = plain["model"]["vocab"]
+    known |= {f"[unused{i}]": len(known) + i for i in range(VOCABULARY - len(known))}
+    file = folder / "large.json"
+    file.write_text(json.dumps(plain))
+    return file
+
+
+def as_shipped(name: str, data: Data, folder: Path) -> Recipe:
+    """On one device its micro-batch, with nothing accumulated."""
+    plain = dataclasses.asdict(load_recipe(name))
+    corpus = folder / "long"
+    size = plain["train"]["micro_batch_size"]
+    if not corpus.is_dir():
+        write_corpus(corpus, "text", long_texts(600))
+    for task in plain["tasks"].values():
+        images = "image" in str(task["sequence"]["builder"])
+        task["corpora"], task["held_out"] = {str(data.images if images else corpus): 1.0}, []
+    plain["tokenizer"] = str(large_vocabulary(data.tokenizer, folder))
+    plain["train"] |= {"global_batch_size": size, "groups": [], "train_only": []}
+    recipe = recipe_from_dict(plain, name)
+    for network in recipe.networks.values():
+        network.init_from.clear()
+    return recipe
+
+
+def memory(name: str, data: Data, folder: Path) -> dict[str, Any]:
+    recipe = as_shipped(name, data, folder)
+    run = stepping(recipe)
+    torch.cuda.reset_peak_memory_stats()
+    rows = [run(number) for number in range(2)]
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    return {"micro_batch_size": recipe.train.micro_batch_size, "rows": rows, "peak GiB": round(peak, 2)}
+
+
+# ---- compiling ----
+
+
+def ragged_texts(count: int) -> list[dict[str, Any]]:
+    """The small corpus's texts, each with another number of sentences behind."""
+    rng = random.Random(0)
+    samples = linked_texts(count)
+    for sample in samples:
+        sample["text"] += " They like the river and the bridge." * rng.randrange(8)
+    return samples
+
+
+def count_compiles() -> None:
+    """dynamo and its guards as always; what it traced runs eagerly, and is noted by the function's name and line."""
+    compiled = torch.compile
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        return graph.forward
+
+    def eagerly(*args: Any, **kwargs: Any) -> Any:
+        return compiled(*args, **{**kwargs, "backend": backend, "mode": None, "options": None})
+
+    torch.compile = eagerly  # type: ignore[assignment]
+
+
+def compiles(name: str, data: Data, folder: Path, layers: bool) -> dict[str, Any]:
+    """How often each function was compiled, and how many sizes of batches there were."""
+    corpus = folder / "ragged"
+    if not corpus.is_dir():
+        write_corpus(corpus, "text", ragged_texts(8 * BATCHES))
+    plain = dataclasses.asdict(small_recipe(name, data))
+    for task in plain["tasks"].values():
+        task["corpora"] = {str(corpus): 1.0} if str(data.text) in task["corpora"] else task["corpora"]
+    plain["train"] |= {"groups": [], "train_only": []}
+    for entry in _dictionaries(plain):
+        if "repeat" in entry:
+            entry["repeat"] = 3
+    torch._dynamo.reset()
+    torch._dynamo.utils.clear_compilation_metrics()
+    run = stepping(recipe_from_dict(plain, name), compiles=layers)
+    rows = [run(number) for number in range(BATCHES)]
+    found = Counter(
+        f"{Path(one.co_filename).name}:{one.co_firstlineno} {one.co_name}"
+        for one in torch._dynamo.utils.get_compilation_metrics()
+        if one.fail_type is None and one.co_name is not None
+    )
+    reasons = [one.recompile_reason for one in torch._dynamo.utils.get_compilation_metrics() if one.recompile_reason]
+    breaks = sum(torch._dynamo.utils.counters["graph_break"].values())
+    return {"sizes": len(set(rows)), "compiled": found, "reasons": reasons, "graph breaks": breaks}
+
+
+def _dictionaries(tree: Any) -> list[dict[str, Any]]:
+    if isinstance(tree, list):
+        return [found for inner in tree for found in _dictionaries(inner)]
+    if not isinstance(tree, dict):
+        return []
+    return [tree, *(found for inner in tree.values() for found in _dictionaries(inner))]
+
+
+def kernel(name: str, data: Data, folder: Path) -> dict[str, Any]:
+    run = stepping(small_recipe(name, data))
+    return {"rows": run(0)}
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("memory", "compiles", "kernel"))
+    parser.add_argument("recipes", nargs="+", help="names; with `:compile` the layers are compiled too")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args(arguments)
+    warnings.filterwarnings("ignore")
+    nothing_is_computed()
+    if options.what == "compiles":
+        count_compiles()
+    results = {}
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        data = write_world(folder)
+        for name in options.recipes:
+            try:
+                if options.what == "memory":
+                    results[name] = memory(name, data, folder)
+                elif options.what == "compiles":
+                    results[name] = compiles(name.partition(":")[0], data, folder, layers=name.endswith(":compile"))
+                else:
+                    results[name] = kernel(name, data, folder)
+            except Exception as error:
+                results[name] = {"error": f"{type(error).__name__}: {str(error)[:600]}"}
+            sys.stdout.write(f"{name} {json.dumps(results[name])}\n")
+            sys.stdout.flush()
+    if options.output:
+        options.output.write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
