@@ -73,7 +73,7 @@ def test_a_full_gpu_says_what_was_asked_of_how_much(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_full_host_is_no_memory_too(make_recipe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> Any:
+    def full(*_: Any, **__: Any) -> Any:
         return torch.empty(2**60)
 
     monkeypatch.setattr("workbench.training.step.Updater.run", full)

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 import torch
 from annotated_types import MinLen
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.models.context import Context
 from workbench.models.end import End, Passed, States
 from workbench.models.initialisation import initialise, scale_residuals
 from workbench.models.layers.tap import Tap
+from workbench.models.recomputing import recomputed
 from workbench.models.returns import STREAMS, rows_of_width
 from workbench.models.sharing import Shared
 from workbench.options.bounds import PartSpec, Repeats
@@ -180,7 +180,7 @@ class Network(nn.Module):
             for other in leaves:
                 other.leave(number, hidden)
             if self.checkpointing and self.training:
-                hidden = checkpoint(self._pass, number, hidden, context, use_reentrant=False)
+                hidden = recomputed(self._pass, number, hidden, context)
             else:
                 hidden = self._pass(number, hidden, context)
             trail = [*trail, hidden] if undivided else trail

@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from workbench.models.attention.padded import group_attention, padded
 from workbench.models.attention.padding import Group, Side
 from workbench.models.attention.request import Request, Result
 from workbench.models.layout import Layout, layout_of
+from workbench.models.recomputing import recomputed
 from workbench.models.spread import Spread
 from workbench.sequences.batch import Stream
 
@@ -70,7 +70,7 @@ def banded(request: Request) -> Result:
     outs = []
     for group, q, k, v in grids:
         attention = partial(group_attention, request, group)
-        out, _ = checkpoint(attention, q, k, v, use_reentrant=False) if again else attention(q, k, v)
+        out, _ = recomputed(attention, q, k, v) if again else attention(q, k, v)
         outs.append(out.flatten(0, 1))
     joined = request.queries.restored((outs[0] if len(outs) == 1 else torch.cat(outs))[: request.queries.rows])
     if bands.everywhere is None:
