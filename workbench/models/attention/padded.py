@@ -60,6 +60,7 @@ def _grid_attention(
     where its weights are looked at."""
     p = request.dropout
     if not request.need_weights and q.is_cuda:
+        bias = None if bias is None else _whole(bias, k.shape[-2])
         with sdpa_kernel(WITHOUT_PLANS):
             return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=request.scale), None
     if not request.need_weights and p == 0.0:
@@ -75,6 +76,11 @@ def _no_weights(request: Request) -> list[Tensor]:
     """Those of sequences that see nothing [heads, q, k]."""
     sizes = zip(request.queries.lengths, request.keys.lengths, strict=True)
     return [request.q.new_zeros(request.q.shape[1], *size) for size in sizes]
+
+
+def _whole(bias: Tensor, keys: int) -> Tensor:
+    """A bias with a number for every key, these side by side: a GPU's kernels take no other."""
+    return bias.expand(*bias.shape[:-1], keys).contiguous()
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
