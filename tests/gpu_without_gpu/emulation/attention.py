@@ -174,7 +174,7 @@ def flash(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     given, out = _named(func, args, kwargs), func(*args, **kwargs)
     for name in ("seqused_k", "alibi_slopes", "block_table"):
         assert given[name] is None, f"flash attention with {name} is not emulated"
-    call, parts, (q, k, v) = _of_flash(given, _new_key())
+    call, parts, (q, k, v) = _of_flash(given, _new_key(given))
     values, log_sums = forward(call, parts, q, k, v)
     alias(out[0]).copy_(values.view(out[0].shape))
     if given["cum_seq_q"] is not None:
@@ -205,7 +205,7 @@ def _of_flash(given: dict[str, Any], key: int) -> tuple[Call, list[Part], list[T
 def grid(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The three operators behind scaled_dot_product_attention, on [batch, heads, rows, size]."""
     given = _named(func, args, kwargs)
-    call, parts, rows = _of_grid(given, _new_key())
+    call, parts, rows = _of_grid(given, _new_key(given))
     values, log_sums = forward(call, parts, *rows)
     q = given["query"]
     log_sums = log_sums.view(q.shape[1], q.shape[0], q.shape[2]).transpose(0, 1)
@@ -265,9 +265,14 @@ def _outputs(func: Any) -> list[str]:
     return [result.name for result in func._schema.returns]
 
 
-def _new_key() -> int:
+def drops(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator of attention drops anything; where it does not, it draws no numbers on a GPU."""
+    return bool(_named(func, args, kwargs).get("dropout_p"))
+
+
+def _new_key(given: dict[str, Any]) -> int:
     """Drawn from the CPU's generator, which stands in for the device's while an operator runs (`draws`)."""
-    return int(torch.randint(2**31, ()))
+    return int(torch.randint(2**31, ())) if given["dropout_p"] else 0
 
 
 def varlen(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -54,7 +54,8 @@ class Emulate(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.own = dict([*kernels.emulated(), *attention.emulated()])
+        self.attention = dict(attention.emulated())
+        self.own = dict(kernels.emulated()) | self.attention
 
     def __enter__(self) -> Emulate:
         self.cudnn = torch.backends.cudnn.enabled
@@ -75,7 +76,14 @@ class Emulate(TorchDispatchMode):
         random = torch.Tag.nondeterministic_seeded in func.tags or "attention" in func.name()
         if not random:
             return self._run(func, args, kwargs)
-        with drawing(generator_of(device, kwargs.get("generator"))):
+        source = generator_of(device, kwargs.get("generator"))
+        if func in self.attention and not attention.drops(func, args, kwargs):
+            offset = source.get_offset()
+            try:
+                return self._run(func, args, kwargs)
+            finally:
+                source.set_offset(offset)  # without a card torch moves it all the same
+        with drawing(source):
             return self._run(func, args, kwargs)
 
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

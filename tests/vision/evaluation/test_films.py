@@ -21,11 +21,11 @@ from vision.evaluation.retrieval.scores import score
 from vision.evaluation.retrieval.task import Retrieval, objective_spec
 from vision.objectives.mil_nce import MilNce
 from vision.sequences.pairs import IMAGE
+from workbench.cli.generation import generate
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finetuning import fine_tune
-from workbench.evaluation.generation import generate
 from workbench.evaluation.images import image_task, medium_of
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
