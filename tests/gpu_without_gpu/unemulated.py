@@ -2,10 +2,13 @@
 
     python -m tests.gpu_without_gpu run -m tests.gpu_without_gpu.unemulated memory bert modernbert clip
     python -m tests.gpu_without_gpu run -m tests.gpu_without_gpu.unemulated compiles k-bert modernbert:compile
+    python -m tests.gpu_without_gpu run -m tests.gpu_without_gpu.unemulated launches bert gpt-2 t5
 
 `memory`: a recipe as it ships, with a vocabulary of a usual size, on sequences that are as long as they may be: the
 allocator's peak of two steps. `compiles`: a small recipe on 50 batches of different sizes, dynamo as always and the
 eager backend in the place of inductor: how often each function is compiled. `kernel`: one step, compiled for real.
+`launches`: launches, waits and processor time of a step at its base size, beside Hugging Face's class on the same
+batches, padded, with clipping and a fused AdamW; flex attention is left out, as compiling it would take minutes.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import json
 import random
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -24,9 +28,13 @@ from typing import Any
 
 import torch
 
+from benchmarks.text_peers import PEERS
+from benchmarks.text_steps import stepping as peer_stepping
+from tests.gpu_without_gpu.emulation.counting import WAITS, counts
 from tests.recipes.conftest import World as Data
 from tests.recipes.conftest import linked_texts, write_corpus, write_world
 from tests.recipes.test_recipes import small_recipe
+from workbench.models.attention import flex as flex_module
 from workbench.optimization.building import make_optimizer
 from workbench.processes.distributed import World
 from workbench.recipe.reading import load_recipe
@@ -41,7 +49,7 @@ from workbench.training.step import Updater, Work
 from workbench.training.trainer import prepare_layers
 
 BATCHES = 50
-VOCABULARY = 50_000
+VOCABULARY = 50_400
 """At least as large as those of the recipes that are measured."""
 COMPILED = Counter[str]()
 
@@ -95,18 +103,21 @@ def large_vocabulary(tokenizer: Path, folder: Path) -> Path:
     return file
 
 
-def as_shipped(name: str, data: Data, folder: Path) -> Recipe:
-    """On one device its micro-batch, with nothing accumulated."""
+def as_shipped(name: str, data: Data, folder: Path, sequences: int | None = None) -> Recipe:
+    """On one device its micro-batch, or one of so many sequences, with nothing accumulated."""
     plain = dataclasses.asdict(load_recipe(name))
     corpus = folder / "long"
-    size = plain["train"]["micro_batch_size"]
+    size = sequences or plain["train"]["micro_batch_size"]
     if not corpus.is_dir():
         write_corpus(corpus, "text", long_texts(600))
     for task in plain["tasks"].values():
         images = "image" in str(task["sequence"]["builder"])
         task["corpora"], task["held_out"] = {str(data.images if images else corpus): 1.0}, []
+    for entry in _dictionaries(plain["model"]):
+        if "vocab_size" in entry:
+            entry["vocab_size"] = VOCABULARY + 128  # with sentinels
     plain["tokenizer"] = str(large_vocabulary(data.tokenizer, folder))
-    plain["train"] |= {"global_batch_size": size, "groups": [], "train_only": []}
+    plain["train"] |= {"global_batch_size": size, "micro_batch_size": size, "groups": [], "train_only": []}
     recipe = recipe_from_dict(plain, name)
     for network in recipe.networks.values():
         network.init_from.clear()
@@ -181,6 +192,68 @@ def _dictionaries(tree: Any) -> list[dict[str, Any]]:
     return [tree, *(found for inner in tree.values() for found in _dictionaries(inner))]
 
 
+# ---- launches ----
+
+SEQUENCES = 8
+"""Of a micro-batch whose launches are counted: they hardly depend on it."""
+
+
+def launches(name: str, data: Data, folder: Path) -> dict[str, Any]:
+    recipe = as_shipped(name, data, folder, SEQUENCES)
+    found = {"ours": _counted(stepping(recipe))}
+    if name in PEERS:
+        found["Hugging Face"] = _counted(_peer(name, recipe))
+    return found
+
+
+def _peer(name: str, recipe: Recipe) -> Callable[[int], object]:
+    """A step of Hugging Face's class, on our batches."""
+    peer = dataclasses.replace(PEERS[name], options={})
+    model = peer.made(VOCABULARY + 128).cuda()
+    tasks = tasks_of(recipe, Tokenizer.load(str(recipe.tokenizer)))
+    task = next(iter(tasks.values()))
+    reader = reader_of(recipe, task)
+
+    def forward(number: int) -> torch.Tensor:
+        micro = task.micro_batch(reader.micro_batch(number, 0), (0, number, 0), 0.0)
+        assert micro is not None
+        given = {key: value.pin_memory().cuda(non_blocking=True) for key, value in peer.inputs(micro).items()}
+        with torch.autocast("cuda", torch.bfloat16):
+            loss: torch.Tensor = model(**given).loss
+        return loss
+
+    return peer_stepping(model, forward)
+
+
+def _counted(run: Callable[[int], object]) -> dict[str, float]:
+    """Of a step after the first; making its batch is in the time."""
+    run(0)
+    before, begun = counts(), time.process_time()
+    run(1)
+    seconds, after = time.process_time() - begun, counts()
+    made = {kind: after[kind] - before[kind] for kind in after}
+    waits = sum(made[kind] for kind in WAITS)
+    launched = made["launches"] + made["products"] + made["fills"]
+    return {"launches": launched, "waits": waits, "processor ms": round(1e3 * seconds)}
+
+
+def without_flex() -> None:
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+            ctx.save_for_backward(q, k, v)
+            return q.new_empty(*q.shape[:-1], v.shape[-1]), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+        @staticmethod
+        def backward(ctx: Any, *given: Any) -> Any:
+            return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors)
+
+    assert callable(flex_module._flex_call)
+    assert callable(flex_module._function)
+    flex_module._flex_call = lambda q, k, v, *rest: Nothing.apply(q, k, v)
+    flex_module._function = lambda function, compiled: function  # type: ignore[assignment]
+
+
 def kernel(name: str, data: Data, folder: Path) -> dict[str, Any]:
     run = stepping(small_recipe(name, data))
     return {"rows": run(0)}
@@ -188,7 +261,7 @@ def kernel(name: str, data: Data, folder: Path) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("memory", "compiles", "kernel"))
+    parser.add_argument("what", choices=("memory", "compiles", "launches", "kernel"))
     parser.add_argument("recipes", nargs="+", help="names; with `:compile` the layers are compiled too")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
@@ -196,6 +269,8 @@ def main(arguments: list[str]) -> None:
     nothing_is_computed()
     if options.what == "compiles":
         count_compiles()
+    if options.what == "launches":
+        without_flex()
     results = {}
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -204,6 +279,8 @@ def main(arguments: list[str]) -> None:
             try:
                 if options.what == "memory":
                     results[name] = memory(name, data, folder)
+                elif options.what == "launches":
+                    results[name] = launches(name, data, folder)
                 elif options.what == "compiles":
                     results[name] = compiles(name.partition(":")[0], data, folder, layers=name.endswith(":compile"))
                 else:

@@ -12,6 +12,7 @@ import torch
 
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.reader import Reader
+from workbench.models.attention.call import chosen
 from workbench.models.network import Network
 from workbench.processes.cores import loaders
 from workbench.processes.distributed import World
@@ -60,6 +61,7 @@ class Preamble:
             "precision": self._precision(),
             **{f"task {name}": told for name in self.readers if (told := "; ".join(self._corpora(name)))},
             "batch": self._batch(),
+            **self._kernels(),
             "expected memory": self._memory(),
         }
 
@@ -122,6 +124,11 @@ class Preamble:
         per_rank = spec.lanes / ranks
         told = f"{spec.global_batch_size:,} = {spec.micro_batch_size:,} x {per_rank:g} accumulated"
         return f"{told} x {_counted(ranks, 'rank')}"
+
+    def _kernels(self) -> dict[str, str]:
+        """What attention is computed by on CUDA, where a trial has asked for it."""
+        used = [str(choice) for choice in chosen() if choice.device == self.world.device.type == "cuda"]
+        return {"kernels": "; ".join(used)} if used else {}
 
     def _memory(self) -> str:
         device = self.world.device
