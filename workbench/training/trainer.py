@@ -168,9 +168,10 @@ class Trainer:
         sources, stopped = (self.batches, self.held_out.batches), partial(getattr, stop, "signal")
         feed = Feed(sources, num_workers=self.spec.num_workers, device=self.world.device, stop=stopped)
         last = self.step - self.window.steps
-        log = MetricsLog(self.run, self.step, last, spared) if self.world.is_main else None
-        with feed, closing(log) if log is not None else nullcontext(), display:  # no threads yet where it forks
-            return self._loop(end, feed, places, stop, display, log, meter)
+        with feed:  # it forks before there are threads, TensorBoard's and the display's
+            log = MetricsLog(self.run, self.step, last, spared) if self.world.is_main else None
+            with closing(log) if log is not None else nullcontext(), display:
+                return self._loop(end, feed, places, stop, display, log, meter)
 
     def _loop(
         self,
