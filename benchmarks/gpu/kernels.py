@@ -23,6 +23,7 @@ from workbench.models.layout import Layout
 from workbench.models.relations.alibi import Alibi
 from workbench.models.relations.buckets import Buckets
 from workbench.sequences.batch import Batch, Stream
+from workbench.sequences.pattern import pattern_of
 
 HEADS, WIDTH, WINDOW = 4, 64, 8
 LENGTHS: dict[Size, list[int]] = {"base": [250, 17, 128, 3, 64, 1, 200], "tiny": [20, 7, 33, 1]}
@@ -166,12 +167,13 @@ def attended(case: Case, kernel: str, inputs: list[Tensor], device: torch.device
 
 
 def layout_of(case: Case, lengths: list[int], device: torch.device) -> Layout:
-    """The layout of a batch with the case's visibility integers."""
+    """The layout of a batch with the case's visibility integers; the host knows of them what the loader would."""
     draws = torch.Generator().manual_seed(0)
     parts = [case.integers(length, draws) for length in lengths]
     fields = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     fields["position_ids"] = torch.cat([torch.arange(length) for length in lengths])
     stream = Stream(fields, torch.tensor([0, *accumulate(lengths)]), lengths)
+    stream = stream.knowing(pattern_of(lengths, {name: values.numpy() for name, values in stream.integers.items()}))
     return Context(Batch({"text": stream}).to(device)).layout("text")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from benchmarks.gpu.record import Record, Setting
 from benchmarks.gpu.steps import Stepper
@@ -65,11 +66,20 @@ def losses(recipe: Recipe, device: torch.device, precision: str) -> Losses:
     """The losses of each step, and its gradient norm."""
     recipe = replace(recipe, train=replace(recipe.train, precision=precision))
     step = Stepper(recipe, World(device=device), STEPS)
+    _stop_dropping(step.root)
     found = []
     for _ in range(STEPS):
         result = step()
         found.append({key: total / count for key, (total, count) in result.losses.items()})
     return found
+
+
+def _stop_dropping(root: nn.Module) -> None:
+    """Dropout of 0 in all modules, also where a recipe leaves it at its default: masks are drawn on the device."""
+    for module in root.modules():
+        for name in ("p", "dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
 
 
 def difference(expected: Losses, found: Losses, mean: bool = False) -> float:

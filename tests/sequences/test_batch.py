@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from workbench.errors import WorkbenchError
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
 
@@ -130,3 +133,10 @@ def test_what_was_made_on_the_device_is_not_taken_for_what_the_loader_knew() -> 
         changed.streams["text"].known("input_ids")
     with pytest.raises(NotImplementedError, match="meta"):
         moved.pick({"text": [1], "entity": [1]}).streams["text"].known("input_ids")
+
+
+@pytest.mark.parametrize("values", [[1, 1, 1], [[1], [1]], [0.5, 1.0]])
+def test_visibility_integers_that_are_not_one_for_each_row_are_named(values: Any) -> None:
+    sequence = Sequence({"text": {"input_ids": np.arange(2), "doc": np.array(values)}}, (0,))
+    with pytest.raises(WorkbenchError, match=r"stream 'text': the visibility integer 'doc' is .* for 2 rows"):
+        collate([sequence])

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from workbench.errors import WorkbenchError
 from workbench.sequences.flat import flattened, moved_together
 from workbench.sequences.moving import on_device
 from workbench.sequences.pattern import Known, Pattern, pattern_of, plain
@@ -357,10 +358,25 @@ def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:
             collated[field_name] = _linked([(i, p) for (i, _), p in zip(present, parts, strict=True)], lengths)
         else:
             collated[field_name] = torch.from_numpy(np.ascontiguousarray(np.concatenate(parts)))
+    _check_integers(collated, name, sum(lengths[name]))
     offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths[name])]).astype(np.int64))
     stream = Stream(collated, offsets, lengths[name], links)
     integers = {n: values.numpy() for n, values in stream.integers.items()}
     return stream.knowing(pattern_of(stream.lengths, integers)) if integers else stream
+
+
+def _check_integers(fields: Mapping[str, Tensor], stream: str, rows: int) -> None:
+    """
+    Raises:
+        WorkbenchError: a visibility integer is not one number for each row.
+    """
+    for name in fields.keys() & {*VISIBILITY}:
+        if fields[name].shape != (rows,) or fields[name].is_floating_point():
+            found = f"{str(fields[name].dtype).removeprefix('torch.')} [{', '.join(map(str, fields[name].shape))}]"
+            raise WorkbenchError(
+                f"stream {stream!r}: the visibility integer {name!r} is {found} for {rows} rows. What writes it (a "
+                "step) must give one whole number for each row"
+            )
 
 
 def _linked(parts: list[tuple[int, Any]], lengths: Lengths) -> Tensor:

@@ -101,7 +101,12 @@ class Spared:
         except Exception as error:
             if what not in self.failed:
                 self.failed.add(what)
-                self._untold.append(f"{what} failed and is left out ({type(error).__name__}: {_line(error)})")
+                why = (
+                    "out of memory"
+                    if isinstance(error, torch.OutOfMemoryError)
+                    else f"{type(error).__name__}: {_line(error)}"
+                )
+                self._untold.append(f"{what} failed and is left out ({why})")
         if not later:
             self.tell()
 

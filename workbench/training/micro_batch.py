@@ -76,7 +76,8 @@ def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) 
     with torch.random.fork_rng([world.device]):
         trial = Trial(recipe, tokenizer, world)
         room = trial.room * (1 - MARGIN)
-        size = largest(sizes(recipe.train.global_batch_size, world.size), trial.peak, room)
+        candidates = sizes(recipe.train.global_batch_size, world.size)
+        size = largest(candidates, trial.peak, room)
     del trial
     release(world.device)
     found = world.gather(size)
@@ -86,10 +87,11 @@ def with_micro_batch(recipe: Recipe, tokenizer: Tokenizer | None, world: World) 
             f"{1 - MARGIN:.0%} of its free memory. Set train.activation_checkpointing, shorten sequences "
             "(max_length), or use a smaller model"
         )
-    logger.info(
-        "train.micro_batch_size = auto: %d, the largest power of two whose step leaves %.0f %% of %.1f GiB free",
-        *(min(found), 100 * MARGIN, room / (1 - MARGIN) / GIB),
-    )
+    bound = f"whose step leaves {MARGIN:.0%} of {room / (1 - MARGIN) / GIB:.1f} GiB free"
+    if min(found) == candidates[-1]:
+        ranks = f" and leaves work for {world.size} ranks" if world.size > 1 else ""
+        bound = f"that divides global_batch_size = {recipe.train.global_batch_size}{ranks}; the card has room for it"
+    logger.info("train.micro_batch_size = auto: %d, the largest power of two %s", min(found), bound)
     return sized(recipe, min(found))
 
 
@@ -159,7 +161,9 @@ class Trial:
     def _micro_batches(self, size: int) -> list[MicroBatch]:
         """Of each task the one with the most rows, among the first ones."""
         recipe = sized(self.recipe, size)
-        batches = MicroBatches(self.tasks, {name: reader_of(recipe, task) for name, task in self.tasks.items()})
+        batches = MicroBatches(
+            self.tasks, {name: reader_of(recipe, task, tells=False) for name, task in self.tasks.items()}
+        )
         numbers = range(min(8, max(2, LONGEST_OF // size)))
         made = [[batches.micro_batch(MicroBatchId(name, n, 0, 0.0)) for n in numbers] for name in self.tasks]
         return [max(found, key=_rows) for micros in made if (found := [each for each in micros if each is not None])]

@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 TRAINING = 0  # the split in the key of a training micro-batch
 
 
-def reader_of(recipe: Recipe, task: Task) -> Reader:
-    """The endless stream of a task's corpora."""
+def reader_of(recipe: Recipe, task: Task, *, tells: bool = True) -> Reader:
+    """The endless stream of a task's corpora; `tells` whether the log says how long windows of texts are."""
     verify = recipe.train.verify
     corpora = [Corpus.open(place, verify=verify) for place in task.spec.corpora]
     weights = weights_of(task, corpora)
     window = window_of(task, corpora, weights)
-    if window is not None:
+    if window is not None and tells:
         logger.info("tasks.%s: windows of at most %s characters", task.name, f"{window:,}")
     return Reader(
         list(zip(corpora, weights, strict=True)),

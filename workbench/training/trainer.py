@@ -161,7 +161,7 @@ class Trainer:
         meter, memory = self._measured(spared)  # before layers are compiled: operations are counted one by one
         display = Display(self.console, self.world, spared, start=self.step, total=end)
         if self.world.is_main:
-            with spared("the overview"):
+            with spared("the overview", later=True):  # what failed in a trial may end the run by itself
                 display.preamble(self._preamble(end, memory).facts())
         prepare_layers(self.root, compile=self.spec.compile, checkpointing=checkpointing)
         places = training_places(self.schedule, range(self.step, end), self.lanes, self.spec.max_steps)
@@ -202,6 +202,9 @@ class Trainer:
             if self.step == start:
                 self.built.check()
             self.step += 1
+            if result.skipped and not self.window.skipped:
+                told = "step %d is skipped: its gradients are not finite in float16; the scale of the loss is halved"
+                logger.warning(told, self.step)
             if self.first is not None and not result.skipped:
                 self.first.add([turn.task for turn in turns], result, last=self.step == end)
             self.window.add(result)
@@ -258,7 +261,8 @@ class Trainer:
                 memory = step_peak(trial, self.root, self.optimizer, self.spec, self.world)
         with spared("measuring the device's speed", later=True):
             if self.world.is_main and flops:
-                peak = measured_peak(device, dtype)
+                # autocast leaves some products in float32, which on a CPU are the faster ones
+                peak = max(measured_peak(device, each) for each in {dtype, None if device.type == "cpu" else dtype})
         forget_trials(device)
         return Meter(self.world, self.seconds, spared, flops, peak), memory
 
