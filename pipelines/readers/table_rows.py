@@ -108,7 +108,9 @@ def cells_by_column(cells: list[str], columns: tuple[str, ...], where: str) -> d
         MalformedError: more or fewer cells than columns.
     """
     if len(cells) != len(columns):
-        raise MalformedError(f"a line of {len(cells)} columns", where, f"the first line has {len(columns)}")
+        quoted = any(cell.startswith('"') for cell in cells)
+        hint = "; where a program quoted the cells, read them with --option quoted=true" if quoted else ""
+        raise MalformedError(f"a line of {len(cells)} columns", where, f"the first line has {len(columns)}{hint}")
     return dict(zip(columns, cells, strict=True))
 
 
@@ -199,11 +201,12 @@ class _Lines:
         self._pieces: list[str] = []
         self.first = self.size = 0
         self.undecodable = b""
-        self._ended = False
+        self._ended = self._begun = False
+        self._number = self._returns = 0
 
     def begin(self) -> None:
         """A new row begins."""
-        self._row, self.size, self.undecodable, self._ended = [], 0, b"", False
+        self._row, self.size, self.undecodable, self._ended, self._begun = [], 0, b"", False, True
 
     def reread(self) -> None:
         """Give the lines of this row again, but for the first: it is no row of several lines."""
@@ -215,7 +218,8 @@ class _Lines:
 
     def __next__(self) -> str:
         if self._pieces:
-            return self._pieces.pop()
+            self._returns += 1
+            return self._taken(self._pieces.pop())
         if self._ended:  # within a quote
             raise StopIteration
         found = None
@@ -224,8 +228,7 @@ class _Lines:
         if found is None:
             self._ended = True
             return _END
-        if not self._row:
-            self.first = found[0]
+        self._number = found[0]
         self._row.append(found)
         line = found[1]
         self.size += len(line) + 1
@@ -237,5 +240,10 @@ class _Lines:
         if "\r" in text:  # inside a line: csv takes it for a line end, as programs of old Macs wrote it
             *inner, last = text.split("\r")
             self._pieces = [last + "\n", *(piece + "\r" for piece in reversed(inner))]
-            return self._pieces.pop()
-        return text + "\n"
+            return self._taken(self._pieces.pop())
+        return self._taken(text + "\n")
+
+    def _taken(self, piece: str) -> str:
+        if self._begun:
+            self.first, self._begun = self._number + self._returns, False
+        return piece

@@ -179,6 +179,8 @@ def decode(raw: bytes, where: str) -> str:
 
 def encoding_advice(raw: bytes) -> str:
     """What to do with bytes that are not UTF-8, by what they look like."""
+    if raw.startswith(b"PAR1"):
+        return "it is a parquet file, which no format of texts reads. Write its columns as JSON lines or CSV"
     zeros = [raw[start::2].count(0) * 4 > len(raw) for start in (0, 1)]
     if any(zeros):
         found = "utf-16le" if zeros[1] else "utf-16be"

@@ -161,3 +161,21 @@ def test_a_text_that_breaks_its_byte_order_marks_promise_is_named(tmp_path: Path
     path.write_bytes("\ufefftext,label\n".encode("utf-16-le") + b"\x00\xd8\x00")
     with pytest.raises(WorkbenchError, match=r"t\.csv: it begins with the byte order mark of utf-16"):
         read(path)
+
+
+def test_lines_that_end_in_a_carriage_return_have_numbers_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "mac.csv"
+    path.write_bytes(b"text,label\rone,a\rtwo,b\r\nthree,c\n")
+    assert [(number, row["text"]) for number, row in rows_of_table(path, Malformed())] == [
+        (2, "one"),
+        (3, "two"),
+        (4, "three"),
+    ]
+
+
+def test_a_line_of_another_width_says_how_quoted_cells_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "p.tsv"
+    path.write_text('text\tlabel\n"a\ttab"\t1\n')
+    malformed = Malformed()
+    assert not list(rows_of_table(path, malformed))
+    assert "--option quoted=true" in str(malformed[0])

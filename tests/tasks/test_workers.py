@@ -285,3 +285,30 @@ def test_neither_shared_memory_nor_open_files_are_needed() -> None:
     assert [int(values[3].sum()) for values in kept] == [9 * order**2 for order in range(16)]
     assert all(worker.line.fileno() == -1 for worker in owned._workers)
     assert not owned._processes
+
+
+def test_a_component_that_forks_and_returns_twice_is_told() -> None:
+    def make(order: int) -> int:
+        os.fork()
+        return order
+
+    def use(owned: Workers) -> None:
+        for order in range(20):
+            owned.take(owned.ask(order))
+            time.sleep(0.05)
+
+    with pytest.raises(MachineError, match=r"called os\.fork, and returned in both processes"), Workers(make, 1) as own:
+        use(own)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_child_that_has_ended_is_nobody_to_wait_for() -> None:
+    def make(_: int) -> None:
+        if os.fork() == 0:
+            os._exit(0)
+        time.sleep(60)
+
+    start = time.monotonic()
+    with pytest.raises(MachineError), Workers(make, 1) as owned:
+        owned.take(owned.ask(0))
+    assert time.monotonic() - start < 30

@@ -143,7 +143,13 @@ class Pulse:
         busy = doing == READING or computed > self._computed or status == psutil.STATUS_DISK_SLEEP
         self._computed = computed
         self.stopped = self.stopped + 1 if status in STOPPED else 0
-        self.still = 0 if self.stopped or busy or self._process.children() else self.still + 1
+        self.still = 0 if self.stopped or busy or self._waits_for_another() else self.still + 1
+
+    def _waits_for_another(self) -> bool:
+        """Whether a process that it started lives; one that has ended is there until somebody asks for its end."""
+        with suppress(psutil.NoSuchProcess):
+            return any(child.status() != psutil.STATUS_ZOMBIE for child in self._process.children())
+        return False
 
 
 class Workers:
@@ -357,7 +363,11 @@ class Workers:
                 selector.unregister(worker.line)
             else:
                 (ticket, value), buffer = sent
-                del worker.owes[ticket]
+                if worker.owes.pop(ticket, self) is self:
+                    raise MachineError(
+                        f"loader worker {worker.process.pid} answered twice: a component called os.fork, and returned "
+                        "in both processes. End the new one there (os._exit), or use subprocess"
+                    )
                 if ticket in self._unwanted:
                     self._unwanted.remove(ticket)
                 else:
