@@ -143,7 +143,9 @@ def _mask_mod(request: Request) -> Any:
     queries, keys = request.queries, request.keys
     q_sequence, k_sequence = queries.sequence_ids, keys.sequence_ids
     q_place, k_place = queries.index, keys.index
-    q_integers, k_integers = queries.contiguous_integers, keys.contiguous_integers
+    # copies: fields lie in one buffer, and where each begins would be compared with the code's
+    q_integers = {name: values.clone() for name, values in queries.contiguous_integers.items()}
+    k_integers = q_integers if keys is queries else {n: t.clone() for n, t in keys.contiguous_integers.items()}
     window = request.window
 
     def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
