@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.recipes.conftest import write_corpus
+
 Refused = Callable[..., str]
 COMMANDS = ("generate nowhere in.txt", "encode nowhere in.txt", "report nowhere", "prepare vectors nowhere")
 
@@ -90,8 +92,12 @@ def test_what_a_corpus_holds_is_its_own(world: Path, refused: Refused) -> None:
 
 def test_an_evaluation_is_not_begun_whose_result_has_no_place(places: Path, refused: Refused) -> None:
     (places / "evaluations").write_text("words")
-    message = refused("evaluate", "classify", "nowhere", "corpora/none")
-    assert "evaluations/nowhere/result.json: a file stands where a folder is needed" in message
+    (places / "weights").mkdir()  # of others, whose results lie beside the run that asks
+    for name in ("config.json", "model.safetensors"):
+        (places / "weights" / name).write_text("{}")
+    write_corpus(places / "texts", "text", [{"key": "a", "text": "The red house.", "meta": {}}])
+    message = refused("evaluate", "classify", "weights", "texts")
+    assert "evaluations/weights/result.json: a file stands where a folder is needed" in message
 
 
 def test_a_release_replaces_files_alone_and_no_run(places: Path, refused: Refused) -> None:

@@ -37,6 +37,9 @@ def test_keys_of_recipes(place: str, world: Path, workbench: Any) -> None:
 
 @pytest.mark.parametrize("command", OPTIONS)
 def test_options_of_commands(command: str, here: Path, workbench: Any) -> None:
+    (here / "x").mkdir()  # looks like weights of others: `show` asks first whether there is a run at all
+    for name in ("config.json", "model.safetensors"):
+        (here / "x" / name).write_text("{}")
     _all_refused(OPTIONS[command], here, workbench)
 
 
