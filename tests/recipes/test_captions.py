@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from tests.generation.conftest import Uncached
+from workbench.cli.generation import generate
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.generation import Generator, generate, without_captions
+from workbench.evaluation.generation import Generator, without_captions
 from workbench.evaluation.passes import sample_pass
 from workbench.generation.beams import beam_search
 from workbench.generation.decoding import Decoding

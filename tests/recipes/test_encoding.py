@@ -11,8 +11,9 @@ import torch
 from safetensors import safe_open
 from typer.testing import CliRunner
 
+from workbench.cli.encoding import encode
 from workbench.errors import WorkbenchError
-from workbench.evaluation.encoding import Encoder, encode, encode_texts
+from workbench.evaluation.encoding import Encoder, encode_texts
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loading import load
 from workbench.training.pretrain import pretrain
