@@ -237,7 +237,7 @@ class _Stream(io.RawIOBase):
     _ready = memoryview(b"")
 
     def _more(self) -> bytes:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _more")
 
     def readable(self) -> bool:
         return True

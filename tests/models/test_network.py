@@ -174,6 +174,15 @@ def test_a_part_may_start_otherwise() -> None:
     assert 0 < stack[1].weight.std() < 0.05
 
 
+def test_what_a_part_froze_keeps_its_values() -> None:
+    stack = nn.Sequential(nn.Linear(4, 4), nn.Embedding(3, 4))
+    nn.init.ones_(stack[0].weight)
+    stack[0].requires_grad_(False)
+    initialise(stack, 0.02)
+    assert (stack[0].weight == 1).all()
+    assert 0 < stack[1].weight.std() < 0.05
+
+
 @pytest.mark.parametrize("share", [None, "all"])
 def test_scaled_residuals_are_smaller_by_the_root_of_their_number(share: str | None) -> None:
     """Three layers of two branches each; only the maps that end a branch, and one that is shared once."""

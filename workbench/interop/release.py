@@ -55,7 +55,7 @@ class Release:
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         """Whether a configuration (empty where there is none) and the names of the tensors are of this family."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define recognises")
 
     def network(self, config: Config) -> NetworkSpec:
         """The network that a configuration describes, with the poolers that the family may have.
@@ -63,11 +63,11 @@ class Release:
         Raises:
             WorkbenchError: it describes something that our parts don't have.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define network")
 
     def rules(self, config: Config) -> list[Rule]:
         """Their names and ours: of the network as in its state dict, of heads with the objective's name in front."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define rules")
 
     def heads(self, config: Config) -> dict[str, Spec]:
         """The heads that the family has: by the objective's name in a recipe, which is also in front of the names of
@@ -92,7 +92,7 @@ class Release:
         Raises:
             LookupError: the network lacks a stream or layers that every one of the family has.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define config")
 
     def completed(self, config: Config, state: Mapping[str, Tensor]) -> Config:
         """A configuration with what the shapes of the tensors say, where the file was released without one."""

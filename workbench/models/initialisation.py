@@ -13,6 +13,7 @@ def initialise(module: nn.Module, scale: float) -> None:
 
     A part that brings its own values (a pretrained backbone, an entity table) sets `keeps_values = True`; one that
     starts otherwise (an adapter that is 0 at first) has a method `initialise(scale)`, which fills it and all it holds.
+    A matrix or table that its part has frozen keeps its values too: nothing would train new ones.
     """
     if getattr(module, "keeps_values", False):
         return
@@ -20,7 +21,7 @@ def initialise(module: nn.Module, scale: float) -> None:
     if callable(own):
         own(scale)
         return
-    if isinstance(module, nn.Linear | nn.Embedding | nn.Conv2d):
+    if isinstance(module, nn.Linear | nn.Embedding | nn.Conv2d) and module.weight.requires_grad:
         nn.init.normal_(module.weight, std=scale)
         if getattr(module, "bias", None) is not None:
             nn.init.zeros_(module.bias)  # type: ignore[arg-type]
