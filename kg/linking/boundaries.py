@@ -10,31 +10,13 @@ import unicodedata
 from collections.abc import Iterable
 
 from kg.linking.folding import fold
-
-UNSPACED = (
-    (0x0E00, 0x0EFF),  # Thai, Lao
-    (0x1000, 0x109F),  # Burmese
-    (0x1780, 0x17FF),  # Khmer
-    (0x2E80, 0x312F),  # radicals, kana, Bopomofo
-    (0x31F0, 0x31FF),  # small kana
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0xFF66, 0xFF9F),  # halfwidth kana
-    (0x20000, 0x3FFFF),
-)
+from workbench.text.segmenters import unspaced
 
 # How a character holds on to the next one, and to the one before: they are joined where the two have bits in common.
 # Bit 1 joins the characters of a word, bit 2 a combining mark to a letter of an unspaced script; what is in no word has
 # none. The tables are filled as characters are met (`meet`); they are plain dicts because nothing is looked up as fast.
 AFTER: dict[str, int] = {}
 BEFORE: dict[str, int] = {}
-
-
-def unspaced(character: str) -> bool:
-    """Whether a character belongs to a script that is written without spaces between words."""
-    code = ord(character)
-    return code >= UNSPACED[0][0] and any(first <= code <= last for first, last in UNSPACED)
 
 
 def meet(characters: Iterable[str]) -> None:

@@ -16,8 +16,8 @@ from functools import cache
 
 import numpy as np
 
-from kg.linking.boundaries import UNSPACED
 from kg.linking.folding import Case, fold
+from workbench.text.segmenters import UNSPACED
 
 NO_SPACES, SIGN, BLANK = 1, 2, 32
 """Codes of characters of scripts without spaces, of the signs that are asked for, and of all others in no word."""

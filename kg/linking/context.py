@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kg.linking.boundaries import UNSPACED
 from kg.linking.folding import fold
+from workbench.text.segmenters import UNSPACED
 
 WINDOW = 50  # words of context on either side of a mention
 PROFILE = 512  # words of a profile at most: a country has a hundred thousand neighbours

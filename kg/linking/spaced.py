@@ -19,10 +19,11 @@ from operator import itemgetter
 import ahocorasick_rs
 import numpy as np
 
-from kg.linking.boundaries import UNSPACED, begins_word, boundary
+from kg.linking.boundaries import begins_word, boundary
 from kg.linking.codes import BLANK, NO_SPACES, SHARED, SIGN, Codes
 from kg.linking.folding import Case, fold
 from kg.linking.names import Found, Names
+from workbench.text.segmenters import UNSPACED
 
 _SEVERAL, _COMPARED, _SHARED, _ANYWHERE = 1, 2, 4, 8
 """Bits of a pattern: several words; signs within, or letters of shared codes; several names, or one with signs at an

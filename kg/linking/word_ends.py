@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from kg.linking.boundaries import UNSPACED
+from workbench.text.segmenters import UNSPACED
 
 _RUN = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED) + "]*")
 

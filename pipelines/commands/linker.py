@@ -180,7 +180,8 @@ def _word_ends(words: str) -> WordEnds | Literal["auto"] | None:
     """What cuts texts into words, of the option that says so."""
     with needs_kg():
         from kg.linking.lexicon import Lexicon
-        from kg.linking.segmenters import AUTO, SEGMENTERS, Segmenter
+        from kg.linking.segmenters import AUTO, Segmenter
+        from workbench.text.segmenters import SEGMENTERS
     if words == AUTO:
         return "auto"
     if words == NO_WORDS:

@@ -108,7 +108,7 @@ def _image_texts(count: int) -> list[dict[str, Any]]:
         corners = np.sort(rng.random((5, 2, 2)).astype(np.float32), axis=1)
         answer = "two" if i % 2 else "one"
         town = TOWNS[i % 6]
-        captions = [f"the bridge number {i} of {town}", f"people near the river of {town}"]
+        captions = [f"the bridge number {i} of {town}", f"people near the river number {i} of {town}"]
         question = {"question_id": i, "question": f"how many in {TOWNS[i % 6]}?", "answers": [answer]}
         samples.append(
             {
@@ -191,8 +191,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return write_world(tmp_path_factory.mktemp("world"))
 
 
-def write_world(folder: Path) -> World:
-    texts, images = linked_texts(24), _image_texts(16)
+def write_world(folder: Path, size: int = 1) -> World:
+    """All of the data in a folder; so many times as much of it as the tests of parts need."""
+    texts, images = linked_texts(24 * size), _image_texts(16 * size)
     triples = [t for i in range(6) for t in ((f"T{i}", "lies_in", f"C{i}"), (f"T{i}", "near", f"T{(i + 1) % 6}"))]
     labels = {f"T{i}": TOWNS[i] for i in range(6)} | {f"C{i}": COUNTRIES[i] for i in range(6)}
     kinds = {"T": "town", "C": "country"}
@@ -237,8 +238,8 @@ def write_world(folder: Path) -> World:
         ),
         folder / "entity-vocabulary.safetensors",
         folder / "answers.json",
-        write_corpus(folder / "films", "video-text", _films(8)),
-        write_corpus(folder / "speech", "speech-text", _speech(8)),
+        write_corpus(folder / "films", "video-text", _films(8 * size)),
+        write_corpus(folder / "speech", "speech-text", _speech(8 * size)),
     )
 
 

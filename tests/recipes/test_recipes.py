@@ -36,7 +36,11 @@ SIZES = {
     "longer": 48,
     "dropout": 0.0,
     "attention_dropout": 0.0,
+    "repeat": 1,
+    "num_heads": 2,
 }
+OF_DATA = ("feature_size", "num_classes")
+"""Those of them that the small data decide."""
 CORPORA = {
     "document": "text",
     "packed": "plain",
@@ -59,18 +63,18 @@ OWN = ("joint-entity",)
 """Recipes of no paper."""
 
 
-def shrunk(value: Any, world: Any) -> Any:
+def shrunk(value: Any, world: Any, sizes: dict[str, Any] = SIZES) -> Any:
     """The same tree with small sizes and the small data's paths, wherever it states a size or a path."""
     if isinstance(value, list):
-        return [shrunk(inner, world) for inner in value]
+        return [shrunk(inner, world, sizes) for inner in value]
     if not isinstance(value, dict):
         return value
-    small = {key: shrunk(inner, world) for key, inner in value.items()}
-    small |= {key: size for key, size in SIZES.items() if key in small}
-    if "repeat" in small:
-        small["repeat"] = 1
-    if "num_heads" in small:
-        small["num_heads"] = [2, 2] if isinstance(small["num_heads"], list) else 2
+    small = {key: shrunk(inner, world, sizes) for key, inner in value.items()}
+    small |= {
+        key: [size] * len(small[key]) if key == "num_heads" and isinstance(small[key], list) else size
+        for key, size in sizes.items()
+        if key in small
+    }
     for key, path in (
         ("graph", world.graph),
         ("table", world.vectors),
@@ -93,6 +97,18 @@ def shrunk(value: Any, world: Any) -> Any:
     return _part(small)
 
 
+def on_small_data(recipe: Recipe, world: Any, sizes: dict[str, Any]) -> dict[str, Any]:
+    """What a recipe says, reading the small corpora."""
+    plain: dict[str, Any] = shrunk(dataclasses.asdict(recipe), world, sizes)
+    for task, spec in plain["tasks"].items():
+        builder = spec["sequence"]["builder"]["builder"]
+        if builder not in CORPORA:
+            pytest.fail(f"recipe {recipe.name}, task {task}: no small corpus is known for the builder {builder!r}")
+        spec["corpora"] = {str(getattr(world, _corpus(spec["sequence"]))): 1.0}
+    plain["tokenizer"] = str(world.tokenizer)
+    return plain
+
+
 def _part(spec: dict[str, Any]) -> dict[str, Any]:
     """What depends on which part it is: dropout is on by default, and an entity table has its vectors' size."""
     kind = next((kind for kind in ("layer", "embedding") if kind in spec), None)
@@ -106,14 +122,7 @@ def _part(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def small_recipe(name: str, world: Any) -> Recipe:
-    recipe = load_recipe(name)
-    plain = shrunk(dataclasses.asdict(recipe), world)
-    for task, spec in plain["tasks"].items():
-        builder = spec["sequence"]["builder"]["builder"]
-        if builder not in CORPORA:
-            pytest.fail(f"recipe {name}, task {task}: no small corpus is known for the builder {builder!r}")
-        spec["corpora"] = {str(getattr(world, _corpus(spec["sequence"]))): 1.0}
-    plain["tokenizer"] = str(world.tokenizer)
+    plain = on_small_data(load_recipe(name), world, SIZES)
     plain["train"] |= {"global_batch_size": 8, "micro_batch_size": 8, "num_workers": 0, "lr_schedule": "linear"}
     return recipe_from_dict(plain, name)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kg.linking import segmenters
 from kg.linking.linker import Linker
 from kg.linking.segmenters import Segmenter, chosen_for
 from workbench.errors import WorkbenchError
+from workbench.text import segmenters
 
 CHINESE = ["水果", "海水", "价值", "有价值", "市中心"]
 JAPANESE = ["アイス", "アイスランド", "東京", "京都"]
