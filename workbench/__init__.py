@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from workbench.shipped import find_beside
+
 if TYPE_CHECKING:
     from workbench.interop.opening import load as load
 
 __all__ = ["load"]
+
+find_beside()
 
 
 def __getattr__(name: str) -> Any:

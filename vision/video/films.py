@@ -43,7 +43,7 @@ def frames(film: bytes, rate: float, where: str) -> Iterator[Frame]:
     """
     av = library("av", "video", "films")
     try:
-        with av.open(io.BytesIO(film), format=_demuxer(film, where), metadata_errors="ignore") as container:
+        with _opened(av, film, where) as container:
             yield from _even(_shown(container, film, where), rate)
     except (av.FFmpegError, ValueError, OverflowError) as error:
         raise _damaged(film, where, error) from error
@@ -57,10 +57,19 @@ def length(film: bytes, where: str) -> float | None:
     """
     av = library("av", "video", "films")
     try:
-        with av.open(io.BytesIO(film), format=_demuxer(film, where), metadata_errors="ignore") as container:
+        with _opened(av, film, where) as container:
             return None if container.duration is None else float(container.duration / av.time_base)
     except (av.FFmpegError, ValueError, OverflowError) as error:
         raise _damaged(film, where, error) from error
+
+
+def _opened(av: Any, film: bytes, where: str) -> Any:
+    """The container of a film, whatever the bytes of its title and the like are: nothing of them is used.
+
+    From version 19 on PyAV keeps such bytes by itself, and `open` has no option for them.
+    """
+    told = {"metadata_errors": "ignore"} if int(av.__version__.partition(".")[0]) < 19 else {}
+    return av.open(io.BytesIO(film), format=_demuxer(film, where), **told)
 
 
 def _damaged(film: bytes, where: str, error: Exception) -> BadValueError:

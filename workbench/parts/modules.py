@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
+from workbench.shipped import beside
+
 
 def module_specs(name: str, folders: Sequence[Path] = ()) -> list[ModuleSpec]:
     """What importing the module `name` would run, the packages around it first, as far as it is there.
@@ -90,7 +92,7 @@ def imports_of(spec: ModuleSpec) -> list[str]:
 
 def _top_level(name: str, folders: Sequence[Path]) -> ModuleSpec | None:
     try:
-        spec = importlib.util.find_spec(name)  # of a name without dots: imports nothing
+        spec = beside(name) or importlib.util.find_spec(name)  # of a name without dots: imports nothing
     except ValueError:  # a module that was made by hand
         return None
     return spec if spec is not None or not folders else PathFinder.find_spec(name, [str(folder) for folder in folders])

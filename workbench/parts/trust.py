@@ -29,13 +29,13 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note
 from workbench.files.paths import real_path
 from workbench.parts.kinds import KINDS
-from workbench.parts.modules import file_of, files_in, imports_of, module_specs
+from workbench.parts.modules import file_of, files_in, imports_of, is_module, module_specs
+from workbench.shipped import PACKAGES, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CODE = "code"
 """The folder of a run that has the code of its parts, apart from what else is there."""
 log = logging.getLogger(__name__)
-SHIPPED = tuple(ROOT / package for package in ("workbench", "kg", "vision", "pipelines"))
+SHIPPED = tuple(ROOT / package for package in ("workbench", *PACKAGES))
 _trusted: set[Path] = set()
 _passed_over: dict[str, str] = {}  # by top-level module, in words: a file that another one is preferred to
 
@@ -162,7 +162,9 @@ def _look_for_passed_over(modules: Iterable[str], folders: Sequence[Path]) -> No
     """
     found: dict[str, str] = {}
     for module in modules:
-        top = module.partition(".")[0]
+        top, dot, _ = module.partition(".")
+        if dot and top in PACKAGES and is_module(module):
+            continue  # a shipped part; nobody takes a user's `vision.py` for it
         found[top] = found.get(top) or next(filter(None, (_passed_over_in(module, folder) for folder in folders)), "")
     for top, told in found.items():
         if told and _passed_over.get(top) != told:

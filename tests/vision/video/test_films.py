@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.films import film, frame
-from vision.video.films import film_of, frames
+from vision.video.films import film_of, frames, length
 from workbench.errors import BadValueError
 
 av = pytest.importorskip("av")
@@ -23,6 +23,21 @@ def test_frames_are_those_shown_at_the_times() -> None:
     assert greys(data, 4.0) == [(number / 4, 10 * number) for number in range(12)]
     assert greys(data, 1.0) == [(0, 0), (1, 40), (2, 80)]
     assert greys(data, 8.0) == [(number / 8, 10 * (number // 2)) for number in range(24)], "shown several times"
+
+
+def test_a_title_in_any_bytes_is_passed_over() -> None:
+    """PyAV before 19 refuses bytes that are no UTF-8 unless it is asked to ignore them; from 19 on it cannot be."""
+    file = io.BytesIO()
+    with av.open(file, "w", format="mp4") as container:
+        container.metadata["title"] = "TITLE-OF-IT"
+        stream = container.add_stream("mpeg4", rate=5)
+        stream.width, stream.height = 32, 32
+        container.mux(stream.encode(av.VideoFrame(32, 32, "yuv420p")))
+        container.mux(stream.encode())
+    data = file.getvalue().replace(b"TITLE-OF-IT", b"\xff\xfe\xe9\xe8-OF-IT")
+    assert b"\xff\xfe" in data
+    assert len(list(frames(data, 5.0, "it"))) == 1
+    assert length(data, "it") == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("format", ["mp4", "webm"])
