@@ -135,7 +135,14 @@ def test_what_was_made_on_the_device_is_not_taken_for_what_the_loader_knew() -> 
         moved.pick({"text": [1], "entity": [1]}).streams["text"].known("input_ids")
 
 
-@pytest.mark.parametrize("values", [[1, 1, 1], [[1], [1]], [0.5, 1.0]])
+@pytest.mark.parametrize("name", ["doc", "word_number"])
+def test_a_field_of_another_number_of_rows_is_named(name: str) -> None:
+    texts = [{"input_ids": np.arange(2), name: np.arange(length)} for length in (1, 3)]  # 4 in all, as there are rows
+    with pytest.raises(WorkbenchError, match=f"'b': stream 'text' has 2 rows and 1 entries of '{name}'"):
+        collate([Sequence({"text": text}, (0,), key=key) for key, text in zip("bc", texts, strict=True)])
+
+
+@pytest.mark.parametrize("values", [[[1], [1]], [0.5, 1.0]])
 def test_visibility_integers_that_are_not_one_for_each_row_are_named(values: Any) -> None:
     sequence = Sequence({"text": {"input_ids": np.arange(2), "doc": np.array(values)}}, (0,))
     with pytest.raises(WorkbenchError, match=r"stream 'text': the visibility integer 'doc' is .* for 2 rows"):

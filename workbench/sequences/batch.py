@@ -352,6 +352,11 @@ def _stream(sequences: list[Sequence], name: str, lengths: Lengths) -> Stream:
                 if field_name not in VISIBILITY and field_name != "masked":
                     raise ValueError(f"sequence {sequences[i].key!r}: stream {name!r} lacks the field {field_name!r}")
                 value = np.zeros(row_count(fields), np.bool_ if field_name == "masked" else np.int64)
+            if len(value) != lengths[name][i] and field_name != "pixels":  # one an image
+                raise WorkbenchError(
+                    f"sequence {sequences[i].key!r}: stream {name!r} has {lengths[name][i]} rows and {len(value)} "
+                    f"entries of {field_name!r}. What writes it (a step or objective) must give one for each row"
+                )
             parts.append(value)
         if isinstance(parts[0], Rows):
             links[field_name] = parts[0].stream
