@@ -11,7 +11,15 @@ from annotated_types import Ge, Le
 from PIL import Image, UnidentifiedImageError
 
 from pipelines.readers.reader import Drop
-from workbench.images import FAILURES, TooManyPixelsError, UnscaledPixelsError, open_image, upright
+from workbench.images import (
+    FAILURES,
+    TooManyPixelsError,
+    UnscaledPixelsError,
+    format_told,
+    format_unread,
+    open_image,
+    upright,
+)
 from workbench.options.bounds import Count, Side
 from workbench.sequences.sequence import Sample
 
@@ -24,7 +32,8 @@ Quality = Annotated[int, Ge(1), Le(95)]  # of a JPEG; above 95 Pillow only makes
 class CheckImage:
     """Drops what is no image, is cut off, or is too large or too small; stores JPEG and PNG as they are.
 
-    Other formats that the workbench reads become JPEG (PNG where they have transparency), with eight bits a channel.
+    One in a format that is not read here (SVG, HEIC, ...) is dropped under that name. Other formats that the workbench
+    reads become JPEG (PNG where they have transparency), with eight bits a channel.
     `resize` makes the shorter side that many pixels where it is longer (never enlarges, keeps the aspect ratio, applies
     the EXIF rotation). `meta.sha256` is that of the stored bytes; `meta.source_sha256` that of the original where they
     differ.
@@ -41,12 +50,15 @@ class CheckImage:
         data: bytes = sample["image"]
         if not data:
             return Drop("empty image file")
+        unread = format_unread(data)
+        if unread:
+            return Drop(f"{unread}, a format that is not read here")
         if data[:512].lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
             return Drop("a web page, not an image")
         try:
             stored = self._stored(data)
         except UnidentifiedImageError:
-            return Drop("not an image")
+            return Drop("damaged image" if format_told(data) else "not an image")
         except (TooManyPixelsError, Image.DecompressionBombError):
             return Drop("too many pixels")
         except UnscaledPixelsError:

@@ -111,7 +111,7 @@ def test_pixels_that_could_mean_anything_are_dropped(pixels):
 def test_a_format_beside_the_list_is_not_opened(picture, monkeypatch):
     """Pillow would give an EPS to Ghostscript: a program of somebody else, to be run."""
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("ran a PostScript program"))
-    assert CheckImage()({"image": picture(format="EPS")}) == Drop("not an image")
+    assert CheckImage()({"image": picture(format="EPS")}) == Drop("PostScript, a format that is not read here")
 
 
 def encoded(pixels: np.ndarray, format: str) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from PIL import ExifTags, Image
+from PIL import Image
 from torch import Tensor
 from torchvision.io import ImageReadMode, decode_jpeg
 from torchvision.transforms.v2.functional import pil_to_tensor
@@ -21,10 +21,14 @@ from workbench.errors import BadValueError
 from workbench.images import (
     FAILURES,
     FORMATS,
+    ON_ITS_SIDE,
     PIXEL_LIMIT,
     TooManyPixelsError,
     UnscaledPixelsError,
+    format_told,
+    format_unread,
     open_image,
+    orientation,
     upright,
 )
 from workbench.sequences.missing import missing
@@ -32,8 +36,6 @@ from workbench.sequences.sequence import Sample
 
 FRACTIONS = (8, 4, 2, 1)
 """A JPEG is decoded at one over these of its sides."""
-ON_ITS_SIDE = (5, 6, 7, 8)
-"""EXIF's orientations that exchange width and height."""
 
 
 class Encoded:
@@ -51,7 +53,7 @@ class Encoded:
         with _explained(data, where):
             image = open_image(data, pixel_limit)
             self._jpeg = image.format in ("JPEG", "MPO")
-            turn = image.getexif().get(ExifTags.Base.Orientation, 1) if self._jpeg else 1
+            turn = orientation(image) if self._jpeg else 1
             self._decoded = None if self._jpeg else _rgb(upright(image))
         self._plain = image.format == "JPEG" and image.mode in ("L", "RGB") and turn == 1
         width, height = (self._decoded or image).size
@@ -152,8 +154,14 @@ def _reason(data: bytes, error: Exception) -> str:
     start = data[:64].lstrip()
     if not data:
         return "the image is empty (0 bytes)"
+    unread = format_unread(data)
+    if unread:
+        return f"{unread}, a format that is not read here (read are {', '.join(FORMATS)}); convert or remove the record"
     if start[:1] == b"<":
         return f"not an image but a text page saved as one (it begins with {start[:20]!r}); remove the record"
     if isinstance(error, Image.UnidentifiedImageError):
-        return f"not an image in {', '.join(FORMATS)} (it begins with {data[:8]!r}); remove or convert the record"
+        told = format_told(data)
+        if told is None:
+            return f"not an image in {', '.join(FORMATS)} (it begins with {data[:8]!r}); remove or convert the record"
+        return f"the image is damaged (it begins as {told} and goes on otherwise); remove the record"
     return f"the image is damaged ({error}); remove the record"

@@ -19,7 +19,7 @@ from workbench.corpora.order import Order
 from workbench.corpora.places import marked_texts
 from workbench.corpora.schema import FIELDS, READING, Field
 from workbench.corpora.values import LINKS, NAMED
-from workbench.images import FAILURES, open_image
+from workbench.images import FAILURES, open_image, orientation, upright_size
 from workbench.sequences.sequence import Sample
 
 LONGEST = 400
@@ -118,7 +118,8 @@ def _linked(text: str, spans: list[list[Any]]) -> Text:
 def _image(data: bytes) -> Text:
     try:
         with open_image(data) as image:
-            return Text(f"{image.format} {image.width} x {image.height}, {_bytes(len(data))}")
+            (width, height), turned = upright_size(image), orientation(image) != 1
+            return Text(f"{image.format} {width} x {height}{' (turned by EXIF)' * turned}, {_bytes(len(data))}")
     except FAILURES as error:
         return Text(f"cannot be decoded: {error}", style="red")
 
