@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.readers.formats import detect, find_format
+from pipelines.readers.formats import find_format, sorted_inputs
 from pipelines.readers.image_text.url_list import UrlList
 from pipelines.sources.web import Manners
 from pipelines.stages.check_image import CheckImage
@@ -41,8 +41,9 @@ def check_list(name: str | None, paths: Sequence[Path]) -> None:
     Raises:
         WorkbenchError: the format is no list of URLs.
     """
-    name = name or detect("image-text", paths)
-    if not issubclass(find_format("image-text", name), UrlList):
+    names = [name] if name else list(sorted_inputs("image-text", paths))
+    other = next((each for each in names if not issubclass(find_format("image-text", each), UrlList)), None)
+    if other is not None:
         raise WorkbenchError(
-            f"--fetch: the format {name} is no list of URLs; allowed: conceptual-captions, url-table, url-parquet"
+            f"--fetch: the format {other} is no list of URLs; allowed: conceptual-captions, url-table, url-parquet"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,11 +16,11 @@ import typer
 from pipelines.preparing.chunks import Job
 from pipelines.preparing.limits import Limits
 from pipelines.preparing.progress import show
-from pipelines.preparing.runner import prepare
+from pipelines.preparing.runner import check_beside, prepare
 from pipelines.preparing.splits import check_parts, parse_splits
-from pipelines.readers.formats import detect, find_format, make_reader
+from pipelines.readers.formats import find_format, reader_of, sorted_inputs
 from pipelines.readers.reader import RawReader
-from pipelines.sources.files import expand
+from pipelines.sources.files import expand, passed_over
 from pipelines.stages import Stage
 from workbench.errors import WorkbenchError, shown
 from workbench.files.yaml_values import parse_value
@@ -106,8 +106,10 @@ class Reading(Writing):
         """
         allow(import_paths([self.format]), Path.cwd(), "--format", trust=self.trust)
         paths = expand(self.inputs)
-        reader = chosen_reader(kind, self.format, paths, self.option, **lists)
-        self.prepare(replace(self.job(reader, stages), log_drops=log_drops), paths)
+        check_beside(self.output, paths)
+        reader, read = chosen_reader(kind, self.format, paths, self.option, **lists)
+        left = passed_over(paths, reader.inputs(read), reader.may_name)
+        self.prepare(replace(self.job(reader, stages), log_drops=log_drops, passed_over=left), read)
 
     def job(self, reader: RawReader, stages: Sequence[Stage]) -> Job:
         meta = {name: value for name, value in (("licence", self.licence), ("url", self.url)) if value}
@@ -146,21 +148,35 @@ class Cleaning(Reading):
 
 def chosen_reader(
     kind: str, name: str | None, paths: Sequence[Path], options: Sequence[str], **lists: Sequence[str]
-) -> RawReader:
-    """The reader with its `NAME=VALUE` options; `lists` are options that the command has flags of its own for.
+) -> tuple[RawReader, list[Path]]:
+    """The reader with its `NAME=VALUE` options, and the inputs that it is given: those of a folder by their names.
+
+    Of inputs of several formats, each format takes the options that it has.
+
+    Args:
+        lists: options that the command has flags of its own for.
 
     Raises:
         WorkbenchError: unknown format or option, or a value of the wrong type.
     """
-    name = name or detect(kind, paths)
-    hints = typing.get_type_hints(find_format(kind, name), include_extras=True)
-    values: dict[str, Any] = {field: list(value) for field, value in lists.items() if value}
+    groups = {name: list(paths)} if name else sorted_inputs(kind, paths)
+    hints = {each: typing.get_type_hints(find_format(kind, each), include_extras=True) for each in groups}
+    values: dict[str, dict[str, Any]] = {each: {} for each in groups}
+    for called, given in lists.items():
+        for each in _having(called, hints) if given else ():
+            values[each][called] = list(given)
     for option in options:
-        field, equals, value = option.partition("=")
+        called, equals, text = option.partition("=")
         if not equals:
             raise WorkbenchError(f"--option {option!r} is not NAME=VALUE")
-        values[field] = value if is_text(hints.get(field)) else _value(value, option)
-    return make_reader(kind, name, paths, values)
+        for each in _having(called, hints):
+            values[each][called] = text if is_text(hints[each].get(called)) else _value(text, option)
+    return reader_of(kind, groups, values), [path for read in groups.values() for path in read]
+
+
+def _having(option: str, hints: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The formats that have an option of this name; where none has, all, so that it is refused by name."""
+    return [name for name, own in hints.items() if option in own] or list(hints)
 
 
 def _value(text: str, option: str) -> Any:

@@ -38,7 +38,7 @@ class Job:
     an earlier one in so many of its hash's bits at most, `near_captions` captions that have that share of an earlier
     one (`pipelines.preparing.near_duplicates`). `on_error` says whether a record that does not
     fit its format stops the run or is counted. With `log_drops` each sample that is left out is a line of a file in
-    the folder `DROPPED` of the corpus.
+    the folder `DROPPED` of the corpus. `passed_over` are the files in the inputs' folders that are not read, by kind.
     """
 
     reader: RawReader
@@ -56,6 +56,7 @@ class Job:
     on_error: Literal["stop", "skip"] = "stop"
     log_drops: bool = False
     inductive: bool = False
+    passed_over: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def parts(self) -> list[str]:
@@ -180,7 +181,7 @@ def samples_of(job: Job, chunk: Chunk, start: int) -> list[Sample | Drop]:
 
 def read(job: Job, record: Record) -> Sample | Drop:
     """A raw record as a sample with the job's provenance; a malformed one raises or is dropped as the job says."""
-    name = type(job.reader).__name__
+    name = job.reader.origin(record)
     try:
         with Blame(job.reader):
             sample = job.reader.read(record)

@@ -23,6 +23,12 @@ class Preparation:
     skipped: int = 0
 
     @property
+    def passed_over(self) -> dict[str, tuple[int, list[str]]]:
+        """The files in the inputs' folders that were not read: by kind how many, and the first ones' names."""
+        left = self.manifests[""].provenance.get("passed_over", {})
+        return {what: (told["files"], told["first"]) for what, told in left.items()}
+
+    @property
     def read(self) -> int:
         return sum(m.records for m in self.manifests.values()) + sum(self.dropped.values())
 

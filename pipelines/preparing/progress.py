@@ -13,6 +13,7 @@ from pipelines.preparing.preparation import Preparation
 from workbench.terminal import Terminal
 
 console = Terminal(stderr=True)
+SHOWN = 60
 
 
 class ProgressBar:
@@ -59,6 +60,9 @@ def show(result: Preparation) -> None:
     table.add_column("stage")
     table.add_column("samples", justify="right")
     table.add_row("read", f"{result.read:,}")
+    for what, (count, names) in result.passed_over.items():
+        shown = ", ".join(name[:SHOWN] for name in names[:2])
+        table.add_row(Text(f"files passed over, {what}: {shown}{' ...' if count > 2 else ''}"), f"{count:,}")
     for reason, count in sorted(result.dropped.items()):
         table.add_row(Text(f"dropped, {reason}"), f"{count:,}")
     for part, manifest in result.manifests.items():

@@ -62,7 +62,7 @@ def prepare(
             under way were finished.
     """
     started = time.monotonic()
-    _check_beside(job.output, inputs)
+    check_beside(job.output, inputs)
     space = Workspace(job, inputs, limits, command, source or {})
     complete = space.complete()
     if complete is not None:
@@ -87,7 +87,7 @@ def prepare(
     return Preparation(manifests, space.folders, manifests[""].dropped, time.monotonic() - started, skipped)
 
 
-def _check_beside(output: Path, inputs: Sequence[Path]) -> None:
+def check_beside(output: Path, inputs: Sequence[Path]) -> None:
     """
     Raises:
         WorkbenchError: the output would be read as an input by the next run.
@@ -171,7 +171,8 @@ def _run(job: Job, inputs: Sequence[Path], limits: Limits, meter: ProgressBar) -
             "--shard-size"
         )
     if not outcomes:
-        raise WorkbenchError(f"the input holds no record ({', '.join(map(str, inputs))}); nothing was written")
+        shown = ", ".join(map(str, inputs[:3])) + (" ..." if len(inputs) > 3 else "")
+        raise WorkbenchError(f"the input holds no record ({shown}); nothing was written")
     return outcomes
 
 

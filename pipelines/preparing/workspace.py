@@ -28,6 +28,8 @@ from workbench.parts.blame import Blame
 from workbench.parts.trust import code_checksums
 
 log = logging.getLogger(__name__)
+NAMED = 20
+"""So many files of a kind that were passed over are named in corpus.json."""
 DRAFTS = ".*.part"
 """What `workbench.files.drafts.atomic` calls files that are not complete; while nobody writes, all are left over."""
 
@@ -132,7 +134,9 @@ class Workspace:
     def provenance(self, part: str) -> dict[str, Any]:
         """What corpus.json says about how the corpus came to be."""
         named = {"part": part} if part else {}
-        return {"command": self.command, **named, **self.fingerprint, "source": dict(self.source)}
+        left = {what: {"files": len(names), "first": names[:NAMED]} for what, names in self.job.passed_over.items()}
+        passed = {"passed_over": left} if left else {}
+        return {"command": self.command, **named, **self.fingerprint, "source": dict(self.source), **passed}
 
     def close(self) -> None:
         """The corpus is complete: the state file, shards without records and half-written files of a killed run go."""
@@ -222,7 +226,7 @@ def _options(job: Job, limits: Limits) -> dict[str, Any]:
     stages = [[stage_name(s), _fields(s)] for s in job.stages]
     options: dict[str, Any] = {
         "format": type(job.reader).__name__,
-        "format_options": dataclasses.asdict(job.reader),
+        "format_options": job.reader.stated(),
         "stages": stages,
         "splits": dict(job.splits),
         "meta": dict(job.meta),

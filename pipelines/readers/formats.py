@@ -10,19 +10,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipelines.readers.reader import Peek, RawReader, peek
-from pipelines.sources.files import files
+from pipelines.readers.reader import Match, Peek, RawReader, peek
+from pipelines.readers.several import Several
+from pipelines.sources.files import inside, is_media
 from workbench.errors import WorkbenchError, unknown
 from workbench.parts.blame import Blame, mark
 from workbench.parts.building import checked
 from workbench.parts.trust import import_named
+
+Inputs = dict[str, list[Path]]
+"""The inputs that each format reads."""
 
 
 @cache
 def formats(kind: str) -> dict[str, type[RawReader]]:
     """The formats of a kind (text, image-text, triples) by name: the module's name with dashes.
 
-    A class without a `detect` of its own is what several formats share.
+    A class that has neither `suffixes` nor `detect` of its own is what several formats share.
     """
     found: dict[str, type[RawReader]] = {}
     folder = importlib.import_module(f"pipelines.readers.{kind.replace('-', '_')}")
@@ -30,35 +34,103 @@ def formats(kind: str) -> dict[str, type[RawReader]]:
         module = importlib.import_module(f"{folder.__name__}.{module_info.name}")
         for value in vars(module).values():
             own = isinstance(value, type) and issubclass(value, RawReader) and value.__module__ == module.__name__
-            if own and value.kind == kind and "detect" in vars(value):
+            if own and value.kind == kind and {"detect", "suffixes"} & vars(value).keys():
                 found[module_info.name.replace("_", "-")] = value
     return found
 
 
-def detect(kind: str, paths: Sequence[Path]) -> str:
-    """The format that the first input, among the others, looks like (of a folder: the folder, else its first file).
+def sorted_inputs(kind: str, paths: Sequence[Path]) -> Inputs:
+    """Which inputs are of which format: each file by its own, those in folders too.
+
+    A folder may be of a format as a whole (a set that was published as one). Files in a folder that are of no format
+    are left out. A file that is like none, as a damaged one is, goes to the format of the others of its suffix.
 
     Raises:
-        WorkbenchError: the input is empty, or looks like none or several.
+        WorkbenchError: an input is empty, or looks like none or several.
     """
-    source = peek(paths[0], paths)
-    matching = _matching(kind, source)
-    if source.is_folder and not matching:
-        suffixes = tuple({suffix for reader in formats(kind).values() for suffix in reader.suffixes})
-        source = peek(files([source.path], suffixes)[0])
-        matching = _matching(kind, source)
-    if not source.is_folder and not source.text.strip():
-        raise WorkbenchError(f"{source.path} is empty; there is nothing to prepare")
-    if len(matching) == 1:
-        return matching[0]
+    groups: Inputs = {}
+    strange: list[Peek] = []
+    for path in paths:
+        source = peek(path, paths)
+        name = _best(kind, source)
+        if name is None and source.is_folder:
+            strange += _sort_folder(kind, source.path, groups)
+        elif name is None:
+            strange.append(source)
+        else:
+            groups.setdefault(name, []).append(path)
+    named = set(paths)
+    for source in strange:
+        likely = [name for name in groups if source.suffix in formats(kind)[name].suffixes]
+        if len(likely) == 1:
+            groups[likely[0]].append(source.path)
+        elif source.path in named:
+            raise _unclear(kind, source, [])
+    if not groups:
+        raise _unclear(kind, peek(paths[0], paths), [])
+    only = peek(paths[0]) if len(paths) == 1 and not paths[0].is_dir() else None
+    if only is not None and not only.text.strip():
+        raise WorkbenchError(f"{paths[0]} is empty; there is nothing to prepare")
+    return groups
+
+
+def _sort_folder(kind: str, folder: Path, groups: Inputs) -> list[Peek]:
+    """Add the files of a folder to those of their formats; those that are of none are returned."""
+    strange = []
+    for path in inside(folder):
+        if is_media(path):
+            continue
+        source = peek(path)
+        name = _best(kind, source, in_folder=True)
+        if name is None:
+            strange.append(source)
+        else:
+            groups.setdefault(name, []).append(path)
+    return strange
+
+
+def detect(kind: str, paths: Sequence[Path]) -> str:
+    """The format that the first input, among the others, looks like; of a folder with several, that of its first file.
+
+    Raises:
+        WorkbenchError: an input is empty, or looks like none or several.
+    """
+    return next(iter(sorted_inputs(kind, paths)))
+
+
+def _best(kind: str, source: Peek, *, in_folder: bool = False) -> str | None:
+    """The format that is surest of an input; None where none is.
+
+    Args:
+        in_folder: whether nobody named the file itself; then what could be read as anything is read only where it has
+            the suffix of the format.
+
+    Raises:
+        WorkbenchError: several are equally sure.
+    """
+    matches = {name: _match(reader, source) for name, reader in formats(kind).items()}
+    best = max(matches.values())
+    found = [name for name, match in matches.items() if match == best != Match.NO]
+    if best == Match.FALLBACK:
+        owners = [name for name, reader in formats(kind).items() if source.suffix in reader.suffixes]
+        found = [name for name in found if name in owners or not (owners or in_folder)]
+    if len(found) > 1:
+        raise _unclear(kind, source, found)
+    return found[0] if found else None
+
+
+def _match(reader: type[RawReader], source: Peek) -> Match:
+    found = reader.detect(source)
+    return Match.CONTENT if found is True else Match(int(found))
+
+
+def _unclear(kind: str, source: Peek, matching: Sequence[str]) -> WorkbenchError:
     found = f"it looks like {' and '.join(matching)}" if matching else f"it looks like none; {_describe(source)}"
-    raise WorkbenchError(
+    if not source.is_folder and not source.text.strip():
+        return WorkbenchError(f"{source.path} is empty; there is nothing to prepare")
+    return WorkbenchError(
         f"cannot tell the {kind} format of {source.path}: {found}. Say which with --format: {', '.join(formats(kind))}"
     )
-
-
-def _matching(kind: str, source: Peek) -> list[str]:
-    return [name for name, reader in formats(kind).items() if reader.detect(source)]
 
 
 def find_format(kind: str, name: str) -> type[RawReader]:
@@ -83,16 +155,30 @@ def find_format(kind: str, name: str) -> type[RawReader]:
 
 
 def make_reader(kind: str, name: str | None, paths: Sequence[Path], options: Mapping[str, Any]) -> RawReader:
-    """The reader of the named format (or of the one that the input looks like) with its options.
+    """The reader of the named format (or of those that the inputs look like) with its options.
 
     Raises:
         WorkbenchError: unknown format or option (lists the nearest names), or a format that is not trusted.
     """
-    name = name or detect(kind, paths)
-    reader, place = find_format(kind, name), f"format {name!r}"
-    accepted = checked(reader, options, place)
-    with Blame(place):
-        return mark(reader(**accepted), place)
+    groups = {name: list(paths)} if name else sorted_inputs(kind, paths)
+    return reader_of(kind, groups, dict.fromkeys(groups, options))
+
+
+def reader_of(kind: str, groups: Inputs, options: Mapping[str, Mapping[str, Any]]) -> RawReader:
+    """One reader of all inputs, with the options of each format.
+
+    Raises:
+        WorkbenchError: unknown format or option (lists the nearest names), or formats that are not read together.
+    """
+    parts = {}
+    for name in groups:
+        reader, place = find_format(kind, name), f"format {name!r}"
+        accepted = checked(reader, options[name], place)
+        with Blame(place):
+            parts[name] = mark(reader(**accepted), place)
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    return mark(Several(tuple(parts.values()), tuple(map(tuple, groups.values()))), f"formats {', '.join(parts)}")
 
 
 def _describe(source: Peek) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -22,6 +23,20 @@ from workbench.sequences.sequence import Sample
 PEEK_LINES = 50
 PEEK_BYTES = 1 << 16
 PEEK_FIRST_LINE = 1 << 24
+
+
+class Match(IntEnum):
+    """How sure a format is that an input is of it; the surest one reads it (`pipelines.readers.formats`)."""
+
+    NO = 0
+    FALLBACK = 1
+    """It can be read, and nothing speaks for it; not asked where another format has the file's suffix."""
+    LOOKS = 2
+    """It looks like the format, and so may others; its name says nothing."""
+    SUFFIX = 3
+    """It is called as files of the format are, and nothing in it speaks against that."""
+    CONTENT = 4
+    """It is unmistakable: no other format looks so. True means the same."""
 
 
 class Record(NamedTuple):
@@ -133,15 +148,38 @@ def peek(path: Path, inputs: Sequence[Path] = ()) -> Peek:
 
 @dataclass(frozen=True)
 class RawReader:
-    """A raw format. A subclass is a frozen dataclass whose fields are its options (`--option name=value`)."""
+    """A raw format. A subclass is a frozen dataclass whose fields are its options (`--option name=value`).
+
+    The first sentence of its file's docstring is the line that lists of formats have. A class that has neither
+    `suffixes` nor `detect` of its own is no format, but what several share.
+    """
 
     kind: ClassVar[str] = ""
     suffixes: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        """Whether the input looks like this format."""
-        raise NotImplementedError(f"{cls.__name__} must define detect")
+    def detect(cls, source: Peek) -> Match | bool:
+        """How sure it is that the input is of this format; by default the suffix of a file says so."""
+        return cls.likely(source, source.suffix in cls.suffixes)
+
+    @classmethod
+    def likely(cls, source: Peek, looks: bool) -> Match:
+        """The match of an input that `looks` as it should, but as those of other formats may, too."""
+        if not looks or source.is_folder:
+            return Match.NO
+        return Match.SUFFIX if source.suffix in cls.suffixes else Match.LOOKS
+
+    def stated(self) -> dict[str, Any]:
+        """The options, as plain values, by which a preparation that goes on knows its reader."""
+        return asdict(self)
+
+    def origin(self, record: Record) -> str:
+        """What the counts of records that are left out call the format."""
+        return type(self).__name__
+
+    def may_name(self, path: Path) -> bool:
+        """Whether a file of an input folder is one that records name, as images are; it is not passed over then."""
+        return False
 
     def about(self) -> Mapping[str, Any]:
         """Facts on the whole corpus for its corpus.json (`Manifest.about`): what made its features."""

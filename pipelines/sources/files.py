@@ -32,6 +32,9 @@ ENCODINGS = {  # by the byte order mark; that of UTF-32 begins as that of UTF-16
     codecs.BOM_UTF16_BE: "utf-16",
 }
 NOT_DATA = (".", "README", "LICENSE", "LICENCE")
+IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+FILMS = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".mpeg")
+SOUNDS = (".wav", ".flac", ".ogg", ".mp3", ".m4a", ".opus")
 READ_SIZE = 1 << 20
 LINE_LIMIT = 256 << 20
 """Bytes of a line: a compressed file of some megabytes may hold one that fills the memory."""
@@ -72,13 +75,41 @@ def files(paths: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[Path]:
         if not path.is_dir():
             found.append(path)
             continue
-        inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.name.startswith(NOT_DATA)]
-        chosen = [p for p in inside if not suffixes or plain_suffix(p) in suffixes]
+        all_files = inside(path)
+        chosen = [p for p in all_files if not suffixes or plain_suffix(p) in suffixes]
         if not chosen:
             wanted = f" with the suffix {' or '.join(suffixes)}" if suffixes else ""
-            raise WorkbenchError(f"the folder {path} has no file{wanted} (it has {len(inside)} files)")
+            raise WorkbenchError(f"the folder {path} has no file{wanted} (it has {len(all_files)} files)")
         found.extend(chosen)
     return found
+
+
+def inside(folder: Path) -> list[Path]:
+    """All files in a folder that may be data, recursively, sorted: no hidden ones, READMEs or licences."""
+    return [path for path in everything(folder) if _what_it_is(path, folder) is None]
+
+
+def everything(folder: Path) -> list[Path]:
+    """All files in a folder, recursively, sorted."""
+    return [path for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+def _what_it_is(path: Path, folder: Path) -> str | None:
+    """What kind of file it is that is no data; None of others."""
+    if any(part.startswith(".") for part in path.relative_to(folder).parts):
+        return "hidden"
+    return "about the data" if path.name.startswith(NOT_DATA) else None
+
+
+def passed_over(paths: Iterable[Path], read: Iterable[Path], named: Callable[[Path], bool]) -> dict[str, list[str]]:
+    """The files in folders among `paths` that are not `read`, nor `named` by records: by suffix, or what they are."""
+    known, left = set(read), dict[str, list[str]]()
+    for folder in paths:
+        for path in everything(folder) if folder.is_dir() else ():
+            what = _what_it_is(path, folder)
+            if path not in known and not (what is None and named(path)):
+                left.setdefault(what or plain_suffix(path) or "no suffix", []).append(str(path.relative_to(folder)))
+    return left
 
 
 def plain_suffix(path: Path) -> str:
@@ -87,6 +118,11 @@ def plain_suffix(path: Path) -> str:
     while suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
+
+
+def is_media(path: Path) -> bool:
+    """Whether a file is an image, a film or a sound, by its suffix."""
+    return plain_suffix(path) in (*IMAGES, *FILMS, *SOUNDS)
 
 
 def stem(path: Path) -> str:

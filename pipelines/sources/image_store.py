@@ -13,9 +13,6 @@ from pipelines.sources.files import expand
 from workbench.errors import WorkbenchError
 from workbench.files.paths import real_path
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-
-
 _HERE = PurePosixPath(".")
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, parse_row, require
 from workbench.corpora.values import boxes
 from workbench.options.bounds import Name
 
@@ -30,8 +30,8 @@ class CaptionsJsonl(ImageReader):
     captions_field: Name = "captions"
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return "image" in source.row and bool({"captions", "caption"} & source.row.keys())
+    def detect(cls, source: Peek) -> Match:
+        return cls.likely(source, "image" in source.row and bool({"captions", "caption"} & source.row.keys()))
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         gathered: dict[str, tuple[dict[str, Any], str]] = {}

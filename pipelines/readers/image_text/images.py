@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.reader import Drop, Malformed, RawReader, Record
-from pipelines.sources.files import files, record_key
+from pipelines.sources.files import files, is_media, record_key
 from pipelines.sources.image_store import ImageRef, open_store
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Location
@@ -23,6 +23,9 @@ class ImageReader(RawReader):
     kind: ClassVar[str] = "image-text"
 
     images: list[Location] = field(default_factory=list)
+
+    def may_name(self, path: Path) -> bool:
+        return is_media(path) or path.suffix == ".tar"
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         """(image name, the sample's fields, place in the file) for every image; each image once.

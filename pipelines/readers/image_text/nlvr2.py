@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pipelines.readers.image_text.media import Described, MediaReader
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, parse_row, require
 from pipelines.sources.files import record_key
 from workbench.sequences.sequence import Sample
 
@@ -27,8 +27,8 @@ class Nlvr2(MediaReader):
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return {"identifier", "sentence"} <= source.row.keys() and "structured_rep" not in source.row
+    def detect(cls, source: Peek) -> Match:
+        return cls.likely(source, {"identifier", "sentence"} <= source.row.keys())
 
     def described(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Described]:
         for record in row_records(paths):

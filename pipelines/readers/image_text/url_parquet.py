@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.url_list import CAPTION, URL, Listed, UrlList, column, row_of
-from pipelines.readers.reader import Malformed, Peek
+from pipelines.readers.reader import Malformed
 from pipelines.sources.files import files
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
@@ -27,10 +27,6 @@ class UrlParquet(UrlList):
 
     url_column: Name | None = None
     caption_column: Name | None = None
-
-    @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return source.suffix == ".parquet" and not source.is_folder
 
     def listed(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[Listed]:
         for path in files(paths, self.suffixes):

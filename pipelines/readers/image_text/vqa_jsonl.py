@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.questions import Asked, question_of
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Malformed, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, Match, Peek, parse_row, require
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class VqaJsonl(ImageReader):
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return {"image", "question"} <= source.row.keys()
+    def detect(cls, source: Peek) -> Match:
+        return cls.likely(source, {"image", "question"} <= source.row.keys())
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         asked = Asked[str]()

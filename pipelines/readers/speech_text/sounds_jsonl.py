@@ -16,7 +16,7 @@ from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, RawReader, Record, parse_row, require
 from pipelines.readers.row_fields import Source, columns_of, fill
 from pipelines.readers.seconds import stretch
-from pipelines.sources.files import files, record_key
+from pipelines.sources.files import files, is_media, record_key
 from pipelines.sources.image_store import open_store
 from workbench.errors import unknown
 from workbench.options.bounds import Location, Name
@@ -41,6 +41,9 @@ class SoundsJsonl(RawReader):
         for name in self.fields:
             if name != LABELS:
                 raise unknown("field", name, (LABELS,), "--option fields")
+
+    def may_name(self, path: Path) -> bool:
+        return is_media(path) or path.suffix == ".tar"
 
     @classmethod
     def detect(cls, source: Peek) -> bool:

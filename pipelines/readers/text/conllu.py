@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record
+from pipelines.readers.reader import Drop, MalformedError, RawReader, Record
 from pipelines.sources.files import decode, files, lines, record_key, stem
 from workbench.sequences.sequence import Sample
 
@@ -36,10 +36,6 @@ class ConllU(RawReader):
 
     kind: ClassVar[str] = "text"
     suffixes: ClassVar[tuple[str, ...]] = (".conllu",)
-
-    @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return is_conllu(source)
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         for path in files(paths, self.suffixes):
@@ -70,11 +66,6 @@ class ConllU(RawReader):
         if any(word.head is not None for word in different):
             sample["dependencies"] = [_dependency(word, words, record.where) for word in different]
         return {**sample, "meta": {"source": record.where.rpartition(":")[0], "line": number}}
-
-
-def is_conllu(source: Peek) -> bool:
-    """Whether an input looks like CoNLL-U, which is told by its name."""
-    return source.suffix in ConllU.suffixes
 
 
 def _record(path: Path, begin: int, raw: list[bytes]) -> Record:

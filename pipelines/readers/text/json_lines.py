@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Drop, MalformedError, Peek, RawReader, Record, parse_row
+from pipelines.readers.reader import Drop, MalformedError, Match, Peek, RawReader, Record, parse_row
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, with_own
-from pipelines.readers.text.ernie_thu import ErnieThu
-from pipelines.readers.text.fewrel import FewRel
-from pipelines.readers.text.marked_mentions import MarkedMentions
-from pipelines.readers.text.related_mentions import RelatedMentions
 from pipelines.sources.files import record_key
 from workbench.corpora.schema import fields_of
 from workbench.options.bounds import Name
@@ -45,11 +41,9 @@ class JsonLines(RawReader):
         check_sources(self.kind, self.fields)
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        special = {"image", "media", "sentences", "mention_span", "questions"}
-        others = (ErnieThu, FewRel, MarkedMentions, RelatedMentions)
-        own = bool(source.row) and not special & source.row.keys() and not any(o.detect(source) for o in others)
-        return source.suffix in SUFFIXES and own
+    def detect(cls, source: Peek) -> Match:
+        called = source.suffix in cls.suffixes and bool(source.row)
+        return cls.likely(source, called or not {"text", *IN_PLACE}.isdisjoint(source.row))
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         return row_records(paths)

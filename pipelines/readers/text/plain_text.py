@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pipelines.readers.reader import Peek, RawReader, Record, parse_text
-from pipelines.readers.text.conllu import is_conllu
-from pipelines.readers.text.parallel import is_parallel
-from pipelines.readers.text.table import is_table
+from pipelines.readers.reader import Match, Peek, RawReader, Record, parse_text
 from pipelines.sources.files import files, lines, record_key, stem
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Pattern
@@ -29,7 +26,7 @@ class PlainText(RawReader):
     """
 
     kind: ClassVar[str] = "text"
-    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text", ".tokens")
+    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text", ".tokens", ".md")
 
     document: Literal["blank-line", "line", "file", "heading"] = "blank-line"
     heading: Pattern = WIKITEXT_HEADING
@@ -41,10 +38,10 @@ class PlainText(RawReader):
             raise WorkbenchError(f"heading = {self.heading!r} is not a regular expression: {error}") from error
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        structured = source.text.lstrip().startswith(("{", "["))
-        other = structured or is_wikitext(source) or is_table(source) or is_parallel(source) or is_conllu(source)
-        return not source.is_folder and not other
+    def detect(cls, source: Peek) -> Match | bool:
+        """Whatever no other format is surer of; but what begins as JSON must be called a text."""
+        structured = source.text.lstrip().startswith(("{", "[")) and source.suffix not in cls.suffixes
+        return Match.NO if source.is_folder or structured else Match.FALLBACK
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         for path in files(paths, self.suffixes):

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, RawReader, Record
+from pipelines.readers.reader import Drop, Malformed, MalformedError, Match, Peek, RawReader, Record
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, word_places
 from pipelines.readers.table_rows import SUFFIXES, Separator, cells_by_column, table
-from pipelines.readers.text.conllu import is_conllu
 from pipelines.sources.files import files, record_key, stem
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
@@ -53,8 +52,8 @@ class Table(RawReader):
         check_sources(self.kind, self.fields)
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return is_table(source) and not is_conllu(source)
+    def detect(cls, source: Peek) -> Match:
+        return cls.likely(source, is_table(source))
 
     def records(self, paths: Sequence[Path]) -> Iterator[Record]:
         told: set[tuple[str, ...]] = set()

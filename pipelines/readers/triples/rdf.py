@@ -10,7 +10,7 @@ from typing import IO, Any, ClassVar
 
 import orjson
 
-from pipelines.readers.reader import MalformedError, Peek
+from pipelines.readers.reader import MalformedError
 from pipelines.readers.triples.statements import RdfReader, Statement
 from pipelines.sources.files import files, open_bytes, plain_suffix, stem
 from workbench.errors import WorkbenchError
@@ -28,10 +28,6 @@ class Rdf(RdfReader):
     """
 
     suffixes: ClassVar[tuple[str, ...]] = tuple(SYNTAXES)
-
-    @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return source.suffix in cls.suffixes
 
     def statements(self, paths: Sequence[Path]) -> Iterator[Statement | MalformedError]:
         for path in files(paths, self.suffixes):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.reader import Peek
 from pipelines.readers.triples.graph import Found, GraphReader
 from pipelines.readers.triples.triples_tsv import tab_separated
 
@@ -18,10 +17,6 @@ class Spo(GraphReader):
 
     words: ClassVar[bool] = True
     suffixes: ClassVar[tuple[str, ...]] = (".spo",)
-
-    @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return source.suffix == ".spo" or (source.is_folder and any(n.endswith(".spo") for n in source.names))
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
         return tab_separated(paths, self.suffixes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.reader import Malformed, MalformedError, Peek
+from pipelines.readers.reader import Malformed, MalformedError, Match, Peek
 from pipelines.readers.table_rows import Separator, cells_by_column, header_of, table
 from pipelines.readers.triples.graph import Found, GraphReader
 from pipelines.readers.triples.triples_tsv import column_place
@@ -33,9 +33,9 @@ class TriplesCsv(GraphReader):
     separator: Separator | None = None
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        named = header_of(source.head[0]) if source.head else set()
-        return source.suffix == ".csv" and len({column_place(name) for name in named} - {None}) == len(PLACES)
+    def detect(cls, source: Peek) -> Match:
+        named = header_of(source.head[0]) if source.head and source.suffix in cls.suffixes else set()
+        return cls.likely(source, len({column_place(name) for name in named} - {None}) == len(PLACES))
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
         malformed = Malformed()

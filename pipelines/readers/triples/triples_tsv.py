@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipelines.readers.reader import MalformedError, Peek
-from pipelines.readers.triples.freebase import looks_freebase
+from pipelines.readers.reader import MalformedError, Match, Peek
 from pipelines.readers.triples.graph import Found, GraphReader, Triple, parsed
 from pipelines.sources.triple_lines import PLACES, what_is_wrong
 
@@ -66,8 +65,8 @@ class TriplesTsv(GraphReader):
     suffixes: ClassVar[tuple[str, ...]] = (".tsv", ".txt")
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return source.suffix in cls.suffixes and three_columns(source) and not looks_freebase(source)
+    def detect(cls, source: Peek) -> Match:
+        return cls.likely(source, three_columns(source))
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
         return tab_separated(paths, self.suffixes)

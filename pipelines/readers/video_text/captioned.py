@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.json_rows import SUFFIXES, row_records
+from pipelines.readers.json_rows import row_records
 from pipelines.readers.reader import Malformed, MalformedError, RawReader, Record, parse_row, require
 from pipelines.readers.seconds import stretch
-from pipelines.sources.files import files
+from pipelines.sources.files import files, is_media
 from pipelines.sources.image_store import ImageRef, ImageStore, open_store
 from workbench.options.bounds import Location
 
@@ -25,9 +25,11 @@ class CaptionedFilms(RawReader):
     """
 
     kind: ClassVar[str] = "video-text"
-    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
     videos: list[Location] = field(default_factory=list)
+
+    def may_name(self, path: Path) -> bool:
+        return is_media(path) or path.suffix in (".npy", ".tar")
 
     def names_it(self) -> str:
         """The field of a row that names its film."""

@@ -11,10 +11,11 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from pipelines.readers.json_rows import SUFFIXES
 from pipelines.readers.reader import Drop, MalformedError, Peek, Record
 from pipelines.readers.video_text.captioned import CaptionedFilms
 from pipelines.sources.files import record_key
@@ -32,6 +33,8 @@ class ClipsJsonl(CaptionedFilms):
     The field `clips_field` names the file, with or without its ending. The clips of all films have as many numbers as
     those of the first one.
     """
+
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
     clips_field: Name = "clips"
     backbone: Name = "s3d"

@@ -10,8 +10,9 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from pipelines.readers.json_rows import SUFFIXES
 from pipelines.readers.reader import Drop, Peek, Record
 from pipelines.readers.video_text.captioned import CaptionedFilms
 from pipelines.sources.files import record_key
@@ -31,6 +32,8 @@ class VideosJsonl(CaptionedFilms):
     Frames are put into a film as they are encoded, in the order of the numbers in their names. Other fields go to the
     sample's `meta`.
     """
+
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
     video_field: Name = "video"
     frame_rate: Positive = 25.0
