@@ -54,6 +54,8 @@ IMAGE = {
     "caption_spans": [[[9, 14, "Q2", 1.0]]],
     "caption_boxes": [[0.25, 0, 1, 0.5]],
     "questions": [{"question_id": 1, "question": "Red?", "answers": ["no"]}],
+    "ocr_tokens": ["EXIT", "12"],
+    "ocr_boxes": [[0.5, 0, 1, 0.25], []],
     "regions": {"features": np.ones((1, 2), np.float32), "boxes": np.array([[0, 0, 1, 1]], np.float32)},
     "choices": ["a", "b"],
     "choice_spans": [[], []],

@@ -10,6 +10,10 @@ ten answers m matches give 0, .3, .6, .9 or 1. Variants, each named in the resul
     always_normalise  both are always normalised, as several later scorers do
     single_answer     questions with one answer, or a few that are all right: normalised equality with one of them (the
                       rule above needs several annotators for every question)
+    anls              text that is read in images (ST-VQA, DocVQA): `vision.metrics.anls`, not an accuracy
+
+A blank answer is that of an annotator who said nothing: it matches no visible answer, and counts among the ten. A
+question with a single answer has no other annotators: the first three rules leave it out, and `VqaResult` says which.
 """
 
 from __future__ import annotations
@@ -23,10 +27,13 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, get_args
 
+from vision.metrics.anls import similarity
 from workbench.errors import WorkbenchError, unknown
 
-Variant = Literal["official_2015", "early_script", "always_normalise", "single_answer"]
+Variant = Literal["official_2015", "early_script", "always_normalise", "single_answer", "anls"]
 VARIANTS: tuple[str, ...] = get_args(Variant)
+EACH_RIGHT = ("single_answer", "anls")
+"""The rules under which answers are no annotators': each of a question's is right."""
 Answer = str | Mapping[str, Any]
 
 _MARKS = ';/[]"{}()=+\\_-><@`,?!'
@@ -40,19 +47,24 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass
 class VqaResult:
-    """Accuracies in per cent: overall, per answer type, per question type; `accuracies` per question in 0..1."""
+    """Accuracies in per cent: overall, per answer type, per question type; `accuracies` per question in 0..1.
+
+    `left_out` are the ids of the questions that the rule cannot score.
+    """
 
     variant: str
     overall: float
     per_answer_type: dict[str, float]
     per_question_type: dict[str, float]
     accuracies: dict[Any, float] = field(repr=False)
+    left_out: list[Any] = field(default_factory=list)
 
     def numbers(self) -> dict[str, float]:
-        """Flat numbers for a result file: `accuracy`, `accuracy/answer_type/yes/no`, ..."""
-        flat = {"accuracy": self.overall}
-        flat |= {f"accuracy/answer_type/{name}": value for name, value in self.per_answer_type.items()}
-        return flat | {f"accuracy/question_type/{name}": value for name, value in self.per_question_type.items()}
+        """Flat numbers for a result file: `accuracy`, `accuracy/answer_type/yes/no`, ..., or `anls`, ..."""
+        name = measure_of(self.variant)
+        flat = {name: self.overall}
+        flat |= {f"{name}/answer_type/{kind}": value for kind, value in self.per_answer_type.items()}
+        return flat | {f"{name}/question_type/{kind}": value for kind, value in self.per_question_type.items()}
 
 
 def evaluate_vqa(
@@ -63,15 +75,17 @@ def evaluate_vqa(
     Args:
         questions: with `question_id`, `answers` (strings, or the official entries with `answer`, `answer_id`, ...) and,
             where known, `answer_type` and `question_type`.
-        variant: by default official_2015, or single_answer where some question has one answer only.
+        variant: by default as `variant_of` says.
 
     Raises:
         WorkbenchError: unknown variant, no questions, predictions and questions that do not match one to one, or
-            one-answer questions under a rule that needs several.
+            one-answer questions alone under a rule that needs several.
     """
     asked = {question["question_id"]: question for question in questions}
     _same_questions(predictions, asked)
     variant = _variant(variant, asked)
+    left_out = [name for name, question in asked.items() if not can_score(question, variant)]
+    asked = {name: question for name, question in asked.items() if can_score(question, variant)}
     accuracies = {name: accuracy(predictions[name], q["answers"], variant) for name, q in asked.items()}
     return VqaResult(
         variant,
@@ -79,6 +93,7 @@ def evaluate_vqa(
         _grouped(accuracies, asked, "answer_type"),
         _grouped(accuracies, asked, "question_type"),
         accuracies,
+        left_out,
     )
 
 
@@ -89,6 +104,10 @@ def accuracy(prediction: str, answers: Sequence[Answer], variant: str = "officia
     does: where they carry no `answer_id`, equal entries are not told apart and the score drops.
     """
     raw = [a if isinstance(a, str) else a["answer"] for a in answers]
+    if variant in EACH_RIGHT:
+        raw = [text for text in raw if text.strip()]
+    if variant == "anls":
+        return similarity(prediction, raw)
     texts, prediction = compared(raw, prediction, variant)
     if variant == "single_answer":
         return float(prediction in texts)
@@ -114,9 +133,20 @@ def compared(answers: list[str], prediction: str, variant: str) -> tuple[list[st
 
 
 def variant_of(questions: Iterable[Mapping[str, Any]]) -> Variant:
-    """The rule of a set: where some question has a single answer, there are no annotators to compare with others, and
-    questions with a few answers have that many right ones."""
-    return "single_answer" if any(len(question["answers"]) == 1 for question in questions) else "official_2015"
+    """The rule of a set, which no question changes alone: where at least half of them have a single answer, nobody was
+    asked twice, and questions with a few answers have that many right ones."""
+    sizes = [len(question["answers"]) for question in questions]
+    return "single_answer" if sizes and 2 * sizes.count(1) >= len(sizes) else "official_2015"
+
+
+def can_score(question: Mapping[str, Any], variant: str) -> bool:
+    """Whether the rule says something of the question: annotators are compared with each other, and need to be two."""
+    return variant in EACH_RIGHT or len(question["answers"]) > 1
+
+
+def measure_of(variant: str) -> str:
+    """What the number of a variant is called."""
+    return "anls" if variant == "anls" else "accuracy"
 
 
 def match_score(matches: int, answers: int) -> float:
@@ -214,9 +244,9 @@ def _variant(variant: str | None, asked: Mapping[Any, Mapping[str, Any]]) -> str
     variant = variant or variant_of(asked.values())
     if variant not in VARIANTS:
         raise unknown("VQA variant", variant, VARIANTS)
-    if variant != "single_answer" and 1 in sizes:
+    if variant not in EACH_RIGHT and sizes == {1}:
         raise WorkbenchError(
-            f"variant {variant!r} compares each annotator with the others, but some questions have one answer only; "
+            f"variant {variant!r} compares each annotator with the others, but all questions have one answer only; "
             "score them with variant single_answer (--variant), the default for such a set"
         )
     return variant

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vision.answers.metric import accuracy, major_answer, match_score, normalise
+from vision.answers.metric import accuracy, can_score, major_answer, match_score, normalise
+from vision.metrics.anls import best_similarities
 from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import sha256_of, write_text
 from workbench.files.identities import note
@@ -113,10 +114,14 @@ class AnswerVocabulary:
 
     def ceiling(self, questions: Iterable[Mapping[str, Any]], variant: str) -> float:
         """The accuracy (per cent) of the best classifier over this vocabulary, by the metric's own variant; the rest
-        needs answers it lacks."""
-        return 100 * float(np.mean([self._best(question["answers"], variant) for question in questions]))
+        needs answers it lacks. Questions that the variant leaves out don't count."""
+        return 100 * float(np.mean([self._best(q["answers"], variant) for q in questions if can_score(q, variant)]))
 
     def _best(self, answers: Sequence[str | Mapping[str, Any]], variant: str) -> float:
         """The accuracy of the best answer of the vocabulary; any that nobody gave has 0."""
+        if variant == "anls":  # near answers score too
+            return float(
+                best_similarities(self.answers, [a if isinstance(a, str) else a["answer"] for a in answers]).max()
+            )
         given = {normalise(answer if isinstance(answer, str) else answer["answer"]) for answer in answers}
         return max((accuracy(answer, answers, variant) for answer in given & self.rows.keys()), default=0.0)

@@ -156,6 +156,14 @@ SCHEMA = (
         "`{question_id, question, answers: [str], answer_type?, question_type?, answer?}`",
         unit=True,
     ),
+    Field("ocr_tokens", _IMAGE, TEXTS, "words that are read in the image, in the order of reading"),
+    Field(
+        "ocr_boxes",
+        _IMAGE,
+        BOXES,
+        "where each of them stands, in 0..1 of the image's width and height; [] where that is not known",
+        each_of="ocr_tokens",
+    ),
     Field(
         "regions",
         _IMAGE,

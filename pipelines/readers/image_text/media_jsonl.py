@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.media import IMAGE, Described, MediaReader
-from pipelines.readers.image_text.questions import without_blanks
+from pipelines.readers.image_text.questions import with_blanks
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Malformed, MalformedError, Peek, parse_row, require
 from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, with_own
@@ -54,7 +54,7 @@ class MediaJsonl(MediaReader):
         sources = dict(self.fields)
         taken = fill(row, with_own(row, self.kind, sources), where)
         if "questions" in taken:
-            taken["questions"] = [without_blanks(question, where) for question in taken["questions"]]
+            taken["questions"] = [with_blanks(question, where) for question in taken["questions"]]
         used = taken.keys() | columns_of(sources) | {self.media_field, self.id_field, "meta"}
         nested = row["meta"] if isinstance(row.get("meta"), dict) else {}
         return {**taken, "meta": {**nested, **{name: value for name, value in row.items() if name not in used}}}

@@ -15,10 +15,11 @@ def question_of(row: dict[str, Any], where: str) -> dict[str, Any]:
     """One element of a sample's `questions`; answers may be strings or the official `{answer: ...}` objects.
 
     Raises:
-        MalformedError: a field is missing or of another type, or as `without_blanks` says.
+        MalformedError: a field is missing or of another type, or as `with_blanks` says.
     """
     answers = require(row, "answers", list, where) if "answers" in row else [require(row, "answer", str, where)]
     answers = [a.get("answer") if isinstance(a, dict) else a for a in answers]
+    answers = ["" if answer is None else answer for answer in answers]
     if not all(isinstance(answer, str) for answer in answers):
         raise MalformedError("answers must be strings, or objects with the string 'answer'", where)
     check_pairs(answers, where)
@@ -29,20 +30,20 @@ def question_of(row: dict[str, Any], where: str) -> dict[str, Any]:
         "question": require(row, "question", str, where),
         "answers": answers,
     }
-    return without_blanks(question | {name: row[name] for name in OPTIONAL if name in row}, where)
+    return with_blanks(question | {name: row[name] for name in OPTIONAL if name in row}, where)
 
 
-def without_blanks(question: dict[str, Any], where: str) -> dict[str, Any]:
-    """The question without the answers that are blank: they say nothing, and can be no class. Where there never were
-    any (test sets) there are none.
+def with_blanks(question: dict[str, Any], where: str) -> dict[str, Any]:
+    """The question, whose blank answers stay: an annotator who said nothing is one of those who were asked, and the
+    accuracy of the others' answers depends on how many there are. Test sets have no answers.
 
     Raises:
         MalformedError: the question is blank, or all of its answers are.
     """
     if not question["question"].strip():
         raise MalformedError("a blank question", where)
-    answers = [answer for answer in question["answers"] if not _is_blank(answer)]
-    if question["answers"] and not answers:
+    answers = ["" if answer is None else answer for answer in question["answers"]]
+    if answers and all(map(_is_blank, answers)):
         raise MalformedError("a question whose answers are all blank", where)
     lacking = {"answer"} if "answer" in question and _is_blank(question["answer"]) else set()
     kept = {name: value for name, value in question.items() if name not in lacking}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +139,57 @@ def test_sets_with_one_answer_say_so() -> None:
 def test_a_set_with_some_single_answers_is_scored_by_equality() -> None:
     questions = [{"question_id": 1, "answers": ["table"]}, {"question_id": 2, "answers": ["lamp", "chair"]}]
     result = evaluate_vqa({1: "bed", 2: "chair"}, questions)
-    assert (result.variant, result.overall) == ("single_answer", 50)
+    assert (result.variant, result.overall, result.left_out) == ("single_answer", 50, [])
+    official = evaluate_vqa({1: "bed", 2: "chair"}, questions, "official_2015")
+    assert (official.overall, official.left_out) == (pytest.approx(100 / 6), [1])
     with pytest.raises(WorkbenchError, match=r"variant 'official_2015' compares .*--variant"):
-        evaluate_vqa({1: "bed", 2: "chair"}, questions, "official_2015")
+        evaluate_vqa({1: "bed"}, questions[:1], "official_2015")
+
+
+def by_the_published_rule(prediction: str, answers: list[str]) -> float:
+    """Each annotator is left out in turn: min(1, how many of the others said so / 3), the mean over annotators."""
+    shares = []
+    for left_out in range(len(answers)):
+        others = [answer for place, answer in enumerate(answers) if place != left_out]
+        shares.append(min(1.0, sum(answer == prediction for answer in others) / 3))
+    return sum(shares) / len(shares)
+
+
+def test_blank_answers_are_those_of_annotators() -> None:
+    """Words that the normal form leaves as they are, and blanks, beside the rule written down again."""
+    draws = random.Random(0)
+    for _ in range(300):
+        answers = draws.choices(["", "cat", "dog", "red"], k=draws.choice([2, 3, 10, 10, 10]))
+        for prediction in ("", "cat", "dog", "bird"):
+            assert accuracy(prediction, answers) == pytest.approx(by_the_published_rule(prediction, answers))
+    assert accuracy("cat", [""] * 9 + ["cat"]) == pytest.approx(0.3)
+    assert accuracy("a", [""] * 8 + ["a", "a"]) == 1, "of an article the normal form leaves nothing, as of a blank"
+    assert accuracy("cat", ["", "cat"], "single_answer") == 1
+    assert accuracy("the", ["", "cat"], "single_answer") == 0, "a blank is no right answer"
+
+
+def test_one_question_is_left_out_and_the_rule_stays() -> None:
+    questions: list[dict[str, Any]] = [{"question_id": n, "answers": ["yes"] * 3 + ["no"] * 7} for n in range(99)]
+    blank = {"question_id": 99, "answers": [""] * 9 + ["cat"]}
+    given = dict.fromkeys(range(100), "yes")
+    result = evaluate_vqa(given, [*questions, blank])
+    assert (result.variant, result.overall) == ("official_2015", pytest.approx(89.1))
+    result = evaluate_vqa(given, [*questions, {"question_id": 99, "answers": ["yes"]}])
+    assert (result.variant, result.overall, result.left_out) == ("official_2015", pytest.approx(90), [99])
+    assert len(result.accuracies) == 99
+
+
+def test_anls_is_called_by_its_name() -> None:
+    questions = [
+        {"question_id": 1, "answers": ["Coca Cola", "coca cola company"], "question_type": "table"},
+        {"question_id": 2, "answers": ["1,200.50"], "question_type": "form"},
+    ]
+    result = evaluate_vqa({1: "cofa cola", 2: "7"}, questions, "anls")
+    assert result.numbers() == {
+        "anls": pytest.approx(50 * 8 / 9),
+        "anls/question_type/form": 0,
+        "anls/question_type/table": pytest.approx(100 * 8 / 9),
+    }
 
 
 def test_wrong_inputs_are_named() -> None:
@@ -173,7 +222,7 @@ def test_major_answer_prefers_the_given_one() -> None:
     assert major_answer({"answers": ["Dog", "dog", "Dog"]}) == "dog"
 
 
-@pytest.mark.parametrize("variant", ["official_2015", "early_script", "always_normalise", "single_answer"])
+@pytest.mark.parametrize("variant", ["official_2015", "early_script", "always_normalise", "single_answer", "anls"])
 def test_the_ceiling_is_what_the_best_classifier_reaches(variant: str) -> None:
     """Sets of right answers too, of which any has full marks under single_answer."""
     vocabulary = AnswerVocabulary(("red", "2", "4"))

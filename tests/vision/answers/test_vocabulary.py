@@ -27,10 +27,12 @@ def test_annotators_are_counted_unless_it_is_said() -> None:
     assert VOCABULARY.targets(given, all_right=True).tolist() == [1.0, 1.0, 0.0]
 
 
-def test_a_set_with_a_single_answer_somewhere_has_no_annotators() -> None:
-    ten = {"answers": ["yes"] * 10}
+def test_one_question_does_not_change_the_rule_of_all() -> None:
+    ten, several, one = {"answers": ["yes"] * 10}, {"answers": ["a", "b"]}, {"answers": ["c"]}
     assert variant_of([ten, ten]) == "official_2015"
-    assert variant_of([ten, {"answers": ["a", "b"]}, {"answers": ["c"]}]) == "single_answer"
+    assert variant_of([ten] * 99 + [one]) == "official_2015"
+    assert variant_of([several, *[one] * 9]) == "single_answer", "DAQUAR: nine of ten have one answer"
+    assert variant_of([*[one] * 99, ten]) == "single_answer"
 
 
 def test_no_class_is_blank(tmp_path: Path) -> None:

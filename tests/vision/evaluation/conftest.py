@@ -61,12 +61,13 @@ def record(number: int) -> dict[str, Any]:
     }
 
 
-def write_corpus(folder: Path, records: list[dict[str, Any]]) -> str:
+def write_corpus(folder: Path, records: list[dict[str, Any]], **about: Any) -> str:
     with ShardWriter(folder / "part-000000.tar", kind="image-text") as writer:
         for i, made in enumerate(records):
             writer.add(f"r{i}", made)
     assert writer.info is not None
-    finish_corpus(folder, kind="image-text", shards=[writer.info], provenance={"command": "test", "inputs": []})
+    provenance: dict[str, Any] = {"command": "test", "inputs": []}
+    finish_corpus(folder, kind="image-text", shards=[writer.info], provenance=provenance, about=about)
     return str(folder)
 
 

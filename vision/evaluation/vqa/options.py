@@ -42,7 +42,7 @@ class VqaTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class VqaScoring(Scoring):
-    """VQA accuracy by the official rules, per answer type, beside the majority answer.
+    """VQA accuracy by the official rules, or ANLS, per answer type, beside the majority answer.
 
     CORPUS holds images with `questions` and their answers. Where they have none, as in the parts for test servers,
     there is nothing to score, and a file of predictions is all that is made.
@@ -62,7 +62,10 @@ class VqaScoring(Scoring):
 
     variant: Annotated[
         Variant | None,
-        typer.Option(help="Default: official_2015, or single_answer where some question has one answer only."),
+        typer.Option(
+            help="Default: what the corpus names (DocVQA's: anls); else official_2015, or single_answer where most "
+            "questions have one answer."
+        ),
     ] = None
     predictions: Annotated[
         OutputFile | None,

@@ -20,7 +20,7 @@ def failed(run: Run) -> str | None:
 
 def _question(run: Run, example: Record) -> str:
     right = float(example.get("accuracy", 0.0)) >= 0.5
-    answers = ", ".join(dict.fromkeys(map(str, example.get("answers", []))))
+    answers = ", ".join(dict.fromkeys(str(answer) for answer in example.get("answers", []) if answer))
     sure = f" at {100 * float(example['confidence']):.0f} %" if "confidence" in example else ""
     return (
         f"{shown_image(run, example, example['question'])}<p>{escape(example['question'])}</p>"

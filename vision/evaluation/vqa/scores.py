@@ -6,13 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vision.answers.metric import VqaResult, evaluate_vqa, majority_baseline, normalise
+from vision.answers.metric import (
+    VqaResult,
+    accuracy,
+    can_score,
+    evaluate_vqa,
+    majority_baseline,
+    measure_of,
+    normalise,
+)
 from vision.answers.vocabulary import AnswerVocabulary
 from vision.metrics.wordnet import Nouns
 from vision.metrics.wups import THRESHOLDS, Measure, alike, equal, wups
+from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated
+from workbench.evaluation.passes import sample_pass
 
 Questions = Sequence[dict[str, Any]]
+OCR = "ocr_tokens"
 QUESTION_TYPE, FIRST_WORDS = "question_type", "first two words"
 
 
@@ -20,7 +31,7 @@ class Scorer:
     """How answers are scored.
 
     Args:
-        variant: of the accuracy (`vision.answers.metric`).
+        variant: of the accuracy, or anls (`vision.answers.metric`).
         wordnet: the folder of WordNet for the scores over sets of answers, which are not measured without.
     """
 
@@ -37,24 +48,32 @@ class Scorer:
         return evaluate_vqa(mine, questions, self.variant)
 
     def numbers(self, predictions: Mapping[Any, str], questions: Questions) -> dict[str, float]:
-        """All numbers in per cent, the accuracy first."""
+        """All numbers in per cent, the accuracy (or anls) first."""
         numbers = self.accuracies(predictions, questions).numbers()
-        pairs = [({normalise(predictions[q["question_id"]])}, {*map(normalise, q["answers"])}) for q in questions]
+        name = measure_of(self.variant)
+        pairs = [
+            ({normalise(predictions[q["question_id"]])}, {normalise(a) for a in q["answers"] if a.strip()})
+            for q in questions
+        ]
         sets = {
             name: 100 * sum(wups(mine, true, measure) for mine, true in pairs) / len(pairs)
             for name, measure in self.of_sets.items()
         }
-        return {"accuracy": numbers.pop("accuracy"), **sets, **numbers}
+        return {name: numbers.pop(name), **sets, **numbers}
 
 
 def baselines(
-    run: Evaluated, vocabulary: AnswerVocabulary, questions: Questions, scorer: Scorer
+    run: Evaluated, corpus: Corpus, vocabulary: AnswerVocabulary, questions: Questions, scorer: Scorer
 ) -> dict[str, dict[str, float]]:
-    """The training set's most frequent answer, overall and per question type; the best that the vocabulary allows.
+    """The training set's most frequent answer, overall and per question type; the best that the vocabulary allows, and
+    that one of the words allows which were read in the image, where the corpus has these (`ocr_tokens`).
 
     Questions without a type are told apart by their first two words, which is what VQA's types are made of.
     """
-    found = {"best of the vocabulary": {"accuracy": vocabulary.ceiling(questions, scorer.variant)}}
+    name = measure_of(scorer.variant)
+    found = {"best of the vocabulary": {name: vocabulary.ceiling(questions, scorer.variant)}}
+    if OCR in corpus.manifest.fields:
+        found["best of the words read in the image"] = {name: best_of_words(corpus, questions, scorer.variant)}
     trained = run.trained_on()
     if trained is None:
         return found
@@ -65,6 +84,21 @@ def baselines(
         predictions = majority_baseline(_opened(training), _opened(questions), by)
         found[name] = scorer.numbers(predictions, questions)
     return found
+
+
+def best_of_words(corpus: Corpus, questions: Questions, variant: str) -> float:
+    """The number (per cent) of who answers each question with the best of the words of its image, one word alone."""
+    asked = {question["question_id"]: question for question in questions if can_score(question, variant)}
+    best = dict.fromkeys(asked, 0.0)
+    for samples in sample_pass([corpus], size=256, unit=None):
+        for sample in samples:
+            words = list(dict.fromkeys(sample.get(OCR, ())))
+            for question in sample.get("questions", ()):
+                name = question["question_id"]
+                if name in asked:
+                    reached = (accuracy(word, asked[name]["answers"], variant) for word in words)
+                    best[name] = max(reached, default=0.0)
+    return 100 * sum(best.values()) / len(best)
 
 
 def _opened(questions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from vision.answers.metric import variant_of
+from vision.answers.metric import EACH_RIGHT, VARIANTS, VqaResult, variant_of
 from vision.answers.vocabulary import AnswerVocabulary
 from vision.evaluation.vqa.options import VqaScoring, VqaTuning
 from vision.evaluation.vqa.pictures import draw_question
@@ -26,7 +26,7 @@ from vision.evaluation.vqa.predictions import (
 from vision.evaluation.vqa.scores import Scorer, baselines
 from vision.objectives.answers import Answers
 from workbench.corpora.corpus import Corpus
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.images import image_sequence
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.result import Result
@@ -34,6 +34,8 @@ from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.recipe.spec import Recipe
 
 logger = logging.getLogger(__name__)
+RULE = "vqa_variant"
+"""The fact on a corpus (`Manifest.about`) by which rule its answers are scored."""
 
 
 class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
@@ -52,7 +54,7 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
             "objective": "vision.answers",
             "answers": list(_covering(tuning, answered).answers),
             "loss": "cross_entropy" if all(len(question["answers"]) == 1 for question in answered) else "bce",
-            "all_right": variant_of(answered) == "single_answer",
+            "all_right": rule_of(Corpus.open(tuning.corpus), answered) in EACH_RIGHT,
         }
         sequence = image_sequence(base, "question_image", max_length=tuning.max_length)
         return Setup(sequence, objective, unit="questions", poolers=("text",), sees=(("text", "image"),))
@@ -68,22 +70,55 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
         counts = {"images": answered.images, "answers": len(vocabulary)}
         if not questions and lacking:
             return _unscored(self.name, scoring, {"questions answered": lacking, **counts})
-        scorer = Scorer(scoring.variant or variant_of(questions), scoring.wordnet)
+        scorer = Scorer(scoring.variant or rule_of(corpus, questions), scoring.wordnet)
         scores = scorer.accuracies(answered.predictions, questions)
         if scoring.variant is None:
-            logger.warning("scored with the variant %s, chosen by the numbers of answers (--variant)", scores.variant)
+            chosen = "named by the corpus" if RULE in corpus.manifest.about else "chosen by the numbers of answers"
+            logger.warning("scored with the variant %s, %s (--variant)", scores.variant, chosen)
+        counts |= _apart(scores, questions)
+        questions = [question for question in questions if question["question_id"] in scores.accuracies]
         return Result(
             task=self.name,
             numbers=scorer.numbers(answered.predictions, questions),
             counts={"questions": len(questions), **counts, **({"without answers": lacking} if lacking else {})},
             variant=scores.variant,
-            baselines=baselines(run, vocabulary, questions, scorer),
+            baselines=baselines(run, corpus, vocabulary, questions, scorer),
             examples=examples(run.folder, corpus, answered, scores) if run.world.is_main else [],
             failures=failures(run.folder, corpus, answered, scores) if run.world.is_main else [],
         )
 
     def draw(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> None:
         draw_question(run, corpus)
+
+
+def rule_of(corpus: Corpus, questions: list[dict[str, Any]]) -> str:
+    """The variant that the corpus names (DocVQA's: anls), else that which its numbers of answers ask for.
+
+    Raises:
+        WorkbenchError: it names none that there is.
+    """
+    named = corpus.manifest.about.get(RULE)
+    if named is not None and named not in VARIANTS:
+        raise unknown(f"{RULE} of corpus {corpus.name!r}", str(named), VARIANTS)
+    return named or variant_of(questions)
+
+
+def _apart(scores: VqaResult, questions: list[dict[str, Any]]) -> dict[str, int]:
+    """How many questions have another number of answers than the rule is made for, and what became of them."""
+    if scores.left_out:
+        some = ", ".join(map(repr, scores.left_out[:10]))
+        logger.warning(
+            "%d of %d questions have a single answer and are left out of the numbers: %s compares annotators with each "
+            "other (%s%s)",
+            len(scores.left_out),
+            len(questions),
+            scores.variant,
+            some,
+            ", ..." if len(scores.left_out) > 10 else "",
+        )
+        return {"left out, of a single answer": len(scores.left_out)}
+    several = sum(len(question["answers"]) > 1 for question in questions)
+    return {"of several answers, each right": several} if scores.variant in EACH_RIGHT and several else {}
 
 
 def _covering(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVocabulary:

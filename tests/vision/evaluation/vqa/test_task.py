@@ -244,6 +244,46 @@ def test_questions_without_answers_among_others_are_counted_apart(answering: Pat
     assert "yes" in Vqa().setup(few, read_recipe(answering)).objective["answers"]
 
 
+def test_a_question_of_a_single_answer_is_left_out_and_named(
+    answering: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    some = [record(i) for i in range(40, 44)]
+    for question in (question for made in some for question in made["questions"]):
+        question["answers"] = question["answers"] * 10
+    some[0]["questions"][1]["answers"] = ["maybe"]
+    result = scored(opened(answering), Corpus.open(write_corpus(tmp_path / "corpus", some)))
+    assert (result.variant, result.numbers["accuracy"]) == ("official_2015", 100)
+    assert (result.counts["questions"], result.counts["left out, of a single answer"]) == (7, 1)
+    assert result.baselines["best of the vocabulary"]["accuracy"] == 100
+    assert "1 of 8 questions have a single answer and are left out" in caplog.text
+    assert "(401)" in caplog.text
+
+
+def test_a_corpus_may_say_that_its_answers_are_read(answering: Path, tmp_path: Path) -> None:
+    """Near answers score, and the words of the image are beside the number; the option has the last word."""
+    some = [{**record(i), "ocr_tokens": ["exit", "greex", "x"]} for i in range(40, 44)]
+    for made in some:
+        made["questions"] = made["questions"][:1]
+        made["questions"][0]["answers"] += ["greet"]
+    corpus = Corpus.open(write_corpus(tmp_path / "corpus", some, vqa_variant="anls"))
+    result = scored(opened(answering), corpus)
+    colours = [made["questions"][0]["answers"][0] for made in some]
+    assert (result.variant, result.numbers["anls"]) == ("anls", 100)
+    assert "accuracy" not in result.numbers
+    assert result.counts["of several answers, each right"] == 4
+    assert colours.count("green") == 1
+    read = result.baselines["best of the words read in the image"]
+    assert read == {"anls": 100 * 4 / 5}, "one letter of five is wrong, in every image"
+    assert result.baselines["best of the vocabulary"] == {"anls": 100}
+    tuning = VqaTuning(run=answering, corpus=str(corpus.place), min_count=1)
+    assert Vqa().setup(tuning, read_recipe(answering)).objective["all_right"] is True
+    exact = scored(opened(answering), corpus, variant="single_answer")
+    assert exact.baselines["best of the words read in the image"] == {"accuracy": 0}
+    write_corpus(tmp_path / "wrong", some, vqa_variant="anl")
+    with pytest.raises(WorkbenchError, match="Did you mean 'anls'"):
+        scored(opened(answering), Corpus.open(tmp_path / "wrong"))
+
+
 def test_an_id_that_occurs_twice_is_told_with_what_to_do(answering: Path, tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus", [record(1), record(1)])
     with pytest.raises(WorkbenchError, match=r"id 10 occurs twice .*'r1'.*workbench prepare image-text.*--on-error sk"):
