@@ -133,3 +133,10 @@ def in_words(graph: GraphStore, triple: np.ndarray) -> dict[str, str]:
         "relation": graph.relation_label(graph.relation_ids[relation]),
         "tail": graph.label(graph.ids[tail]),
     }
+
+
+def by_ids(graph: GraphStore, triple: np.ndarray) -> dict[str, str]:
+    """The key of a triple among an evaluation's items, and the ids of its head, relation and tail; a row [3]."""
+    head, relation, tail = triple.tolist()
+    told = {"head": graph.ids[head], "relation": graph.relation_ids[relation], "tail": graph.ids[tail]}
+    return {"key": " ".join(told.values()), **told}

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
+from workbench.metrics.tallies import Tally
+
 Stretch = tuple[int, int]
 Entities = Set[str]
 
@@ -32,32 +34,45 @@ class Found(NamedTuple):
 
 def given_scores(mentions: Sequence[Given]) -> dict[str, float]:
     """Accuracy and candidate recall over mentions with an entity; precision and recall of NIL."""
-    known = [mention for mention in mentions if mention.gold]
-    nil = [not mention.gold for mention in mentions if not mention.ranked]
-    shares = {
-        "accuracy": (sum(bool(m.ranked) and m.ranked[0] in m.gold for m in known), len(known)),
-        "candidate recall": (sum(not m.gold.isdisjoint(m.ranked) for m in known), len(known)),
-        "NIL precision": (sum(nil), len(nil)),
-        "NIL recall": (sum(nil), len(mentions) - len(known)),
-    }
-    return {name: part / whole for name, (part, whole) in shares.items() if whole}
+    return {name: tally.whole for name, tally in given_tallies([mentions]).items()}
+
+
+def given_tallies(texts: Sequence[Sequence[Given]]) -> dict[str, Tally]:
+    """What each text adds to the numbers of `given_scores`."""
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for mentions in texts:
+        known = [mention for mention in mentions if mention.gold]
+        nil = [not mention.gold for mention in mentions if not mention.ranked]
+        for name, row in {
+            "accuracy": (sum(bool(m.ranked) and m.ranked[0] in m.gold for m in known), len(known)),
+            "candidate recall": (sum(not m.gold.isdisjoint(m.ranked) for m in known), len(known)),
+            "NIL precision": (sum(nil), len(nil)),
+            "NIL recall": (sum(nil), len(mentions) - len(known)),
+        }.items():
+            rows.setdefault(name, []).append(row)
+    return {name: Tally.of("mean", *zip(*of, strict=True)) for name, of in rows.items() if any(w for _, w in of)}
 
 
 def found_scores(texts: Sequence[Found]) -> dict[str, float]:
     """Precision, recall and F1 of links, of all and of those that overlap an annotation."""
-    gold = sum(bool(entities) for text in texts for entities in text.gold.values())
-    right = sum(entity in text.gold.get(place, ()) for text in texts for place, entity in text.found.items())
-    found = sum(len(text.found) for text in texts)
-    near = sum(_annotated(place, text.gold) for text in texts for place in text.found)
-    scores: dict[str, float] = {}
+    return {name: tally.whole for name, tally in found_tallies(texts).items()}
+
+
+def found_tallies(texts: Sequence[Found]) -> dict[str, Tally]:
+    """What each text adds to the numbers of `found_scores`."""
+    gold = [sum(bool(entities) for entities in text.gold.values()) for text in texts]
+    right = [sum(entity in text.gold.get(place, ()) for place, entity in text.found.items()) for text in texts]
+    found = [len(text.found) for text in texts]
+    near = [sum(_annotated(place, text.gold) for place in text.found) for text in texts]
+    tallies: dict[str, Tally] = {}
     for where, counted in (("", found), (" of links that overlap annotations", near)):
-        if counted:
-            scores[f"precision{where}"] = right / counted
-        if gold:
-            scores["recall"] = right / gold
-        if counted + gold:
-            scores[f"F1{where}"] = 2 * right / (counted + gold)
-    return scores
+        if any(counted):
+            tallies[f"precision{where}"] = Tally.of("mean", right, counted)
+        if any(gold):
+            tallies["recall"] = Tally.of("mean", right, gold)
+        if any(counted) or any(gold):
+            tallies[f"F1{where}"] = Tally.of("f1", right, counted, gold)
+    return tallies
 
 
 def _annotated(place: Stretch, gold: Mapping[Stretch, Entities]) -> bool:

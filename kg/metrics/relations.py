@@ -19,6 +19,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+
+from workbench.metrics.tallies import Tally
+
 DIRECTION = re.compile(r"\((e1,e2|e2,e1)\)$")
 
 
@@ -79,3 +83,20 @@ def macro_f1(predicted: Sequence[str], gold: Sequence[str], negative: str) -> fl
         right[DIRECTION.sub("", ours)] += ours == theirs
     relations = (found | wanted).keys() - {negative}
     return fmean(2 * right[name] / (found[name] + wanted[name]) for name in relations) if relations else 0.0
+
+
+def relation_tallies(predicted: Sequence[str], gold: Sequence[str], negative: str) -> dict[str, Tally]:
+    """What each example adds to `precision`, `recall` and `f1` of `relation_scores`, and to `macro_f1`. Precision has
+    none where nothing is predicted at all."""
+    pairs = list(zip(predicted, gold, strict=True))
+    right = [p == g != negative for p, g in pairs]
+    found, wanted = ([name != negative for name in names] for names in (predicted, gold))
+    merged = {name: DIRECTION.sub("", name) for name in {*predicted, *gold}}
+    numbers = {name: place for place, name in enumerate(sorted({*merged.values()} - {negative}))} | {negative: -1}
+    rows = [(numbers[merged[g]], numbers[merged[p]], p == g) for p, g in pairs]
+    return {
+        **({"precision": Tally.of("mean", right, found)} if any(found) else {}),
+        "recall": Tally.of("mean", right, wanted),
+        "f1": Tally.of("f1", right, found, wanted),
+        "relations_macro_f1": Tally("macro_f1", np.array(rows, float)),
+    }

@@ -19,6 +19,8 @@ from typing import Literal
 
 import numpy as np
 
+from workbench.metrics.tallies import Tally
+
 Macro = Literal["open_type", "ernie"]
 Rule = Literal["positive", "positive_or_top"]
 Gold = Literal["all", "inventory"]
@@ -95,6 +97,29 @@ def typing_scores(
         without_prediction=int((sizes == 0).sum()),
         macro=macro,
     )
+
+
+def typing_tallies(
+    predicted: np.ndarray, gold: np.ndarray, macro: Macro = "open_type", outside: np.ndarray | None = None
+) -> dict[str, Tally]:
+    """What each example adds to the numbers of `typing_scores`; arguments as there."""
+    both, sizes = (predicted & gold).sum(1), predicted.sum(1)
+    unknown = np.zeros(len(gold), np.int64) if outside is None else np.asarray(outside)
+    gold_sizes = gold.sum(1) + unknown
+    every = macro == "ernie"
+    macros = [
+        np.stack([both / np.maximum(of, 1), np.ones(len(of)) if every else of > 0], axis=1)
+        for of in (sizes, gold_sizes)
+    ]
+    return {
+        "strict_accuracy": Tally.mean((predicted == gold).all(1) & (unknown == 0)),
+        "loose_macro/precision": Tally.of("mean", *(macros[0] * macros[0][:, 1:]).T),
+        "loose_macro/recall": Tally.of("mean", *(macros[1] * macros[1][:, 1:]).T),
+        "loose_macro/f1": Tally("f1_of_means", np.concatenate([each * each[:, 1:] for each in macros], axis=1)),
+        "loose_micro/precision": Tally.of("mean", both, sizes),
+        "loose_micro/recall": Tally.of("mean", both, gold_sizes),
+        "loose_micro/f1": Tally.of("f1", both, sizes, gold_sizes),
+    }
 
 
 def _mean_share(parts: np.ndarray, wholes: np.ndarray, every: bool) -> float:

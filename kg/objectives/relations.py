@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from kg.metrics.relations import macro_f1, relation_scores
+from kg.metrics.relations import macro_f1, relation_scores, relation_tallies
 from kg.objectives._reading import ROWS, Reading, by_mention, read, rows_to_read
 from workbench.errors import unknown
 from workbench.keyed import Draws
+from workbench.metrics.tallies import Tally
 from workbench.models.network import Network
 from workbench.objectives.classify import Classify, ClassifyHead
 from workbench.options.bounds import Dropout, Name, Word
@@ -76,6 +77,14 @@ class Relations(Classify):
         scores = relation_scores(predicted, gold, self.negative)
         micro = {"precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
         return {**numbers, **micro, "relations_macro_f1": macro_f1(predicted, gold, self.negative)}
+
+    def tallies(self, made: Mapping[str, Tensor]) -> dict[str, Tally]:
+        found = super().tallies(made)
+        if self.negative is None:
+            return found
+        names = list(self.classes)
+        predicted, gold = ([names[row] for row in made[which].tolist()] for which in ("predicted", "gold"))
+        return found | relation_tallies(predicted, gold, self.negative)
 
 
 class RelationsHead(ClassifyHead):

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sacrebleu
 import torch
 
 from tests.contracts.cases import World
 from tests.contracts.finding import case_of, cases_of, over
+from vision.metrics.captions import words_of
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.writer import ShardWriter
 from workbench.errors import WorkbenchError
 from workbench.evaluation.evaluating import evaluate
 from workbench.evaluation.finding import find_task
+from workbench.evaluation.items import read_items
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.result import Result
 from workbench.files.drafts import sha256_of
@@ -28,6 +34,8 @@ from workbench.report.panels import find_panel
 from workbench.report.run import load_run
 from workbench.runs.names import EVALUATIONS
 
+Lines = list[dict[str, Any]]
+Headline = Callable[[Lines], dict[str, float]]
 IMAGE = re.compile(r'<img [^>]*>|<svg class="image".*?</svg>')
 """A page has one that stands several times once."""
 
@@ -160,3 +168,150 @@ def test_a_run_is_left_as_it_is(name: str, world: World) -> None:
     weights = {path: sha256_of(path) for path in world.run.rglob("*.safetensors")}
     scored(name, world)
     assert weights == {path: sha256_of(path) for path in world.run.rglob("*.safetensors")}
+
+
+@over("evaluation")
+def test_every_item_is_told_and_its_line_is_enough_to_compute_the_numbers(
+    name: str, world: World, result: Result, tmp_path: Path
+) -> None:
+    """`--predictions FILE` has a line for each item; what the lines add gives the printed numbers."""
+    file = tmp_path / "items.jsonl"
+    again = scored(name, world, predictions=file)
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == again.items > 0
+    assert all({"key", "gold"} <= line.keys() or "nats" in line for line in lines)
+    assert all(isinstance(line["key"], str) and line["key"] for line in lines)
+    assert plain(again) == plain(result)  # a file that is written beside it changes nothing
+    tallies = read_items(file).tallies
+    assert tallies
+    for number, tally in tallies.items():
+        assert tally.whole == pytest.approx(again.numbers[number], rel=1e-6, abs=1e-9), number
+    lacking = [n for n in again.numbers if n not in tallies and n.count("/") < 2 and " of " not in n]
+    assert lacking == [n for n in lacking if n == "unknown_share"]
+
+
+@over("evaluation")
+def test_the_headline_follows_from_gold_and_prediction_alone(name: str, world: World, result: Result) -> None:
+    """By a function of this file, which knows nothing of tallies."""
+    computed = HEADLINES[cases_of("evaluation")[name].part](result.predictions.lines)
+    assert computed
+    for number, value in computed.items():
+        assert value == pytest.approx(result.numbers[number], rel=1e-6, abs=1e-9), number
+
+
+def _mean(values: Iterable[float]) -> float:
+    told = list(values)
+    return sum(told) / len(told)
+
+
+def _exact(number: str, right: Callable[[Any], bool] = lambda line: line["prediction"] == line["gold"]) -> Headline:
+    return lambda lines: {number: _mean(map(right, lines))}
+
+
+def _ranked(lines: Lines, field: str = "rank") -> dict[str, float]:
+    return {"mrr": _mean(1 / line[field] for line in lines if field in line)}
+
+
+def _spans(tags: list[str]) -> set[tuple[int, int, str]]:
+    """The chunks of BIO tags, as CoNLL's evaluation reads them."""
+    found, begin = set(), None
+    for place, tag in enumerate([*tags, "O"]):
+        if begin is not None and (tag[0] in "OB" or tag[2:] != tags[begin][2:]):
+            found.add((begin, place, tags[begin][2:]))
+            begin = None
+        if tag != "O" and begin is None:
+            begin = place
+    return found
+
+
+def _tagged(lines: Lines) -> dict[str, float]:
+    pairs = [(_spans(line["prediction"]), _spans(line["gold"])) for line in lines]
+    both = sum(len(ours & theirs) for ours, theirs in pairs)
+    return {"f1": 2 * both / max(1, sum(len(ours) + len(theirs) for ours, theirs in pairs))}
+
+
+def _typed(lines: Lines) -> dict[str, float]:
+    pairs = [({*line["prediction"]}, {*line["gold"]}) for line in lines]
+    both = sum(len(ours & theirs) for ours, theirs in pairs)
+    return {"loose_micro/f1": 2 * both / sum(len(ours) + len(theirs) for ours, theirs in pairs)}
+
+
+def _linked(lines: Lines) -> dict[str, float]:
+    links = [
+        ({(*place, e) for *place, e in x["prediction"]}, {(*p, e) for *p, es in x["gold"] for e in es}) for x in lines
+    ]
+    both = sum(len(ours & theirs) for ours, theirs in links)
+    return {"precision": both / sum(len(ours) for ours, _ in links)}
+
+
+def _retrieved(lines: Lines) -> dict[str, float]:
+    of = {side: [x["rank"] for x in lines if x["query"] == side] for side in ("text", "image")}
+    found = {"image_retrieval/r1": of["text"], "text_retrieval/r1": of["image"]}
+    return {number: _mean(rank <= 1 for rank in ranks) for number, ranks in found.items()}
+
+
+def _answered(lines: Lines) -> dict[str, float]:
+    """Of several annotators by the rule in the paper; of one by equality. The answers here are single plain words."""
+
+    def accuracy(line: Any) -> float:
+        same = [answer == line["prediction"] for answer in line["gold"]]
+        if len(same) == 1:
+            return float(same[0])
+        return _mean(min(1.0, (sum(same) - mine) / 3) for mine in same)
+
+    return {"accuracy": 100 * _mean(accuracy(line) for line in lines if line["gold"])}
+
+
+def _correlated(lines: Lines) -> dict[str, float]:
+    x, y = ([line[name] for line in lines] for name in ("prediction", "gold"))
+    return {"pearson": statistics.correlation(x, y)} if len({*x}) > 1 else {"pearson": 0.0}
+
+
+def _likely(number: str) -> Headline:
+    return lambda lines: {number: math.exp(sum(x["nats"] for x in lines) / sum(x["tokens"] for x in lines))}
+
+
+def _translated(lines: Lines) -> dict[str, float]:
+    made, gold = ([line[name] for line in lines] for name in ("prediction", "gold"))
+    return {"bleu": sacrebleu.corpus_bleu(made, [gold]).score, "chrf": sacrebleu.corpus_chrf(made, [gold]).score}
+
+
+def _captioned(lines: Lines) -> dict[str, float]:
+    """BLEU of single words by hand: clipped matches, and the length of the closest reference."""
+    words = [(words_of(x["prediction"]), [words_of(one) for one in x["gold"]]) for x in lines]
+    hits = sum(
+        min(count, max(one.count(word) for one in gold))
+        for made, gold in words
+        for word, count in Counter(made).items()
+    )
+    length = sum(len(made) for made, _ in words)
+    closest = sum(min((abs(len(one) - len(made)), len(one)) for one in gold)[1] for made, gold in words)
+    short = math.exp(min(0.0, 1 - closest / length)) if length else 0.0
+    return {"bleu1": 100 * short * hits / length if length else 0.0}
+
+
+HEADLINES: dict[str, Headline] = {
+    "classify": _exact("accuracy"),
+    "choose": _ranked,
+    "extract": _exact(
+        "exact_match", lambda line: line["prediction"].lower() in [x.lower() for x in line["gold"] or [""]]
+    ),
+    "tag": _tagged,
+    "regress": _correlated,
+    "generate": _translated,
+    "perplexity": _likely("perplexity"),
+    "pseudo-perplexity": _likely("pseudo_perplexity"),
+    "vqa": _answered,
+    "retrieval": _retrieved,
+    "caption": _captioned,
+    "zero-shot": _exact("accuracy"),
+    "entity-typing": _typed,
+    "relations": _exact("accuracy"),
+    "facts": _ranked,
+    "linking": _linked,
+    "disambiguation": _ranked,
+    "supersenses": _exact("allowed_accuracy", lambda line: line["prediction"] in line["gold"]),
+    "link-prediction": lambda lines: {"mrr": _mean(1 / x[side] for x in lines for side in ("head_rank", "tail_rank"))},
+    "relation-prediction": _ranked,
+    "triple-classification": _exact("accuracy"),
+}

@@ -38,7 +38,8 @@ def test_two_ranks_tell_what_one_tells(task: LikelihoodTask[Any], pretrained: Pa
     for rank in range(2):
         assert results[rank].numbers == pytest.approx(results[-1].numbers)
         assert results[rank].counts == results[-1].counts
-        assert [line["key"] for line in results[rank].documents] == [line["key"] for line in results[-1].documents]
+        ours, theirs = ([line["key"] for line in results[i].predictions.lines] for i in (rank, -1))
+        assert ours == theirs
 
 
 def test_an_empty_text_costs_nothing_and_a_corpus_of_them_is_refused(texts: Path, tmp_path: Path) -> None:
@@ -46,8 +47,8 @@ def test_an_empty_text_costs_nothing_and_a_corpus_of_them_is_refused(texts: Path
     some = prepare(tmp_path, "some", [{"text": "the"}, {"text": "the red house"}])
     scoring = task.scoring(run=run, corpus=some)
     found = task.score(task.open(scoring), Corpus.open(some), scoring)
-    assert [line["tokens"] for line in found.documents] == [0, 2]  # a single token is given, not predicted
-    assert "perplexity" not in found.documents[0]
+    assert [line["tokens"] for line in found.predictions.lines] == [0, 2]  # a single token is given, not predicted
+    assert "perplexity" not in found.predictions.lines[0]
     none = prepare(tmp_path, "none", [{"text": "the"}])
     with pytest.raises(WorkbenchError, match="nothing to predict in corpus 'none'"):
         task.score(task.open(scoring), Corpus.open(none), scoring)

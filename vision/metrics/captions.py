@@ -23,8 +23,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from workbench.metrics.tallies import Tally
+from workbench.metrics.texts import bleu_rows
 from workbench.packages import library
 
 ORDERS = (1, 2, 3, 4)
@@ -41,11 +41,22 @@ def caption_scores(predictions: Sequence[str], references: Sequence[Sequence[str
     Raises:
         WorkbenchError: sacrebleu is not installed.
     """
+    return {name: tally.whole for name, tally in caption_tallies(predictions, references).items()}
+
+
+def caption_tallies(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Tally]:
+    """What each caption adds to the numbers of `caption_scores`; CIDEr-D's frequencies stay those of all images."""
     made = [words_of(text) for text in predictions]
     wanted = [[words_of(text) for text in each] for each in references]
-    return {f"bleu{order}": score for order, score in zip(ORDERS, bleu(made, wanted), strict=True)} | {
-        "cider": 100 * float(np.mean(cider_d(made, wanted)))
+    rows = bleu_rows(
+        _bleu(max(ORDERS)), [" ".join(words) for words in made], [[*map(" ".join, each)] for each in wanted]
+    )
+    most = len(ORDERS)
+    found = {
+        f"bleu{n}": Tally("bleu_unsmoothed", rows[:, [*range(n), *range(most, most + n), 2 * most, 2 * most + 1]])
+        for n in ORDERS
     }
+    return found | {"cider": Tally.mean([100 * score for score in cider_d(made, wanted)])}
 
 
 def words_of(text: str) -> list[str]:
@@ -56,12 +67,15 @@ def words_of(text: str) -> list[str]:
 
 def bleu(made: Sequence[list[str]], wanted: Sequence[Sequence[list[str]]]) -> list[float]:
     """BLEU of each order, 0 to 100."""
-    metrics: Any = library("sacrebleu.metrics", "text", "scores of captions")
     most = max(map(len, wanted))
     streams = [[" ".join(each[i]) if i < len(each) else None for each in wanted] for i in range(most)]
     texts = [" ".join(words) for words in made]
-    options = {"tokenize": "none", "smooth_method": "none", "force": True}
-    return [float(metrics.BLEU(max_ngram_order=n, **options).corpus_score(texts, streams).score) for n in ORDERS]
+    return [float(_bleu(n).corpus_score(texts, streams).score) for n in ORDERS]
+
+
+def _bleu(order: int) -> Any:
+    metrics: Any = library("sacrebleu.metrics", "text", "scores of captions")
+    return metrics.BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", force=True)
 
 
 def cider_d(made: Sequence[list[str]], wanted: Sequence[Sequence[list[str]]]) -> list[float]:

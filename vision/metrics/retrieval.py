@@ -23,6 +23,7 @@ from torch import Tensor
 from vision.choices import Ties
 from workbench.errors import WorkbenchError, unknown
 from workbench.metrics.ranks import ROUNDING, count_rivals, rounding
+from workbench.metrics.tallies import Tally
 
 TIES: tuple[str, ...] = get_args(Ties)
 RECALLS = (1, 5, 10)
@@ -89,12 +90,30 @@ def retrieval_metrics(
     Raises:
         WorkbenchError: shapes that do not fit, an owner out of range, an image without text, a NaN score.
     """
-    belongs = _owner(owner, scores)
-    image_ranks = rank_images(scores, belongs, ties=ties, chunk=chunk)
-    text_ranks = rank_texts(text_scores or scores, belongs, ties=ties, chunk=chunk)
+    return rank_metrics(
+        rank_images(scores, owner, ties=ties, chunk=chunk),
+        rank_texts(text_scores or scores, owner, ties=ties, chunk=chunk),
+    )
+
+
+def rank_metrics(image_ranks: np.ndarray, text_ranks: np.ndarray) -> dict[str, float]:
+    """The same of the ranks of each text's image, and of each image's best text."""
     numbers = _summary("image_retrieval", image_ranks) | _summary("text_retrieval", text_ranks)
     recalls = [value for name, value in numbers.items() if name.rpartition("/")[2] in {f"r{k}" for k in RECALLS}]
     return numbers | {"r_mean": float(np.mean(recalls))}
+
+
+def rank_tallies(image_ranks: np.ndarray, text_ranks: np.ndarray) -> dict[str, Tally]:
+    """What each query adds to the numbers of `rank_metrics`: the texts, then the images."""
+    every = np.concatenate([image_ranks, text_ranks])
+    of_text = np.arange(len(every)) < len(image_ranks)
+    found: dict[str, Tally] = {}
+    for name, asked in (("image_retrieval", of_text), ("text_retrieval", ~of_text)):
+        found |= {f"{name}/r{k}": Tally.mean(every <= k, asked) for k in RECALLS}
+        mean = Tally.mean(every, asked)
+        found |= {f"{name}/median_rank": Tally("median", mean.rows), f"{name}/mean_rank": mean}
+    recalls = [found[f"{name}/r{k}"].rows for name in ("image_retrieval", "text_retrieval") for k in RECALLS]
+    return found | {"r_mean": Tally("means", np.concatenate(recalls, axis=1))}
 
 
 def rank_images(

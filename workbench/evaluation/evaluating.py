@@ -62,7 +62,11 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: Measuring, world: World)
     read = {kind: {**run.read.get(kind, {}), **opened.get(kind, {})} for kind in {**run.read, **opened}}
     result.inputs = {"checkpoint": run.checkpoint, "corpus": corpus_input(corpus), "read": read, **result.inputs}
     result.options = scoring.chosen()
+    result.seed = run.loaded.recipe.seed if isinstance(run, Evaluated) and is_run(scoring.run) else None
     if world.is_main:
+        result.take_intervals()
+        if scoring.predictions is not None:
+            task.write_predictions(scoring.predictions, result)
         result.write(results_of(scoring.run))
         if is_run(scoring.run):
             keep_panels(scoring.run, result.panels)

@@ -4,6 +4,7 @@ text."""
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy as np
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.items import Items
 from workbench.evaluation.likelihood import Cost, Predicted, entropy, unigram_loss
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import LikelihoodScoring, Tuning
@@ -20,6 +22,7 @@ from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.sharing import shared
 from workbench.evaluation.task import DownstreamTask
+from workbench.metrics.tallies import Tally
 from workbench.sequences.builder import sample_text
 from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Encoded
@@ -104,7 +107,7 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
             baselines=baseline,
             inputs=inputs,
             examples=[example for part in parts for example in part.examples][:EXAMPLES],
-            documents=[self._line(key, cost) for key, cost in costs.items()],
+            predictions=Items([self._line(key, cost) for key, cost in costs.items()], self._tallies([*costs.values()])),
         )
 
     @property
@@ -157,6 +160,15 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         for sample in all_records(corpus):
             known.update(self.predictable(run, run.tokenizer.encode(sample_text(sample))).tolist())
         return known
+
+    def _tallies(self, costs: list[Cost]) -> dict[str, Tally]:
+        """What each text adds."""
+        nats, tokens = [cost.nats for cost in costs], [cost.tokens for cost in costs]
+        found = {self._number: Tally.of("exp_mean", nats, tokens), "loss": Tally.of("mean", nats, tokens)}
+        bits = [cost.nats / math.log(2) for cost in costs]
+        sizes = {name: [getattr(cost, name) for cost in costs] for name in ("bytes", "characters")}
+        per = {f"bits_per_{name[:-1]}": Tally.of("mean", bits, of) for name, of in sizes.items() if any(of)}
+        return found | per
 
     def _line(self, key: str, cost: Cost) -> dict[str, Any]:
         """What is told of a text; of one without tokens no number."""

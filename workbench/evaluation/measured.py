@@ -5,8 +5,9 @@ So `evaluate` and a held-out pass in training tell the same, and `train.best` ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.passes import forward_pass, sample_pass
@@ -36,13 +38,22 @@ EXAMPLES, LOOKED_AT = 12, 48
 
 
 def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor]:
-    """What the objective measures of samples (`Objective.measured`), of all groups together, on the CPU.
+    """`measured_items` without their keys."""
+    return measured_items(run, groups, lambda targets: 0)[0]
+
+
+def measured_items(
+    run: Evaluated, groups: Iterable[list[Sample]], count: Callable[[Mapping[str, Any]], int]
+) -> tuple[dict[str, Tensor], list[str]]:
+    """What the objective measures of samples (`Objective.measured`), of all groups together, on the CPU; and the key of
+    each item, of which a sequence with these targets has `count`.
 
     Each rank of `run.world` takes its share of the groups; all get what all made. Empty where nothing is labelled. Only
     the `corrupt` of this objective acts on the sequences, which writes its targets, behind those of the objectives that
     it comes `after`.
     """
     placed, acting = run.objective, run.acting
+    objective = placed.objective
 
     def labelled(samples: list[Sample], number: tuple[int, ...]) -> list[Sequence]:
         sequences = run.task.sequences(samples, number)
@@ -50,18 +61,20 @@ def measured(run: Evaluated, groups: Iterable[list[Sample]]) -> dict[str, Tensor
             each.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, each.name, number=number))
         return sequences
 
-    def measure(number: int, group: list[Sample]) -> dict[str, Tensor]:
+    def measure(number: int, group: list[Sample]) -> tuple[dict[str, Tensor], list[str]]:
         for forward in forward_pass(run.network, labelled, [group], first=number):
             targets = forward.batch.targets.get(placed.name, {})
             if targets:
                 with torch.inference_mode():
                     made = run.head(Seen.of_read(forward.read, targets)).made
-                return {name: made[name].cpu() for name in placed.objective.measured}
-        return {}
+                counted = [(s.key, count(s.targets.get(placed.name, {}))) for s in forward.sequences]
+                keys = [str(key) for key, items in counted for _ in range(items)]
+                return {name: made[name].cpu() for name in (*objective.measured, *objective.told) if name in made}, keys
+        return {}, []
 
-    parts = [part for part in shared(run.world, groups, measure) if part]
-    whole = {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
-    return whole if any(map(len, whole.values())) else {}
+    parts = [part for part in shared(run.world, groups, measure) if part[0]]
+    whole = {name: torch.cat([part[name] for part, _ in parts]) for name in (parts[0][0] if parts else ())}
+    return (whole if any(map(len, whole.values())) else {}), [key for _, keys in parts for key in keys]
 
 
 class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
@@ -71,7 +84,8 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: ScoringOptions) -> Result:
         objective = run.objective.objective
-        made = measured(run, items(run, corpus, scoring.batch_size, scoring.limit))
+        read = items(run, corpus, scoring.batch_size, scoring.limit)
+        made, keys = measured_items(run, read, partial(self.counted, objective))
         account = run.take_account()  # of this pass alone: examples are read again
         if not made:
             raise WorkbenchError(self._unlabelled(run, corpus, scoring, account))
@@ -89,7 +103,16 @@ class MeasuredTask(DownstreamTask[TuningOptions, ScoringOptions]):
             examples=list(self._examples(run, corpus, scoring.limit)) if run.world.is_main else [],
             used=account["used"],
             dropped=account["dropped"],
+            predictions=self.predictions(objective, made, keys),
         )
+
+    def counted(self, objective: Any, targets: Mapping[str, Any]) -> int:
+        """How many items `predictions` has of a sequence with these targets of the objective (numpy)."""
+        return 0
+
+    def predictions(self, objective: Any, made: Made, keys: list[str]) -> Items:
+        """What was made of each item, of whose record `keys` has the key; none where the task does not say."""
+        return Items()
 
     def needs(self, objective: Any) -> str:
         """What a corpus must have, for the message where it has none."""

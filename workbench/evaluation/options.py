@@ -17,6 +17,7 @@ from workbench.options.command import Trust, WhichNetwork
 from workbench.options.outputs import written
 from workbench.options.values import check, is_text
 from workbench.parts.controls import Control
+from workbench.runs.outputs import OutputFile
 
 Epochs = Annotated[Positive, typer.Option(help="Passes over the training set.")]
 BatchSize = Annotated[Count, typer.Option(help="Examples per step.")]
@@ -75,6 +76,10 @@ class Measuring:
     run: Annotated[Path, typer.Argument(help="The run, or a release: a folder, package:NAME.")]
     corpus: Annotated[Location, typer.Argument(help="Test set.")]
     limit: Annotated[Count | None, typer.Option(help="Only so many records of it, the first ones.")] = None
+    predictions: Annotated[
+        OutputFile | None,
+        typer.Option(help="Write what was made of each item to this file too: lines of JSON (.jsonl)."),
+    ] = None
 
     def chosen(self) -> dict[str, Any]:
         """The options that differ from their default, as plain values: what a result was made with. Files that are
@@ -125,7 +130,7 @@ def scoring_of(kind: type[Measuring], assignments: Sequence[str], **told: Any) -
         WorkbenchError: there is no such option, or it does not allow the value.
     """
     hints = get_type_hints(kind, include_extras=True)
-    allowed = [f.name for f in fields(kind) if f.name not in told]
+    allowed = [f.name for f in fields(kind) if f.name not in told and not written(hints[f.name])]
     for assignment in assignments:
         name, _, value = assignment.partition("=")
         name = name.replace("-", "_")

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.items import Items
 from workbench.evaluation.tables import class_table, group_tables, number_table
 from workbench.files.drafts import atomic
 from workbench.files.json_values import parse_json
@@ -35,7 +36,8 @@ class Result:
     of each class by itself (`workbench.metrics.classes.by_class`); `used` is what knowledge was brought into the
     sequences that were scored, `dropped` what was left out of them, by reason (None: nobody counted); `examples` are a
     few predictions, `failures` the worst ones, which the `panels` (import paths, `workbench.report.panels`) show;
-    `documents`, where a task tells of each text, lie beside the result, a line of JSON for each.
+    `predictions` are what was made of each item, and `items` how many there are; they lie beside the result, a line of
+    JSON for each. `intervals` are 95 % intervals of numbers over these items, `seed` that of the run.
     """
 
     task: str
@@ -52,7 +54,15 @@ class Result:
     examples: list[dict[str, Any]] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
     panels: list[str] = field(default_factory=list)
-    documents: list[dict[str, Any]] = field(default_factory=list)
+    predictions: Items = field(default_factory=Items)
+    items: int = 0
+    seed: int | None = None
+    intervals: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def take_intervals(self) -> None:
+        """Work out how many items there are, and the intervals of their numbers."""
+        self.items = len(self.predictions.lines)
+        self.intervals = {name: found._asdict() for name, found in self.predictions.intervals().items()}
 
     def under_other_controls(self, folder: Path) -> dict[str, dict[str, float]]:
         """By its control, the numbers of what was measured of the same weights, on the same corpus, with the same
@@ -71,7 +81,7 @@ class Result:
     def write(self, folder: Path) -> Path:
         """Write JSON into a folder, whole or not at all; returns the file.
 
-        Its name is <task>-<corpus>[-<control>][-<option>=<value>...].json (`documents`: .jsonl). A result takes the
+        Its name is <task>-<corpus>[-<control>][-<option>=<value>...].json (`predictions`: .jsonl). A result takes the
         place of an earlier one of the same inputs (but for the checkpoint) and options; where another one has that
         name, a checksum is added.
         """
@@ -79,17 +89,15 @@ class Result:
         if path.is_file() and _what(parse_json(path.read_text(encoding="utf-8"))) != self._what():
             path = folder / f"{self._name()}-{hashlib.sha256(self._what().encode()).hexdigest()[:8]}.json"
         folder.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(".jsonl")
-        if self.documents:
-            with atomic(beside) as file:
-                file.writelines((json.dumps(line, ensure_ascii=False) + "\n").encode() for line in self.documents)
+        if self.predictions.lines:
+            self.predictions.write(path.with_suffix(".jsonl"))
         with atomic(path) as file:
             file.write((json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n").encode())
         return path
 
     def record(self) -> dict[str, Any]:
         """What the JSON file tells."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "documents"}
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "predictions"}
 
     def _name(self) -> str:
         corpus = self.inputs.get("corpus")

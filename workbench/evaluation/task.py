@@ -12,10 +12,11 @@ A task elsewhere is named by import path, `package.module:Class`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from workbench.corpora.corpus import Corpus
-from workbench.errors import quoted
+from workbench.errors import WorkbenchError, quoted
 from workbench.evaluation.opening import find_objective
 from workbench.evaluation.options import Measuring, Scoring, Tuning
 from workbench.evaluation.result import Result
@@ -110,6 +111,20 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
             WorkbenchError: the corpus or an option does not fit the run.
         """
         raise NotImplementedError(f"{type(self).__name__} must define score")
+
+    def write_predictions(self, file: Path, result: Result) -> None:
+        """Write what was made of each item, as `--predictions FILE` asks for it: lines of JSON, unless the task writes
+        what a test server takes where the file is named so.
+
+        Raises:
+            WorkbenchError: the task says nothing of its items (`Result.predictions`).
+        """
+        if not result.predictions.lines:
+            raise WorkbenchError(
+                f"--predictions: the task {self.name} does not say what it made of each item; its `score` should "
+                "return a Result with `predictions`. Leave the option out"
+            )
+        result.predictions.write(file)
 
     def draw(self, run: Any, corpus: Corpus, scoring: ScoringOptions) -> None:
         """Draw the pictures beside the result into the run's folder (`workbench.report.run.save_picture`)."""

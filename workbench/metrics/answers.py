@@ -13,6 +13,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
+from workbench.metrics.tallies import Tally
 from workbench.text.sentences import SPACELESS
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation + "、。〈〉《》「」『』【】〔〕〖〗！（），．：；？～“”‘’…—·")
@@ -46,9 +47,14 @@ def answer_scores(predicted: Sequence[str], answers: Sequence[Sequence[str]]) ->
     """
     if not answers:
         raise ValueError("there are no questions to score")
+    return {name: tally.whole for name, tally in answer_tallies(predicted, answers).items()}
+
+
+def answer_tallies(predicted: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, Tally]:
+    """What each question adds to the numbers of `answer_scores`."""
     pairs = [(ours, right or [""]) for ours, right in zip(predicted, answers, strict=True)]
     exact = [max(words_of(ours) == words_of(one) for one in right) for ours, right in pairs]
     f1 = [max(word_f1(ours, one) for one in right) for ours, right in pairs]
-    found = {"exact_match": sum(exact) / len(pairs), "f1": sum(f1) / len(pairs)}
-    silent = [hit for hit, right in zip(exact, answers, strict=True) if not right]
-    return found | ({"no_answer_accuracy": sum(silent) / len(silent)} if silent else {})
+    found = {"exact_match": Tally.mean(exact), "f1": Tally.mean(f1)}
+    silent = [not right for right in answers]
+    return found | ({"no_answer_accuracy": Tally.mean(exact, silent)} if any(silent) else {})

@@ -11,10 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from operator import eq
 from typing import Any
 
 import numpy as np
 
+from workbench.metrics.tallies import Tally
 from workbench.packages import library
 
 OUTSIDE = "O"
@@ -59,6 +61,20 @@ def tag_scores(predicted: np.ndarray, gold: np.ndarray, words: Sequence[int], na
         "precision": float(precision),
         "recall": float(recall),
         "f1": float(f1),
+    }
+
+
+def tag_tallies(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, Tally]:
+    """What each text adds to the numbers of `tag_scores`; the tags of its words by name."""
+    hits = [sum(map(eq, ours, theirs)) for ours, theirs in zip(predicted, gold, strict=True)]
+    found, wanted = ([set(chunks(tags)) for tags in texts] for texts in (predicted, gold))
+    right = [len(ours & theirs) for ours, theirs in zip(found, wanted, strict=True)]
+    counts = [list(map(len, texts)) for texts in (found, wanted)]
+    return {
+        "accuracy": Tally.of("mean", hits, list(map(len, gold))),
+        "precision": Tally.of("mean", right, counts[0]),
+        "recall": Tally.of("mean", right, counts[1]),
+        "f1": Tally.of("f1", right, *counts),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from workbench.metrics.tallies import Tally
 from workbench.packages import library
 
 
@@ -27,6 +28,13 @@ def class_scores(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:
         "micro_f1": float(metrics.f1_score(gold, predicted, average="micro", zero_division=0)),
         "mcc": float(metrics.matthews_corrcoef(gold, predicted)),
     }
+
+
+def class_tallies(predicted: np.ndarray, gold: np.ndarray) -> dict[str, Tally]:
+    """What each example adds to the numbers of `class_scores`."""
+    accuracy = Tally.mean(predicted == gold)
+    macro, mcc = Tally.of("macro_f1", gold, predicted), Tally.of("mcc", gold, predicted)
+    return {"accuracy": accuracy, "macro_f1": macro, "micro_f1": accuracy, "mcc": mcc}
 
 
 def class_counts(predicted: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> dict[str, tuple[int, int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.metrics.tallies import Tally
 from workbench.packages import library
 
 
@@ -23,3 +24,10 @@ def number_scores(predicted: np.ndarray, gold: np.ndarray) -> dict[str, float]:
         "spearman": float(stats.spearmanr(predicted, gold).statistic) if varied else 0.0,
         "squared_error": float(((predicted - gold) ** 2).mean()),
     }
+
+
+def number_tallies(predicted: np.ndarray, gold: np.ndarray) -> dict[str, Tally]:
+    """What each example adds to the numbers of `number_scores`."""
+    error = Tally.mean((predicted - gold) ** 2)
+    pearson, spearman = Tally.of("pearson", predicted, gold), Tally.of("spearman", predicted, gold)
+    return {"pearson": pearson, "spearman": spearman, "squared_error": error}

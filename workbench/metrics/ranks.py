@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from workbench.metrics.tallies import Tally
+
 ROUNDING = 1e-5
 """Of the typical magnitude of a query's scores; a forward pass in float32 differs by 1e-7 to 2e-6 of it."""
 
@@ -123,6 +125,14 @@ def rank_scores(ranks: Sequence[float], competing: Sequence[int], hits: Sequence
 def numbers_of(scores: RankScores) -> dict[str, float]:
     """The scores of a result, by name."""
     return {name: float(value) for name, value in scores.as_dict().items() if name not in ("chance", "examples")}
+
+
+def rank_tallies(ranks: Sequence[float], hits: Sequence[int] = (1, 3, 10)) -> dict[str, Tally]:
+    """What each rank adds to the numbers of `numbers_of`."""
+    values = np.asarray(ranks, float)
+    means = {"accuracy": values == 1, "mrr": 1 / values, **{f"hits@{k}": values <= k for k in hits}}
+    found = {name: Tally.mean(each) for name, each in {**means, "mean_rank": values}.items()}
+    return found | {"median_rank": Tally("median", Tally.mean(values).rows)}
 
 
 def chance(competing: Sequence[int]) -> dict[str, float]:

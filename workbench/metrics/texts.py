@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
+from workbench.metrics.tallies import Tally
 from workbench.packages import library
 from workbench.text.sentences import sentences_apart, words_apart
 
@@ -23,10 +26,11 @@ ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
 class TextScores(NamedTuple):
-    """`numbers` by name; `signature` says how they were computed."""
+    """`numbers` by name; `signature` says how they were computed, `tallies` what each text adds to them."""
 
     numbers: dict[str, float]
     signature: str
+    tallies: dict[str, Tally]
 
 
 def text_scores(
@@ -47,14 +51,40 @@ def text_scores(
         name: float(metric.corpus_score(list(predictions), [list(references)]).score)
         for name, metric in (("bleu", bleu), ("chrf", chrf))
     }
+    of_texts = {
+        "bleu": Tally("bleu", bleu_rows(bleu, predictions, [[text] for text in references])),
+        "chrf": Tally("chrf", np.array(statistics_of(chrf, predictions, [references]), float)),
+    }
     rouge = scorer.RougeScorer(ROUGE, tokenizer=_Words(_library("rouge_score.tokenizers").DefaultTokenizer(True)))
     pairs = zip(map(_by_line, references), map(_by_line, predictions), strict=True)
     each = [rouge.score(wanted, made) for wanted, made in pairs]
-    numbers |= {name: 100 * statistics.fmean(one[name].fmeasure for one in each) for name in ROUGE}
+    of_rouge = {name: [100 * one[name].fmeasure for one in each] for name in ROUGE}
+    numbers |= {name: statistics.fmean(of) for name, of in of_rouge.items()}
+    tallies = of_texts | {name: Tally.mean(of) for name, of in of_rouge.items()}
     told = (
         f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}; ROUGE F1, stemmed, version:{version('rouge-score')}"
     )
-    return TextScores(numbers, told)
+    return TextScores(numbers, told, tallies)
+
+
+def bleu_rows(bleu: Any, predictions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+    """What each text adds to sacrebleu's BLEU, as a row of a tally of `bleu` [texts, 2 orders + 2].
+
+    Args:
+        references: of each text one or more.
+    """
+    most = max(map(len, references))
+    streams = [[each[i] if i < len(each) else None for each in references] for i in range(most)]
+    made = np.array(statistics_of(bleu, predictions, streams), float)
+    return np.concatenate([made[:, 2:], made[:, :2]], axis=1)  # sacrebleu has the lengths in front
+
+
+def statistics_of(
+    metric: Any, predictions: Sequence[str], streams: Sequence[Sequence[str | None]]
+) -> list[list[float]]:
+    """What sacrebleu adds up of each text."""
+    found: list[list[float]] = metric._extract_corpus_statistics(list(predictions), [list(each) for each in streams])
+    return found
 
 
 class _Words:

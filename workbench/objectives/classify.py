@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from workbench.errors import WorkbenchError, unknown
 from workbench.keyed import Draws
-from workbench.metrics.classes import class_scores
+from workbench.metrics.classes import class_scores, class_tallies
+from workbench.metrics.tallies import Tally
 from workbench.objectives._vocabulary import TokenLoss
 from workbench.options.bounds import Dropout, Name, Word
 from workbench.sequences.moving import rows_where
@@ -27,6 +28,7 @@ from workbench.tasks.objective import BatchTargets, Head, LossOutput, Objective
 if TYPE_CHECKING:
     from workbench.models.network import Network
 
+UNLABELLED = -100
 OTHER_SET = (
     "It is of another set of labels than the one that is learnt: fine-tune a run on texts with these labels, or give "
     "texts with the valid ones."
@@ -46,6 +48,7 @@ class Classify(Objective):
 
     reads = ("labels",)
     measured = ("predicted", "gold")
+    told = ("scores",)
 
     def __init__(
         self, classes: list[Name], label: Name = "label", stream: Word = "text", dropout: Dropout = 0.1
@@ -65,7 +68,7 @@ class Classify(Objective):
             WorkbenchError: it is none of the classes.
         """
         if self.label not in sequence.labels:
-            return -100
+            return UNLABELLED
         name = str(sequence.labels[self.label])
         if name not in self.classes:
             where = f"label {self.label!r} of sequence {sequence.key!r}"
@@ -80,6 +83,10 @@ class Classify(Objective):
 
     def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
         return class_scores(made["predicted"].numpy(), made["gold"].numpy())
+
+    def tallies(self, made: Mapping[str, Tensor]) -> dict[str, Tally]:
+        """What each example adds to the numbers of `measure`."""
+        return class_tallies(made["predicted"].numpy(), made["gold"].numpy())
 
     def head(self, network: Network) -> Head:
         if self.stream not in network.poolers:
@@ -109,9 +116,10 @@ class ClassifyHead(Head):
         return logits
 
     def forward(self, seen: Seen) -> LossOutput:
-        """Metric `accuracy`; made: `predicted` and `gold` [labelled sequences]."""
+        """Metric `accuracy`; made of labelled sequences: `predicted`, `gold`, and `scores` (logits) of all classes."""
         logits, labels = self.logits(seen), seen.targets["labels"]
         loss, metrics, _ = self.loss(logits, labels)
-        labelled = rows_where(seen.known("labels") != -100, labels.device)
-        made = {"predicted": logits.argmax(-1).index_select(0, labelled), "gold": labels.index_select(0, labelled)}
+        labelled = rows_where(seen.known("labels") != UNLABELLED, labels.device)
+        of_these = logits.index_select(0, labelled)
+        made = {"predicted": of_these.argmax(-1), "gold": labels.index_select(0, labelled), "scores": of_these.float()}
         return LossOutput(loss, metrics, made)

@@ -108,8 +108,9 @@ class Objective:
     it may have found nothing to learn; both are for messages;
     `makes` names the options that name streams which `corrupt` makes: no builder brings these, and fine-tuning with
     another objective leaves them empty;
-    `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`; `predicts` what its
-    `labels` are, for whoever looks at them: `tokens` of the run's tokenizer, or `numbers` with a meaning of their own;
+    `measured` what of the head's `LossOutput.made` is gathered in a held-out pass, for `measure`; `told` what an
+    evaluation gathers beside, for its items, where the head makes it; `predicts` what its `labels` are, for whoever
+    looks at them: `tokens` of the run's tokenizer, or `numbers` with a meaning of their own;
     `own_tokens` the ids of tokens that the objective has and the tokenizer need not have, with how people read them.
     """
 
@@ -124,6 +125,7 @@ class Objective:
     unlabelled: str = "does its data fit it?"
     makes: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
     predicts: Literal["tokens", "numbers"] = "numbers"
 
     @classmethod

@@ -10,10 +10,13 @@ import torch
 from kg.evaluation.disambiguation.options import DisambiguationScoring
 from kg.objectives.entity_linking import EntityLinking, by_mention
 from kg.sequences.table_step import WITHOUT_VECTOR
+from workbench.evaluation.items import Items
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated, find_fitting, texts_alone
 from workbench.evaluation.options import Tuning
 from workbench.interop.opening import load
+from workbench.metrics.ranks import realistic_rank
+from workbench.metrics.tallies import Tally
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
 from workbench.tasks.task import Task, TaskObjective, of_stream
@@ -62,6 +65,30 @@ class Disambiguation(MeasuredTask[Tuning, DisambiguationScoring]):
         single = int((made["candidates"] == 1).sum())
         told = {"mentions": mentions, "of them NIL": mentions - known, "of them with a single candidate": single}
         return told | {"candidates": len(made["scores"])}
+
+    def counted(self, objective: EntityLinking, targets: Mapping[str, Any]) -> int:
+        return len(targets["candidates"]) if "candidates" in targets else 0
+
+    def predictions(self, objective: EntityLinking, made: Made, keys: list[str]) -> Items:
+        """A mention an item: the scores of its candidates, and the number of the right one (none: NIL)."""
+        counts = made["candidates"].tolist()
+        scores, labels = (made[name].split(counts) for name in ("scores", "labels"))
+        golds = [int(of.argmax()) if of.any() else None for of in labels]
+        ranks = [
+            1.0 if gold is None else realistic_rank(of.float().numpy(), gold)[0]
+            for of, gold in zip(scores, golds, strict=True)
+        ]
+        lines = [
+            {"key": key, "gold": gold, "prediction": int(of.argmax()), "scores": of.tolist()}
+            | ({} if gold is None else {"rank": rank})
+            for key, gold, of, rank in zip(keys, golds, scores, ranks, strict=True)
+        ]
+        known = [gold is not None for gold in golds]
+        means: dict[str, list[float]] = {
+            "accuracy": [float(rank == 1) for rank in ranks],
+            "mrr": [1 / rank for rank in ranks],
+        }
+        return Items(lines, {name: Tally.mean(of, known) for name, of in means.items()} if any(known) else {})
 
     def variant(self, objective: EntityLinking, scoring: DisambiguationScoring) -> str:
         return f"given mentions with their entity among the candidates {objective.stream}"

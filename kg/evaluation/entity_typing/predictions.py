@@ -58,3 +58,16 @@ def examples(found: Predictions, chosen: np.ndarray, names: list[str], count: in
         gold = [name for name in sample.get("types", ()) if name in names]
         shown.append({"text": sample["text"], "mention": sample["mention"], "types": gold, "predicted": predicted})
     return shown
+
+
+def lines_of(found: Predictions, chosen: np.ndarray, names: list[str]) -> list[dict[str, Any]]:
+    """A mention an item, with the score (logit) of each type."""
+    return [
+        {
+            "key": str(sample["key"]),
+            "gold": list(sample.get("types", ())),
+            "prediction": [names[i] for i in np.flatnonzero(row)],
+            "scores": dict(zip(names, logits, strict=True)),
+        }
+        for sample, row, logits in zip(found.samples, chosen, found.logits.tolist(), strict=True)
+    ]

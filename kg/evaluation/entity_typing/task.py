@@ -10,14 +10,15 @@ from kg.evaluation.entity_typing.baselines import baselines
 from kg.evaluation.entity_typing.groups import Groups, GroupScores, by_group, read_groups, refuse_other
 from kg.evaluation.entity_typing.inventory import read_inventory
 from kg.evaluation.entity_typing.options import TypingScoring, TypingTuning
-from kg.evaluation.entity_typing.predictions import examples, inventory_of, predict
+from kg.evaluation.entity_typing.predictions import examples, inventory_of, lines_of, predict
 from kg.evaluation.entity_vectors import linked_at
-from kg.metrics.typing import predicted_types, typing_scores
+from kg.metrics.typing import predicted_types, typing_scores, typing_tallies
 from kg.objectives._reading import as_option
 from kg.objectives.types import Types
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.inherited import text_sequence
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
@@ -82,6 +83,9 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
             baselines=baselines(run, found, numbers_of, scoring.rule, scoring.probe),
             classes=classes,
             examples=examples(found, chosen, names),
+            predictions=Items(
+                lines_of(found, chosen, names), typing_tallies(chosen, found.gold, scoring.macro, missed)
+            ),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from kg.evaluation.facts.reading import Facts, fact_of, read_candidates, read_fa
 from kg.evaluation.facts.slots import SlotPredictor
 from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated, find_objective
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.interop.opening import load, recipe_at
-from workbench.metrics.ranks import chance, numbers_of, rank_scores
+from workbench.metrics.ranks import chance, numbers_of, rank_scores, rank_tallies
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.recipe.spec import Recipe
 
@@ -71,6 +72,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
             examples=[e for relation, s in scores.items() for e in _examples(facts[relation], s)],
             used=account["used"],
             dropped=account["dropped"],
+            predictions=Items([e for r, s in scores.items() for e in _lines(facts[r], s)], rank_tallies(ranks)),
         )
 
     def draw(self, run: Evaluated, corpus: Corpus, scoring: FactsScoring) -> None:
@@ -112,6 +114,14 @@ def _facts_task(recipe: Recipe) -> str | None:
         if any(p == "field" or (isinstance(p, dict) and p.get("policy") == "field") for p in policies):
             return name
     return None
+
+
+def _lines(facts: Facts, scores: FactScores) -> Iterator[dict[str, Any]]:
+    """A sentence an item."""
+    labels = facts.candidates.labels
+    for cloze, best, rank in zip(facts.clozes, scores.best, scores.ranks, strict=True):
+        told = {"relation": facts.relation, "gold": labels[cloze.gold], "prediction": labels[best]}
+        yield {"key": cloze.key, **told, "rank": rank}
 
 
 def _examples(facts: Facts, scores: FactScores, count: int = 12) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from kg.evaluation.trained_on import COUNTED, TrainedOn
 from kg.evaluation.triple_scoring import (
     ScoredVectors,
     Triples,
+    by_ids,
     in_words,
     open_scored,
     relation_name,
@@ -24,14 +25,17 @@ from kg.vectors.link_prediction import Ranks, Sampled, rank_triples, rows_of
 from kg.vectors.scores import Scores
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
-from workbench.metrics.ranks import chance, numbers_of
+from workbench.metrics.ranks import chance, numbers_of, rank_tallies
+from workbench.metrics.tallies import Tally
 from workbench.terminal import Terminal
 
 EXAMPLES = 12
+SIDED = ("mrr", "hits@1", "hits@3", "hits@10", "mean_rank")
 
 
 class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
@@ -83,6 +87,7 @@ class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
             variant="; ".join([_variant(scoring, graph.num_entities), *trained.told]),
             baselines={"most frequent entities": _numbers(frequent, triples, graph), "chance": chance(competing)},
             examples=list(_examples(found, triples, graph)),
+            predictions=Items([*_lines(found, triples, graph)], _tallies(found)),
         )
 
 
@@ -105,7 +110,7 @@ def _numbers(ranks: Ranks, triples: np.ndarray, graph: GraphStore) -> dict[str, 
     numbers = {name: value for name, value in numbers_of(whole.both).items() if name != "accuracy"}  # it is hits@1
     for side in ("head", "tail"):
         of_side = numbers_of(getattr(whole, side))
-        numbers |= {f"{side} {name}": of_side[name] for name in ("mrr", "hits@1", "hits@3", "hits@10", "mean_rank")}
+        numbers |= {f"{side} {name}": of_side[name] for name in SIDED}
     for row in np.unique(triples[:, 1]).tolist():
         numbers[f"mrr of {relation_name(graph, row)}"] = ranks.summary(triples[:, 1] == row).both.mrr
     return numbers
@@ -121,6 +126,28 @@ def _variant(scoring: LinkScoring, num_entities: int) -> str:
     if scoring.unseen:
         told.append("only triples with an entity that is in no triple of the graph")
     return "; ".join(told)
+
+
+def _lines(ranks: Ranks, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:
+    """A triple an item, with the ranks of its head and tail and among how many entities they are."""
+    for number, triple in enumerate(triples):
+        told = {f"{side}_rank": float(getattr(ranks, side)[number]) for side in ("head", "tail")}
+        told |= {f"{side}_among": int(getattr(ranks, f"{side}_competing")[number]) for side in ("head", "tail")}
+        ids = by_ids(graph, triple)
+        yield {**ids, "gold": [ids["head"], ids["tail"]], **told}
+
+
+def _tallies(ranks: Ranks) -> dict[str, Tally]:
+    """What each triple adds to the numbers of both sides together, and of each."""
+    sides = {side: rank_tallies(getattr(ranks, side).tolist()) for side in ("head", "tail")}
+    found: dict[str, Tally] = {}
+    for name, head in sides["head"].items():
+        rows, tail = head.rows, sides["tail"][name].rows
+        both = np.concatenate([rows, tail], axis=1) if head.kind == "median" else rows + tail
+        found |= {name: Tally(head.kind, both)} if name != "accuracy" else {}
+    for side, of in sides.items():
+        found |= {f"{side} {name}": of[name] for name in SIDED}
+    return found
 
 
 def _examples(ranks: Ranks, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ class Annotated:
     Of candidates (`prepare link --candidates --supervise`) those that are marked as right count; a mention with none
     of these may mean anything: it is one of `unknown`, and no mention. `candidates` is how many there are.
 
-    `signs` says that its spaces are none, as the linker noted (`prepare link --signs`).
+    `signs` says that its spaces are none, as the linker noted (`prepare link --signs`); `key` is its first record's.
     """
 
     text: str
@@ -33,6 +33,7 @@ class Annotated:
     unknown: set[Stretch] = field(default_factory=set)
     candidates: int = 0
     signs: bool = False
+    key: str = ""
 
     def add(self, sample: Mapping[str, Any], same: Mapping[str, str]) -> None:
         """The mentions of a record of this text."""
@@ -58,7 +59,7 @@ class Annotated:
             mentions.setdefault(parted.in_joined(*place), set()).update(entities)
         first = {parted.in_joined(*place): entity for place, entity in self.first.items()}
         unknown = {parted.in_joined(*place) for place in self.unknown}
-        return Annotated(parted.joined, mentions, first, unknown, self.candidates)
+        return Annotated(parted.joined, mentions, first, unknown, self.candidates, key=self.key)
 
     def _add_candidates(self, spans: Iterable[tuple[Stretch, str, int | None]]) -> None:
         """Those of a mention, the best first, each with what is known of it: right (1), wrong (0), or nothing."""
@@ -109,7 +110,7 @@ def _texts(samples: Iterable[Mapping[str, Any]], same: Mapping[str, str]) -> Ite
         if last is None or last.text != sample["text"]:
             if last is not None:
                 yield last
-            last = Annotated(sample["text"])
+            last = Annotated(sample["text"], key=str(sample.get("key", "")))
         last.add(sample, same)
     if last is not None:
         yield last

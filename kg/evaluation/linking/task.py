@@ -10,13 +10,15 @@ from kg.evaluation.linking.options import LinkingScoring
 from kg.evaluation.linking.reading import Annotated as Text
 from kg.evaluation.linking.reading import Stretch, annotated, read_same
 from kg.linking.linker import Linker
-from kg.metrics.linking import Found, Given, found_scores, given_scores
+from kg.metrics.linking import Found, Given, found_tallies, given_tallies
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.items import Items
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.files.identities import Identities
+from workbench.metrics.tallies import Tally
 from workbench.processes.distributed import World
 
 COMMON, FIRST = "most common entity", "first candidate"
@@ -73,8 +75,9 @@ class Linking(DownstreamTask[Tuning, LinkingScoring]):
                 "links found": sum(len(text.found) for text in made.found[""]),
             },
             variant=f"micro; a link is right with both its ends and its entity{seen}",
-            baselines={name: made.numbers(name) for name in (COMMON, FIRST) if made.given[name]},
+            baselines={name: made.numbers(name) for name in (COMMON, FIRST) if any(made.given[name])},
             examples=made.wrong,
+            predictions=Items(made.lines, made.tallies("")),
         )
 
 
@@ -83,22 +86,29 @@ class _Compared:
 
     def __init__(self, linker: Linker, min_score: float) -> None:
         self.linker, self.min_score = linker, min_score
-        self.given: dict[str, list[Given]] = {"": [], COMMON: [], FIRST: []}
+        self.given: dict[str, list[list[Given]]] = {"": [], COMMON: [], FIRST: []}
         self.found: dict[str, list[Found]] = {"": [], COMMON: []}
         self.mentions = self.known = self.unjudged = 0
         self.unknown = ""
         self.wrong: list[dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
 
     def numbers(self, name: str) -> dict[str, float]:
         """The scores of the linker or of a baseline."""
-        given = {f"given mentions: {score}": value for score, value in given_scores(self.given[name]).items()}
-        return given | (found_scores(self.found[name]) if name in self.found else {})
+        return {number: tally.whole for number, tally in self.tallies(name).items()}
+
+    def tallies(self, name: str) -> dict[str, Tally]:
+        """What each text adds to these."""
+        given = {f"given mentions: {score}": tally for score, tally in given_tallies(self.given[name]).items()}
+        return given | (found_tallies(self.found[name]) if name in self.found else {})
 
     def add(self, text: Text) -> None:
         """Compare the links of one text."""
         gold = {place: {e for e in entities if self.linker.knows(e)} for place, entities in text.mentions.items()}
         self.unknown = self.unknown or next((e for entities in text.mentions.values() for e in entities), "")
         self.unjudged += len(text.unknown)
+        for of in self.given.values():
+            of.append([])
         for place, entities in gold.items():
             self.mentions += 1
             self.known += bool(entities)
@@ -108,10 +118,10 @@ class _Compared:
     def _add_given(self, text: Text, place: Stretch, gold: set[str]) -> None:
         name = text.text[slice(*place)]
         ranked = self._likely(self.linker.candidates(name, text.text, *place))
-        self.given[""].append(Given(gold, ranked))
-        self.given[COMMON].append(Given(gold, self._likely(self.linker.candidates(name))))
+        self.given[""][-1].append(Given(gold, ranked))
+        self.given[COMMON][-1].append(Given(gold, self._likely(self.linker.candidates(name))))
         if place in text.first:
-            self.given[FIRST].append(Given(gold, [text.first[place]]))
+            self.given[FIRST][-1].append(Given(gold, [text.first[place]]))
         if len(self.wrong) < EXAMPLES and gold and (not ranked or ranked[0] not in gold):
             around = text.text[max(0, place[0] - AROUND) : place[1] + AROUND]
             self.wrong.append({"text": around, "mention": name, "gold": sorted(gold), "found": list(ranked[:3])})
@@ -125,3 +135,8 @@ class _Compared:
         common = {place: self.linker.candidates(text.text[slice(*place)])[0][0] for place in links}
         self.found[""].append(Found(gold, links))
         self.found[COMMON].append(Found(gold, common))
+        told = {
+            "gold": [[*place, sorted(entities)] for place, entities in sorted(text.mentions.items())],
+            "prediction": [[*place, entity] for place, entity in sorted(links.items())],
+        }
+        self.lines.append({"key": text.key, **told})

@@ -17,17 +17,19 @@ from kg.evaluation.relation_prediction.ranking import (
     rank_relations,
 )
 from kg.evaluation.trained_on import COUNTED, TrainedOn
-from kg.evaluation.triple_scoring import Triples, in_words, relation_name
+from kg.evaluation.triple_scoring import Triples, by_ids, in_words, relation_name
 from kg.graph.store import GraphStore
 from kg.objectives.relation_prediction import RelationPrediction
 from kg.vectors.link_prediction import rows_of
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
 from workbench.metrics.classes import by_class, class_counts
-from workbench.metrics.ranks import chance, numbers_of, rank_scores
+from workbench.metrics.ranks import chance, numbers_of, rank_scores, rank_tallies
+from workbench.metrics.tallies import Tally
 from workbench.terminal import Terminal
 
 EXAMPLES = 12
@@ -84,6 +86,7 @@ class PredictedRelations(DownstreamTask[Tuning, RelationPredictionScoring]):
             },
             classes=by_class(class_counts(found.predicted, triples[:, 1], names)),
             examples=list(_examples(found, triples, graph)),
+            predictions=Items([*_lines(found, triples, graph)], _tallies(found)),
         )
 
 
@@ -94,6 +97,20 @@ def _numbers(found: RankedRelations, triples: np.ndarray, names: list[str]) -> d
     for row in np.unique(triples[:, 1]).tolist():
         numbers[f"hits@1 of {names[row]}"] = float((found.ranks[triples[:, 1] == row] == 1).mean())
     return numbers
+
+
+def _lines(found: RankedRelations, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:
+    """A triple an item."""
+    for triple, rank, among, best in zip(triples, *(each.tolist() for each in found), strict=True):
+        told = by_ids(graph, triple)
+        right = {"gold": told["relation"], "prediction": graph.relation_ids[best]}
+        yield {**told, **right, "rank": rank, "among": among}
+
+
+def _tallies(found: RankedRelations) -> dict[str, Tally]:
+    tallies = rank_tallies(found.ranks.tolist())
+    del tallies["accuracy"]  # it is hits@1
+    return tallies
 
 
 def _examples(found: RankedRelations, triples: np.ndarray, graph: GraphStore) -> Iterator[dict[str, Any]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from kg.evaluation.supersenses.options import SupersenseScoring
 from kg.objectives.supersense import Supersense
+from workbench.evaluation.items import Items
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated, texts_alone
 from workbench.evaluation.options import Tuning
+from workbench.metrics.tallies import Tally
 from workbench.sequences.sequence import Sample
 
 
@@ -33,6 +35,21 @@ class Supersenses(MeasuredTask[Tuning, SupersenseScoring]):
     def counts(self, objective: Supersense, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         single = int((made["allowed"].sum(1) == 1).sum())
         return {"words": len(made["predicted"]), "of a single supersense": single}
+
+    def counted(self, objective: Supersense, targets: Mapping[str, Any]) -> int:
+        return len(targets["labels"]) if "labels" in targets else 0
+
+    def predictions(self, objective: Supersense, made: Made, keys: list[str]) -> Items:
+        """A word an item, with the supersenses that it may have."""
+        names, predicted, allowed = objective.senses.classes, made["predicted"], made["allowed"].bool()
+        lines = [
+            {"key": key, "gold": [names[i] for i in row.nonzero().flatten().tolist()], "prediction": names[best]}
+            for key, row, best in zip(keys, allowed, predicted.tolist(), strict=True)
+        ]
+        right = allowed.gather(1, predicted[:, None]).squeeze(1).numpy()
+        single = (allowed.sum(1) == 1).numpy()
+        tallies = {"allowed_accuracy": Tally.mean(right)}
+        return Items(lines, tallies | ({"single_accuracy": Tally.mean(right, single)} if single.any() else {}))
 
     def baselines(
         self, run: Evaluated, objective: Supersense, made: Made, samples: Iterable[Sample]

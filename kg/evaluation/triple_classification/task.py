@@ -17,6 +17,7 @@ from kg.evaluation.triple_classification.thresholds import Thresholds
 from kg.evaluation.triple_scoring import (
     ScoredVectors,
     Triples,
+    by_ids,
     in_words,
     open_scored,
     relation_name,
@@ -28,10 +29,12 @@ from kg.vectors.scores import Scores, VectorScores
 from kg.vectors.vectors import load_vectors
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.result import Result, corpus_input
 from workbench.evaluation.task import DownstreamTask
+from workbench.metrics.tallies import Tally
 
 logger = logging.getLogger(__name__)
 EXAMPLES = 12
@@ -128,6 +131,7 @@ class TripleDecision(DownstreamTask[Tuning, TripleClassificationScoring]):
             ),
             baselines={name: _numbers(made, asked, graph) for name, made in baselines.items()},
             examples=list(_examples(scores, decided, asked, graph)),
+            predictions=Items([*_lines(scores, decided, asked, graph)], _tallies(decided, asked)),
         )
 
 
@@ -167,6 +171,22 @@ def _numbers(decided: np.ndarray, asked: Labelled, graph: GraphStore) -> dict[st
     for row in np.unique(asked.rows[:, 1]).tolist():
         numbers[f"accuracy of {relation_name(graph, row)}"] = float(right[asked.rows[:, 1] == row].mean())
     return numbers
+
+
+def _lines(scores: np.ndarray, decided: np.ndarray, asked: Labelled, graph: GraphStore) -> Iterator[dict[str, Any]]:
+    """A triple an item."""
+    for triple, gold, ours, score in zip(asked.rows, *(x.tolist() for x in (asked.true, decided, scores)), strict=True):
+        yield {**by_ids(graph, triple), "gold": gold, "prediction": ours, "score": score}
+
+
+def _tallies(decided: np.ndarray, asked: Labelled) -> dict[str, Tally]:
+    hits = decided & asked.true
+    return {
+        "accuracy": Tally.mean(decided == asked.true),
+        "precision": Tally.of("mean", hits, decided),
+        "recall": Tally.of("mean", hits, asked.true),
+        "f1": Tally.of("f1", hits, decided, asked.true),
+    }
 
 
 def _examples(scores: np.ndarray, decided: np.ndarray, asked: Labelled, graph: GraphStore) -> Iterator[dict[str, Any]]:

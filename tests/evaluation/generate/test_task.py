@@ -101,9 +101,9 @@ def test_a_run_learns_to_write_and_is_scored(name: str, tmp_path: Path) -> None:
     assert found.numbers["bleu"] > 90
     assert found.baselines["the text itself"]["bleu"] < 40
     texts = [json.loads(line) for line in (run / "evaluations/generate-pairs.jsonl").read_text().splitlines()]
-    assert [text["reference"] for text in texts] == [row["second"] for row in ROWS]
+    assert [text["gold"] for text in texts] == [row["second"] for row in ROWS]
     assert [text["text"] for text in texts] == [row["text"] for row in ROWS]
-    theirs = sacrebleu.corpus_bleu([t["prediction"] for t in texts], [[t["reference"] for t in texts]])
+    theirs = sacrebleu.corpus_bleu([t["prediction"] for t in texts], [[t["gold"] for t in texts]])
     assert found.numbers["bleu"] == pytest.approx(theirs.score)
     assert "tok:13a" in found.variant
     beams = evaluate(Generation(), GenerateScoring(**scoring, beams=3))

@@ -69,5 +69,5 @@ def test_a_pair_builders_texts_are_read_by_themselves(tmp_path: Path) -> None:
     run = pretrain_on(texts)
     found = scored(run, str(texts / "texts"), limit=3)
     assert found.counts["texts"] == 3
-    assert [line["key"] for line in found.documents] == ["r0", "r1", "r2"]
+    assert [line["key"] for line in found.predictions.lines] == ["r0", "r1", "r2"]
     assert found.examples[0]["tokens"] == TEXTS[0].split()

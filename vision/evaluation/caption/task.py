@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vision.evaluation.caption.options import CaptionScoring, CaptionTuning
-from vision.metrics.captions import caption_scores, words_of
+from vision.metrics.captions import caption_scores, caption_tallies, words_of
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.examples import keep_image
 from workbench.evaluation.generation import Generator, without_captions
 from workbench.evaluation.images import caption_sequence, media_of, medium_of
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
@@ -111,9 +112,11 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
         if not found:
             raise WorkbenchError(f"corpus {corpus.name!r} has no image with a caption; evaluate on one that has")
         references = [each.references for each in found]
+        tallies = caption_tallies([each.prediction for each in found], references)
+        lines = [{"key": each.key, "gold": each.references, "prediction": each.prediction} for each in found]
         return Result(
             task=self.name,
-            numbers=caption_scores([each.prediction for each in found], references),
+            numbers={name: tally.whole for name, tally in tallies.items()},
             counts={"images": len(found), "references": sum(map(len, references))},
             variant=VARIANT,
             baselines=baselines(references, run.trained_on()),
@@ -122,7 +125,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
                 for each in found[:EXAMPLES]
                 if run.world.is_main
             ],
-            documents=[vars(each) for each in found],
+            predictions=Items(lines, tallies),
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vision.evaluation.retrieval.scores import Scored
 from vision.metrics.retrieval import rank_images
@@ -15,6 +17,9 @@ from workbench.evaluation.examples import keep_image
 from workbench.evaluation.passes import record_at
 
 EXAMPLES = 12
+FIRST = 10
+"""So many candidates of a query are told."""
+BLOCK = 1024
 
 
 def examples(found: Scored, owner: np.ndarray, corpus: Corpus, run: Path) -> list[dict[str, Any]]:
@@ -38,6 +43,36 @@ def failures(found: Scored, owner: np.ndarray, corpus: Corpus, run: Path) -> lis
         }
         for image, text in shown.items()
     ]
+
+
+def query_lines(
+    found: Scored, owner: np.ndarray, image_ranks: np.ndarray, text_ranks: np.ndarray
+) -> Iterator[dict[str, Any]]:
+    """Every query as an item, the texts and then the images: its rank, and the first candidates with their scores."""
+    keys = [shown.key for shown in found.shown]
+    of_images: dict[int, list[str]] = {}
+    for text, image in enumerate(owner.tolist()):
+        of_images.setdefault(image, []).append(found.captions[text])
+    everything = slice(0, None)
+    for start in range(0, found.scores.texts, BLOCK):
+        block = found.scores.block(slice(start, start + BLOCK), everything)
+        for text, first in enumerate(_first(block, keys), start):
+            own = keys[int(owner[text])]
+            told = {"query": "text", "text": found.captions[text], "gold": own, "prediction": first[0][0]}
+            yield {"key": own, **told, "rank": float(image_ranks[text]), "first": first}
+    by_text = found.text_scores or found.scores
+    for start in range(0, found.scores.images, BLOCK):
+        block = by_text.block(everything, slice(start, start + BLOCK)).T
+        for image, first in enumerate(_first(block, found.captions), start):
+            own_texts: dict[str, Any] = {"query": "image", "gold": of_images.get(image, []), "prediction": first[0][0]}
+            yield {"key": keys[image], **own_texts, "rank": float(text_ranks[image]), "first": first}
+
+
+def _first(block: Tensor, names: list[str]) -> Iterator[list[tuple[str, float]]]:
+    """Of each row the best candidates by name, with their scores."""
+    best = block.topk(min(FIRST, block.shape[1]), dim=1)
+    for scores, places in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        yield [(names[place], score) for place, score in zip(places, scores, strict=True)]
 
 
 def _example(found: Scored, corpus: Corpus, run: Path, text: int, rank: float) -> dict[str, Any]:

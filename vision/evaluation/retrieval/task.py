@@ -15,20 +15,22 @@ from typing import Any
 import numpy as np
 
 from vision.choices import Way
-from vision.evaluation.retrieval.examples import examples, failures
+from vision.evaluation.retrieval.examples import examples, failures, query_lines
 from vision.evaluation.retrieval.options import RetrievalScoring, RetrievalTuning
 from vision.evaluation.retrieval.pairs import Part
 from vision.evaluation.retrieval.scores import WAYS, Scored, find_comparing, score
-from vision.metrics.retrieval import chance, retrieval_metrics
+from vision.metrics.retrieval import chance, rank_images, rank_metrics, rank_tallies, rank_texts, retrieval_metrics
 from vision.objectives.itm import Itm
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, quoted, unknown
 from workbench.evaluation.images import caption_sequence, medium_of
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.interop.opening import load
 from workbench.keyed import generator
+from workbench.metrics.tallies import Tally
 from workbench.parts.building import find
 from workbench.recipe.spec import Recipe, Spec
 from workbench.runs.folder import trust_run
@@ -111,7 +113,24 @@ def mean_of(results: list[Result]) -> Result:
     first.numbers = {key: float(np.mean([each.numbers[key] for each in results])) for key in first.numbers}
     first.counts = {name: sum(each.counts[name] for each in results) for name in first.counts}
     first.counts["folds"] = len(results)
+    first.predictions = _joined([each.predictions for each in results if each.predictions.lines])
     return first
+
+
+def _joined(folds: list[Items]) -> Items:
+    """The items of several folds, each with its fold; what they add to the mean over folds of a mean."""
+    if not folds:
+        return Items()
+    lines = [{**line, "fold": number} for number, items in enumerate(folds) for line in items.lines]
+    tallies = {}
+    for name, first in folds[0].tallies.items():
+        if first.kind in ("mean", "means"):
+            rows = [items.tallies[name].rows for items in folds]
+            padded = [
+                np.pad(of, ((0, 0), (n * of.shape[1], (len(rows) - 1 - n) * of.shape[1]))) for n, of in enumerate(rows)
+            ]
+            tallies[name] = Tally("means", np.concatenate(padded))
+    return Items(lines, tallies)
 
 
 def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None, stream: str = "image") -> Spec:
@@ -182,7 +201,11 @@ def retrieval_result(
         owner = exchanged(found.scores.images)[owner]
     elif found.scores.images > 1:
         baselines["shuffled captions"] = told(exchanged(found.scores.images)[owner])
-    numbers = told(owner)
+    ranks = [
+        rank_images(found.scores, owner, ties=ties),
+        rank_texts(found.text_scores or found.scores, owner, ties=ties),
+    ]
+    numbers = rank_metrics(*ranks)
     return Result(
         task=Retrieval().name,
         numbers=numbers,
@@ -192,6 +215,7 @@ def retrieval_result(
         baselines=baselines,
         examples=examples(found, owner, corpus, run) if shown else [],
         failures=failures(found, owner, corpus, run) if shown else [],
+        predictions=Items([*query_lines(found, owner, *ranks)], rank_tallies(*ranks)) if shown else Items(),
     )
 
 

@@ -69,7 +69,10 @@ class VqaScoring(Scoring):
     ] = None
     predictions: Annotated[
         OutputFile | None,
-        typer.Option(help="Write the answers as VQA's test server takes them: JSON, {question_id, answer}."),
+        typer.Option(
+            help="Write the answers to this file too: FILE.json as VQA's test server takes them (question_id, answer), "
+            "else lines of JSON (.jsonl)."
+        ),
     ] = None
     gqa_predictions: Annotated[
         OutputFile | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,13 +39,14 @@ class _Answer(NamedTuple):
 
 @dataclass
 class Answered:
-    """By question id the predicted answer, its probability, the number of the question's record and the question
-    itself, all in the order of the corpus."""
+    """By question id the predicted answer, its probability, the number and the key of the question's record and the
+    question itself, all in the order of the corpus."""
 
     predictions: dict[Any, str] = field(default_factory=dict)
     confidence: dict[Any, float] = field(default_factory=dict)
     records: dict[Any, int] = field(default_factory=dict)
     asked: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    keys: dict[Any, str] = field(default_factory=dict)
     images: int = 0
 
     @property
@@ -69,6 +70,7 @@ class Answered:
             )
         self.predictions[name], self.confidence[name] = found.answer, found.confidence
         self.records[name], self.asked[name] = self.images + found.place, found.meta
+        self.keys[name] = found.key
 
 
 def predict(run: Evaluated, corpus: Corpus, *, batch_size: int = 32, limit: int | None = None) -> Answered:
@@ -123,9 +125,23 @@ def questions_of(corpus: Corpus) -> Iterator[dict[str, Any]]:
             yield from sample.get("questions", [])
 
 
-def write_predictions(path: Path, answered: Answered) -> None:
+def lines_of(answered: Answered) -> list[dict[str, Any]]:
+    """A question an item, with the probability of its answer; the key is that of the image."""
+    return [
+        {
+            "key": answered.keys[name],
+            "question_id": name,
+            "gold": list(answered.asked[name]["answers"]),
+            "prediction": answer,
+            "score": answered.confidence[name],
+        }
+        for name, answer in answered.predictions.items()
+    ]
+
+
+def write_predictions(path: Path, predictions: Mapping[Any, str]) -> None:
     """Write the results file of the VQA challenge: a JSON list of `{question_id, answer}`, every question once."""
-    _write_list(path, ({"question_id": name, "answer": answer} for name, answer in answered.predictions.items()))
+    _write_list(path, ({"question_id": name, "answer": answer} for name, answer in predictions.items()))
 
 
 def write_gqa_predictions(path: Path, answered: Answered) -> None:

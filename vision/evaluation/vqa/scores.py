@@ -21,6 +21,7 @@ from vision.metrics.wups import THRESHOLDS, Measure, alike, equal, wups
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import sample_pass
+from workbench.metrics.tallies import Tally
 
 Questions = Sequence[dict[str, Any]]
 OCR = "ocr_tokens"
@@ -60,6 +61,25 @@ class Scorer:
             for name, measure in self.of_sets.items()
         }
         return {name: numbers.pop(name), **sets, **numbers}
+
+    def tallies(
+        self, predictions: Mapping[Any, str], asked: Iterable[dict[str, Any]], found: Mapping[Any, float]
+    ) -> dict[str, Tally]:
+        """What each question adds to the numbers but those of groups; one that is not scored takes no part.
+
+        Args:
+            found: the accuracy of each question that is scored, 0..1.
+        """
+        every = list(asked)
+        known = [question["question_id"] in found for question in every]
+        each = {measure_of(self.variant): [found.get(question["question_id"], 0.0) for question in every]}
+        for name, measure in self.of_sets.items():
+            pairs = [
+                ({normalise(predictions[q["question_id"]])}, {normalise(a) for a in q["answers"] if a.strip()})
+                for q in every
+            ]
+            each[name] = [wups(*pair, measure) if of else 0.0 for pair, of in zip(pairs, known, strict=True)]
+        return {name: Tally.mean([100 * x for x in values], known) for name, values in each.items()}
 
 
 def baselines(

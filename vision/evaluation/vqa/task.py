@@ -8,6 +8,7 @@ as in the run's pretraining.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 from vision.answers.metric import EACH_RIGHT, VARIANTS, VqaResult, variant_of
@@ -17,6 +18,7 @@ from vision.evaluation.vqa.pictures import draw_question
 from vision.evaluation.vqa.predictions import (
     examples,
     failures,
+    lines_of,
     predict,
     questions_of,
     vocabulary_of,
@@ -28,6 +30,7 @@ from vision.objectives.answers import Answers
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.images import image_sequence
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
@@ -36,6 +39,8 @@ from workbench.recipe.spec import Recipe
 logger = logging.getLogger(__name__)
 RULE = "vqa_variant"
 """The fact on a corpus (`Manifest.about`) by which rule its answers are scored."""
+SERVER = ".json"
+"""The end of the name of a file for VQA's test server."""
 
 
 class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
@@ -61,15 +66,15 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> Result:
         answered = predict(run, corpus, batch_size=scoring.batch_size, limit=scoring.limit)
-        if run.world.is_main and scoring.predictions is not None:
-            write_predictions(scoring.predictions, answered)
         if run.world.is_main and scoring.gqa_predictions is not None:
             write_gqa_predictions(scoring.gqa_predictions, answered)
         questions = answered.scorable
         vocabulary, lacking = vocabulary_of(run), len(answered.asked) - len(questions)
         counts = {"images": answered.images, "answers": len(vocabulary)}
         if not questions and lacking:
-            return _unscored(self.name, scoring, {"questions answered": lacking, **counts})
+            unscored = _unscored(self.name, scoring, {"questions answered": lacking, **counts})
+            unscored.predictions = Items(lines_of(answered), {})
+            return unscored
         scorer = Scorer(scoring.variant or rule_of(corpus, questions), scoring.wordnet)
         scores = scorer.accuracies(answered.predictions, questions)
         if scoring.variant is None:
@@ -85,7 +90,17 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
             baselines=baselines(run, corpus, vocabulary, questions, scorer),
             examples=examples(run.folder, corpus, answered, scores) if run.world.is_main else [],
             failures=failures(run.folder, corpus, answered, scores) if run.world.is_main else [],
+            predictions=Items(
+                lines_of(answered), scorer.tallies(answered.predictions, answered.asked.values(), scores.accuracies)
+            ),
         )
+
+    def write_predictions(self, file: Path, result: Result) -> None:
+        """The results file of the VQA challenge where the name ends in .json, else lines of JSON."""
+        if file.suffix == SERVER:
+            write_predictions(file, {line["question_id"]: line["prediction"] for line in result.predictions.lines})
+        else:
+            super().write_predictions(file, result)
 
     def draw(self, run: Evaluated, corpus: Corpus, scoring: VqaScoring) -> None:
         draw_question(run, corpus)

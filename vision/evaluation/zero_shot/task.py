@@ -21,12 +21,14 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError, unknown
 from workbench.evaluation.examples import keep_image
 from workbench.evaluation.generation import without_captions
+from workbench.evaluation.items import Items
 from workbench.evaluation.labels import chosen_label
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.passes import sample_pass
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask
+from workbench.metrics.tallies import Tally
 from workbench.sequences.builders.image_caption import ImageCaption
 from workbench.sequences.image import QUESTION_ONLY
 from workbench.sequences.sequence import Sample
@@ -60,11 +62,13 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
         check_known(counts, classes, scoring.labels)
         names = list(classes)
         prompts = [template.replace("{}", classes[name]) for name in names for template in templates]
-        vectors, right, shown = _scored(run, corpus, scoring, label, prompts)
+        vectors, right, shown, keys = _scored(run, corpus, scoring, label, prompts)
         of_classes = F.normalize(vectors.text.unflatten(0, (len(names), -1)).mean(1), dim=-1)
-        ranked = (vectors.image @ of_classes.T).argsort(dim=1, descending=True, stable=True)
+        scores = vectors.image @ of_classes.T
+        ranked = scores.argsort(dim=1, descending=True, stable=True)
         gold = torch.tensor([names.index(name) for name in right])
         hits = ranked == gold[:, None]
+        ranks = hits.int().argmax(1) + 1
         numbers = {"accuracy": _mean(hits[:, 0])}
         chance = {"accuracy": 1 / len(names)}
         if len(names) > BEST:
@@ -75,6 +79,14 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
         chance["mean_class_accuracy"] = 1 / len(names)
         most = Counter(right).most_common(1)[0][1] / len(right)
         predicted = [names[number] for number in ranked[:, 0].tolist()]
+        lines = [
+            {"key": key, "gold": of, "prediction": made, "rank": rank, "scores": dict(zip(names, row, strict=True))}
+            for key, of, made, rank, row in zip(keys, right, predicted, ranks.tolist(), scores.tolist(), strict=True)
+        ]
+        tallies = {"accuracy": Tally.mean(hits[:, 0].numpy())}
+        if len(names) > BEST:
+            tallies |= {f"accuracy_{BEST}": Tally.mean(hits[:, :BEST].any(1).numpy())}
+        tallies["mean_class_accuracy"] = Tally.of("macro_recall", gold.numpy(), ranked[:, 0].numpy())
         return Result(
             task=self.name,
             numbers=numbers,
@@ -94,6 +106,7 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
                 for one, of, made in zip(shown, right, predicted, strict=False)
                 if run.world.is_main
             ],
+            predictions=Items(lines, tallies),
         )
 
 
@@ -149,12 +162,13 @@ class _Group(NamedTuple):
 
 def _scored(
     run: Evaluated, corpus: Corpus, scoring: ZeroShotScoring, label: str, prompts: list[str]
-) -> tuple[Vectors, list[str], list[Sample]]:
-    """The vectors of the prompts and of the images, the images' classes, and the first images."""
+) -> tuple[Vectors, list[str], list[Sample], list[str]]:
+    """The vectors of the prompts and of the images, the images' classes, the first images, and the keys of all."""
     if not isinstance(run.task.builder, ImageCaption):
         raise WorkbenchError(f"{run.folder}: zero-shot classification needs a task with the builder image_caption")
     right: list[str] = []
     shown: list[Sample] = []
+    keys: list[str] = []
 
     def groups() -> Iterator[_Group]:
         for samples in sample_pass([corpus], size=scoring.batch_size, unit=None, limit=scoring.limit):
@@ -163,6 +177,7 @@ def _scored(
                 continue
             first, *more = [[]] if right else _parts(prompts, scoring.batch_size)
             right.extend(str(sample["labels"][label]) for sample in kept)
+            keys.extend(str(sample["key"]) for sample in kept)
             shown.extend(kept[: EXAMPLES - len(shown)])
             yield _Group(kept, kept[0], first)  # together, so that it is seen whether texts see images
             yield from (_Group([], kept[0], part) for part in more)
@@ -170,7 +185,7 @@ def _scored(
     found = pair_vectors(run, groups(), lambda _, group: _pairs(run, group))
     if not right:
         raise WorkbenchError(f"corpus {corpus.name!r}: none of the first {scoring.limit} images has a label {label!r}")
-    return found, right, shown
+    return found, right, shown, keys
 
 
 def _pairs(run: Evaluated, group: _Group) -> Pairs:

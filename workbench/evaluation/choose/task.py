@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,11 +11,13 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.choose.options import ChooseScoring, ChooseTuning
 from workbench.evaluation.inherited import text_sequence
+from workbench.evaluation.items import Items
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
-from workbench.objectives.choose import Choose
+from workbench.metrics.ranks import rank_tallies, realistic_rank
+from workbench.objectives.choose import UNKNOWN, Choose
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
@@ -40,6 +42,19 @@ class Choosing(MeasuredTask[ChooseTuning, ChooseScoring]):
 
     def counts(self, objective: Choose, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         return {"questions": len(made["labels"]), "choices": len(made["scores"])}
+
+    def counted(self, objective: Choose, targets: Mapping[str, Any]) -> int:
+        return int((targets["labels"] != UNKNOWN).sum()) if "labels" in targets else 0
+
+    def predictions(self, objective: Choose, made: Made, keys: list[str]) -> Items:
+        """A question an item: its choices' scores, and the rank of the right one."""
+        parts, labels = made["scores"].split(made["choices"].tolist()), made["labels"].tolist()
+        ranks = [realistic_rank(part.numpy(), gold)[0] for part, gold in zip(parts, labels, strict=True)]
+        lines = [
+            {"key": key, "gold": gold, "prediction": int(part.argmax()), "scores": part.tolist(), "rank": rank}
+            for key, gold, part, rank in zip(keys, labels, parts, ranks, strict=True)
+        ]
+        return Items(lines, {name: tally for name, tally in rank_tallies(ranks).items() if name in ("accuracy", "mrr")})
 
     def baselines(self, run: Evaluated, objective: Choose, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """Always the first choice, then the second, ..."""

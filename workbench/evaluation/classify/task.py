@@ -3,7 +3,7 @@ their picture or pictures (SNLI-VE, NLVR2), and of speech (intents, speakers).""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -13,13 +13,14 @@ from workbench.errors import WorkbenchError
 from workbench.evaluation.classify.options import ClassifyScoring, ClassifyTuning, LabelTuning
 from workbench.evaluation.images import image_sequence
 from workbench.evaluation.inherited import spoken_sequence, text_sequence
+from workbench.evaluation.items import Items
 from workbench.evaluation.labels import check_varied, chosen_label, label_counts, ordered, warn_alike
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
 from workbench.metrics.classes import by_class, class_counts
-from workbench.objectives.classify import Classify
+from workbench.objectives.classify import UNLABELLED, Classify
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
 from workbench.tasks.objective import Objective
@@ -60,6 +61,18 @@ class Classification(MeasuredTask[LabelTuning, ClassifyScoring]):
 
     def variant(self, objective: Classify, scoring: ClassifyScoring) -> str:
         return f"label {objective.label}"
+
+    def counted(self, objective: Classify, targets: Mapping[str, Any]) -> int:
+        return int((targets["labels"] != UNLABELLED).sum()) if "labels" in targets else 0
+
+    def predictions(self, objective: Classify, made: Made, keys: list[str]) -> Items:
+        """A labelled text an item, with the score (logit) of each class."""
+        names = list(objective.classes)
+        told = zip(keys, made["gold"].tolist(), made["predicted"].tolist(), strict=True)
+        lines: list[dict[str, Any]] = [{"key": k, "gold": names[right], "prediction": names[p]} for k, right, p in told]
+        for line, row in zip(lines, made["scores"].tolist() if "scores" in made else (), strict=False):
+            line["scores"] = dict(zip(names, row, strict=True))
+        return Items(lines, objective.tallies(made))
 
     def baselines(self, run: Evaluated, objective: Classify, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """Always the training set's most frequent class."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,10 +11,12 @@ from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.extract.options import ExtractScoring, ExtractTuning
 from workbench.evaluation.inherited import text_sequence
+from workbench.evaluation.items import Items
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.task import Setup
+from workbench.metrics.answers import answer_tallies
 from workbench.objectives.extract import Extract, told
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
@@ -45,6 +47,16 @@ class Extraction(MeasuredTask[ExtractTuning, ExtractScoring]):
 
     def variant(self, objective: Extract, scoring: ExtractScoring) -> str:
         return f"answers of at most {objective.longest} tokens{', or none' if objective.no_answer else ''}"
+
+    def counted(self, objective: Extract, targets: Mapping[str, Any]) -> int:
+        return len(targets["answer_count"]) if "answer_count" in targets else 0
+
+    def predictions(self, objective: Extract, made: Made, keys: list[str]) -> Items:
+        """A question an item, with the text that answers it ("" for none)."""
+        texts, answers = told(made)
+        both = zip(keys, answers, texts, strict=True)
+        lines = [{"key": key, "gold": right, "prediction": ours} for key, right, ours in both]
+        return Items(lines, answer_tallies(texts, answers))
 
     def baselines(self, run: Evaluated, objective: Extract, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """Never an answer, where that may be right."""

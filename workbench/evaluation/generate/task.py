@@ -11,6 +11,7 @@ from workbench.errors import WorkbenchError, quoted
 from workbench.evaluation.generate.options import GenerateScoring, GenerateTuning
 from workbench.evaluation.generation import Generator
 from workbench.evaluation.inherited import text_length
+from workbench.evaluation.items import Items
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import all_records, sample_pass
 from workbench.evaluation.result import Result
@@ -103,7 +104,10 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
             variant=made.signature,
             baselines={"the text itself": copied.numbers},
             examples=[vars(text) for text in found[:EXAMPLES]],
-            documents=[vars(text) for text in found],
+            predictions=Items(
+                [{"key": t.key, "text": t.text, "gold": t.reference, "prediction": t.prediction} for t in found],
+                made.tallies,
+            ),
         )
 
 

@@ -23,7 +23,7 @@ class PerplexityScoring(LikelihoodScoring):
     What an encoder-decoder predicts is the target of its own objective, given what that leaves of the text; a model of
     captions the caption, given the image. There are no bits per byte then.
 
-    A line for each text stands beside the result (.jsonl).
+    A line for each text stands beside the result (.jsonl), with its own perplexity.
 
     Examples:
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.inherited import text_sequence
+from workbench.evaluation.items import Items
 from workbench.evaluation.labels import check_varied, chosen_label
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.regress.options import RegressScoring, RegressTuning
 from workbench.evaluation.task import Setup
+from workbench.metrics.correlations import number_tallies
 from workbench.objectives.regress import Regress
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
@@ -49,6 +52,15 @@ class Regression(MeasuredTask[RegressTuning, RegressScoring]):
 
     def variant(self, objective: Regress, scoring: RegressScoring) -> str:
         return f"label {objective.label}"
+
+    def counted(self, objective: Regress, targets: Mapping[str, Any]) -> int:
+        return int(np.isfinite(targets["numbers"]).sum()) if "numbers" in targets else 0
+
+    def predictions(self, objective: Regress, made: Made, keys: list[str]) -> Items:
+        predicted, gold = (made[name].double().numpy() for name in ("predicted", "gold"))
+        told = zip(keys, gold.tolist(), predicted.tolist(), strict=True)
+        lines = [{"key": key, "gold": right, "prediction": ours} for key, right, ours in told]
+        return Items(lines, number_tallies(predicted, gold))
 
     def baselines(self, run: Evaluated, objective: Regress, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """Always the mean of the training set."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -10,12 +11,13 @@ import torch
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.inherited import text_sequence
+from workbench.evaluation.items import Items
 from workbench.evaluation.measured import Made, MeasuredTask
 from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.passes import all_records
 from workbench.evaluation.tag.options import TagScoring, TagTuning
 from workbench.evaluation.task import Setup
-from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunk_counts, chunks
+from workbench.metrics.chunks import OUTSIDE, WORD_TAG, chunk_counts, chunks, tag_tallies
 from workbench.metrics.classes import by_class
 from workbench.objectives.tag import Tag, check_apart
 from workbench.recipe.spec import Recipe
@@ -46,6 +48,25 @@ class Tagging(MeasuredTask[TagTuning, TagScoring]):
         lost = int((~made["read"]).sum())
         counted = {"words": len(made["gold"]), "chunks": found, "tags": len(names)}
         return counted | ({"words without a token": lost} if lost else {})
+
+    def counted(self, objective: Tag, targets: Mapping[str, Any]) -> int:
+        return len(targets["gold"]) if "gold" in targets else 0
+
+    def predictions(self, objective: Tag, made: Made, keys: list[str]) -> Items:
+        """A text an item, with the tags of its words; `words` are their places in characters."""
+        names, sizes = list(objective.tags), made["words"].tolist()
+        of_texts = [[names[tag] for tag in made[which].tolist()] for which in ("gold", "predicted")]
+        ends = list(accumulate(sizes))
+        lines = [
+            {
+                "key": keys[end - size],
+                "gold": of_texts[0][end - size : end],
+                "prediction": of_texts[1][end - size : end],
+                "words": made["places"][end - size : end].tolist(),
+            }
+            for end, size in zip(ends, sizes, strict=True)
+        ]
+        return Items(lines, tag_tallies([x["prediction"] for x in lines], [x["gold"] for x in lines]))
 
     def baselines(self, run: Evaluated, objective: Tag, made: Made, samples: Iterable[Sample]) -> dict[str, Made]:
         """No chunk at all."""

@@ -54,12 +54,12 @@ def test_the_scores_are_those_of_what_was_written(world: World, beams: int) -> N
     corpus = Corpus.open(world.corpus)
     [samples] = sample_pass([corpus], size=corpus.records, unit=None)
     texts = [generator.spelling.text(made.tokens).strip() for made in generator(without_captions(samples))]
-    assert [line["prediction"] for line in result.documents] == texts
-    assert [line["references"] for line in result.documents] == [sample["captions"] for sample in samples]
+    assert [line["prediction"] for line in result.predictions.lines] == texts
+    assert [line["gold"] for line in result.predictions.lines] == [sample["captions"] for sample in samples]
     assert result.numbers == pytest.approx(caption_scores(texts, [sample["captions"] for sample in samples]))
     assert result.counts == {"images": len(samples), "references": 2 * len(samples)}
     beside = [json.loads(line) for file in (world.run / "evaluations").glob("*.jsonl") for line in file.open()]
-    assert result.documents[0] in beside
+    assert result.predictions.lines[0] in [{name: line[name] for name in line if name != "adds"} for line in beside]
 
 
 def test_baselines_are_captions_that_no_model_wrote() -> None:

@@ -1,0 +1,98 @@
+"""What an evaluation made of each item, and what each adds to the numbers: lines of JSON.
+
+    {"key": "a-1", "gold": "sport", "prediction": "art", "scores": ..., "adds": {"accuracy": {"mean": [0, 1]}}}
+
+`key` is the record's; items of one record have the same one, and stand in the order of the corpus. `adds` holds by
+number a row of `workbench.metrics.tallies`, with its kind: so the file is enough to compute the number of any part of
+the items, which is how `workbench compare` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workbench.errors import WorkbenchError
+from workbench.files.drafts import atomic
+from workbench.files.json_values import parse_json
+from workbench.metrics.resampling import Interval, intervals, units_of
+from workbench.metrics.tallies import KINDS, OF_ALL, Tally
+
+ADDS = "adds"
+
+
+@dataclass
+class Items:
+    """`lines` has the key, the right answer and the prediction of each item, and `tallies` by number what each adds."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+
+    @property
+    def units(self) -> np.ndarray:
+        """Which items are of one record, by the number of that [items]."""
+        return units_of([str(line["key"]) for line in self.lines])
+
+    def intervals(self) -> dict[str, Interval]:
+        """95 % intervals of the numbers."""
+        return intervals(self.tallies, self.units) if self.lines else {}
+
+    def write(self, path: Path) -> None:
+        """One line for each item, all of them or no file."""
+        with atomic(path) as file:
+            file.writelines((json.dumps(line, ensure_ascii=False) + "\n").encode() for line in self._whole())
+
+    def _whole(self) -> Iterator[dict[str, Any]]:
+        rows = {name: (tally.kind, tally.rows.tolist()) for name, tally in self.tallies.items()}
+        for number, line in enumerate(self.lines):
+            part = {name: of for name, of in rows.items() if of[0] in OF_ALL or any(of[1][number])}
+            adds = {name: {kind: [_short(x) for x in of[number]]} for name, (kind, of) in part.items()}
+            yield {**line, ADDS: adds}
+
+
+def read_items(path: Path) -> Items:
+    """The items of a file.
+
+    Raises:
+        WorkbenchError: it cannot be read, is empty, or has other lines.
+    """
+    wanted = "lines of JSON as `workbench evaluate TASK ... --predictions FILE` writes them"
+    try:
+        text = path.read_text(encoding="utf-8")
+        lines = [parse_json(line) for line in text.split("\n") if line.strip()]
+    except (OSError, ValueError) as error:
+        raise WorkbenchError(f"{path}: cannot be read: {error}; wanted are {wanted}") from error
+    if not lines or not all(
+        isinstance(line, dict) and "key" in line and isinstance(line.get(ADDS), dict) for line in lines
+    ):
+        raise WorkbenchError(f"{path} holds no items with a `key` and what each `adds`; wanted are {wanted}")
+    names = dict.fromkeys(name for line in lines for name in line[ADDS])
+    try:
+        tallies = {name: _tally([line[ADDS].get(name) for line in lines]) for name in names}
+    except (ValueError, TypeError) as error:
+        raise WorkbenchError(f"{path}: `{ADDS}`: {error}; wanted are {wanted}") from error
+    return Items([{name: value for name, value in line.items() if name != ADDS} for line in lines], tallies)
+
+
+def _tally(rows: list[Any]) -> Tally:
+    """
+    Raises:
+        ValueError: the rows are of several kinds or lengths, or of one that there is not.
+    """
+    told = [row for row in rows if row]
+    kinds, sizes = {kind for row in told for kind in row}, {len(values) for row in told for values in row.values()}
+    if len(kinds) != 1 or len(sizes) != 1 or not kinds <= set(KINDS):
+        raise ValueError(f"found the kinds {', '.join(sorted(kinds))} with rows of {sorted(sizes)} figures")
+    (kind,), (size,) = kinds, sizes
+    found = np.array([row[kind] if row else [0.0] * size for row in rows], float)
+    return Tally(kind, found)
+
+
+def _short(value: float) -> float | int:
+    """Whole numbers without a point."""
+    return int(value) if value == int(value) else value
