@@ -8,14 +8,15 @@ As in the released code, the decoder begins with the token that ends texts, and 
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import MinLen
 
 from workbench.objectives._decoder import DecoderObjective, Written
 from workbench.options.bounds import PartSpec, Word
-from workbench.parts.building import build
+from workbench.parts.building import build, named_by
 from workbench.parts.calls import call
 from workbench.sequences.returns import noised
 from workbench.sequences.rows import recount
@@ -49,6 +50,12 @@ class Denoising(DecoderObjective):
         super().__init__(tokenizer, stream, target, start="eos")
         self.noises = [build("noise", noise, f"noises[{i}]") for i, noise in enumerate(noises or PAPER)]
         self.left = noised(tokenizer.vocab_size)
+
+    @classmethod
+    def goes_by_words(cls, options: Mapping[str, Any]) -> str | None:
+        """The first of its noises that does."""
+        named = [named_by("noise", noise, "") for noise in options.get("noises") or PAPER]
+        return next((place for part, _, place in named if part.by_words), None)
 
     def noise(self, sequence: Sequence, rng: np.random.Generator) -> Written:
         ids = sequence.fields(self.stream)["input_ids"].copy()

@@ -41,6 +41,8 @@ from workbench.options.bounds import (
 from workbench.parts.controls import CONTROLS
 
 Spec = dict[str, Any]
+NO_SEGMENTER = "none"
+"""As a recipe's segmenter: words are what the tokenizer's pre-tokenizer separates, in every script."""
 
 
 @dataclass
@@ -312,7 +314,11 @@ class TrainSpec:
 
 @dataclass
 class Recipe:
-    """Everything that decides a run, and what is shown of it: `reported` figures, and `panels` of one's own."""
+    """Everything that decides a run, and what is shown of it: `reported` figures, and `panels` of one's own.
+
+    `segmenter` finds the words of texts without spaces where something hides words as a whole; None leaves it to the
+    corpora.
+    """
 
     model: NetworkSpec | dict[Word, NetworkSpec | Follower]
     tasks: dict[Word, TaskSpec]
@@ -324,6 +330,7 @@ class Recipe:
     reported: list[Reported] = field(default_factory=list)
     panels: list[PanelPath] = field(default_factory=list)
     tokenizer: Location | None = None
+    segmenter: Literal["jieba", "sudachi", "none"] | None = None
     schedule: Literal["together", "sampled", "staged"] = "together"
     seed: Seed = 0
     control: Name | None = None

@@ -86,7 +86,8 @@ class Frame:
     ) -> tuple[Fields, list[int]]:
         """The text stream of the segments, and the row at which each begins.
 
-        A segment's tokens and the special token after it have its type. Word numbers go on from segment to segment.
+        A segment's tokens and the special token after it have its type. Word numbers go on from segment to segment;
+        they are those of a segmenter where the tokenizer has one.
         Behind a prefix the token that ends the last segment is not `special`: it may be hidden as any other, so that a
         network learns where to stop (UniLM, arXiv:1905.03197, section 2.5).
 
@@ -107,13 +108,14 @@ class Frame:
         for segment, kind in zip(segments, types, strict=False):
             rows.append(row)
             ids += [segment.ids, self.end]
-            words += [np.where(segment.words < 0, -1, segment.words + word), closing]
+            numbers = segment.words if segment.segmenter else segment.pretokens
+            words += [np.where(numbers < 0, -1, numbers + word), closing]
             starts += [segment.starts, closing]
             ends += [segment.ends, closing]
             kinds.append(np.full(len(segment) + len(self.end), kind, np.int64))
             special += [np.zeros(len(segment), np.bool_), np.ones(len(self.end), np.bool_)]
             row += len(segment) + len(self.end)
-            word += int(segment.words.max(initial=-1)) + 1
+            word += int(numbers.max(initial=-1)) + 1
         columns = [np.concatenate(column) for column in (ids, kinds, words, special, starts, ends)]
         names = ("token_type_ids", "word_ids", "special", "char_start", "char_end")
         stream = text_fields(columns[0].astype(np.int64), **dict(zip(names, columns[1:], strict=True)))
@@ -166,7 +168,7 @@ def cut_parts(encoded: Encoded, size: int, spans: Listing[Span]) -> list[tuple[i
     parts: list[tuple[int, int]] = []
     begin = 0
     while total - begin > size:
-        end = _cut(encoded.words, begin, begin + size, spans)
+        end = _cut(encoded.pretokens, begin, begin + size, spans)
         parts.append((begin, end))
         begin = end
     return [*parts, (begin, total)]

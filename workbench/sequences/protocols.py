@@ -6,7 +6,7 @@ As a part of any kind they may heed controls (`controls`, `unaffected_by`: `work
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -63,11 +63,17 @@ class Policy:
     """Chooses which tokens a masked objective hides.
 
     `reads` names fields of samples that it reads, and `reads_spans` says that it reads linked entities: corpora that
-    are all without are then refused.
+    are all without are then refused. `by_words` says that it goes by `word_ids`.
     """
 
     reads: tuple[str, ...] = ()
     reads_spans: bool = False
+    by_words: ClassVar[bool] = False
+
+    @classmethod
+    def goes_by_words(cls, **options: Any) -> bool:
+        """Whether it goes by `word_ids` with these options: a segmenter then finds words that no space separates."""
+        return cls.by_words
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of rows of a stream of tokens, each hidden as a whole; about `rate` of the free rows together."""
@@ -78,7 +84,10 @@ class Noise:
     """Damages a text that is to be restored (BART): hides, deletes, moves tokens of a stream.
 
     It leaves special rows at their places, and changes no row that is `taken`; the rows that it makes are `taken`.
+    `by_words` says that it goes by `word_ids`.
     """
+
+    by_words: ClassVar[bool] = False
 
     def __call__(self, sequence: Sequence, stream: str, rng: np.random.Generator) -> None:
         """Change the rows of a stream, in place; who calls numbers positions anew (`workbench.sequences.rows`)."""

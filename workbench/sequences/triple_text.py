@@ -81,9 +81,11 @@ class TripleText(Builder, ABC):
 def _joined(first: Encoded, second: Encoded) -> Encoded:
     """Two texts as one segment. Character offsets of the second are none: it is another text."""
     nowhere = np.full(len(second), -1)
-    words = np.where(second.words < 0, -1, second.words + int(first.words.max(initial=-1)) + 1)
-    columns = ((first.ids, second.ids), (first.words, words), (first.starts, nowhere), (first.ends, nowhere))
-    return Encoded(*(np.concatenate(pair) for pair in columns))
+    words, others = ((each.words if each.segmenter else each.pretokens) for each in (first, second))
+    others = np.where(others < 0, -1, others + int(words.max(initial=-1)) + 1)
+    columns = ((first.ids, second.ids), (words, others), (first.starts, nowhere), (first.ends, nowhere))
+    ids, words, starts, ends = (np.concatenate(pair) for pair in columns)
+    return Encoded(ids, words, starts, ends)
 
 
 def _triples(sample: Sample) -> list[dict[str, Any]]:

@@ -38,8 +38,8 @@ def words_of(encoded: Encoded) -> tuple[np.ndarray, np.ndarray]:
     """
     firsts: list[int] = []
     places: list[tuple[int, int]] = []
-    seen = np.flatnonzero((encoded.words >= 0) & (encoded.ends > encoded.starts))
-    cuts = np.flatnonzero(np.diff(encoded.words[seen])) + 1
+    seen = np.flatnonzero((encoded.pretokens >= 0) & (encoded.ends > encoded.starts))
+    cuts = np.flatnonzero(np.diff(encoded.pretokens[seen])) + 1
     for tokens in np.split(seen, cuts) if len(seen) else ():
         start, end = int(encoded.starts[tokens].min()), int(encoded.ends[tokens].max())
         if not places or start >= places[-1][1]:

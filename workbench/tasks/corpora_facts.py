@@ -11,10 +11,12 @@ from workbench.errors import WorkbenchError
 from workbench.parts.building import named_by
 from workbench.recipe.spec import Recipe, TaskSpec
 from workbench.tasks.task import tasks_that_read
+from workbench.tasks.words import with_segmenter
 
 
 def as_corpora_say(recipe: Recipe) -> Recipe:
-    """The recipe with what its images leave open (`null`, or not named) filled in from the corpora of their task.
+    """The recipe with what its images leave open (`null`, or not named) filled in from the corpora of their task, and
+    with the segmenter that its texts call for (`workbench.tasks.words`).
 
     A run keeps the recipe that comes out: it refuses features of another backbone as if its name had been written down.
 
@@ -23,7 +25,7 @@ def as_corpora_say(recipe: Recipe) -> Recipe:
     """
     tasks = {name: _settled(name, task) for name, task in recipe.tasks.items()}
     _check_alike(recipe.tasks, tasks)
-    return replace(recipe, tasks=tasks)
+    return with_segmenter(replace(recipe, tasks=tasks))
 
 
 def features_of(recipe: Recipe, network: str) -> frozenset[str]:

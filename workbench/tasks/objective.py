@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from workbench.keyed import Draws
+from workbench.parts.building import defaults_of, named_by
 from workbench.sequences.batch import Batch
 from workbench.sequences.protocols import Policy
 from workbench.sequences.sequence import Sample, Sequence
@@ -127,6 +128,17 @@ class Objective:
     measured: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     predicts: Literal["tokens", "numbers"] = "numbers"
+
+    @classmethod
+    def goes_by_words(cls, options: Mapping[str, Any]) -> str | None:
+        """What of an objective with these options goes by `word_ids`, for messages; None where nothing does."""
+        policy, fate = options.get("policy"), options.get("replace")
+        if policy is not None:
+            part, chosen, place = named_by("policy", policy, "")
+            if part.goes_by_words(**{**defaults_of(part), **chosen}):
+                return place
+        per = fate.get("per") if isinstance(fate, Mapping) else getattr(fate, "per", None)
+        return "replace: per = 'word'" if per == "word" else None
 
     @classmethod
     def class_names(cls, options: Mapping[str, Any]) -> list[str] | None:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from workbench.errors import WorkbenchError
 
 Cut = Callable[[str], Iterable[str]]
+SegmenterName = Literal["jieba", "sudachi"]
 
 UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao
@@ -79,7 +80,7 @@ class Known:
     make: Callable[[], Cut]
 
 
-SEGMENTERS = {
+SEGMENTERS: dict[str, Known] = {
     "jieba": Known("Chinese", HAN, ("rjieba",), "chinese", _jieba),
     "sudachi": Known("Japanese", HAN + KANA, ("sudachipy", "sudachidict_small"), "japanese", _sudachi),
 }
@@ -153,11 +154,24 @@ class Looks:
         return self.kana + self.han
 
     @property
-    def segmenter(self) -> str | None:
+    def segmenter(self) -> SegmenterName | None:
         """The name of the segmenter; None where no text has such a character."""
         if not self.seen:
             return None
         return "sudachi" if self.kana >= JAPANESE * self.seen else "jieba"
+
+
+def shares(texts: Iterable[str]) -> tuple[float, float]:
+    """Of the letters of texts the share in Han characters and kana, and that in other scripts without spaces."""
+    letters = known = others = 0
+    for text in texts:
+        spaced = sum(map(str.isalpha, text))
+        mine = 0 if text.isascii() else len(_BOTH.findall(text))
+        without = 0 if text.isascii() else sum(map(unspaced, text))
+        letters += spaced
+        known += mine
+        others += max(0, without - mine)
+    return known / max(letters, 1), others / max(letters, 1)
 
 
 def segmenter_for(text: str) -> Segmenter | None:
@@ -167,7 +181,7 @@ def segmenter_for(text: str) -> Segmenter | None:
     return None if looks.segmenter is None else _if_installed(looks.segmenter)
 
 
-_KANA, _HAN = re.compile(f"[{KANA}]"), re.compile(f"[{HAN}]")
+_KANA, _HAN, _BOTH = re.compile(f"[{KANA}]"), re.compile(f"[{HAN}]"), re.compile(f"[{HAN}{KANA}]")
 
 
 @cache

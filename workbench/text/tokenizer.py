@@ -8,6 +8,7 @@ plain text and never becomes the special token.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -26,6 +27,7 @@ from workbench.files.drafts import write_text
 from workbench.files.identities import note
 from workbench.packages import TOKENIZER, located
 from workbench.text.files import ROLES_FILE, read_tokenizer
+from workbench.text.segmenters import Segmenter, segmenter_for
 from workbench.text.training import train_tokenizer
 
 __all__ = ["ROLES", "Encoded", "Tokenizer", "train_tokenizer"]
@@ -49,23 +51,42 @@ _SPACES = np.array([ord(c) for c in map(chr, range(0x3001)) if c.isspace()], np.
 class Encoded:
     """A text's tokens, without special ones: four int64 arrays of one length.
 
-    `words` numbers the tokenizer's words from 0; `starts`, `ends` are half-open character offsets in the text
-    (equal where a token stands for nothing but white space).
+    `pretokens` numbers what the tokenizer's pre-tokenizer separates, from 0; `starts`, `ends` are half-open character
+    offsets in the text (equal where a token stands for nothing but white space). `text` is the whole text, where it is
+    one; `segmenter` what finds words in it that no space separates, where one was chosen.
     """
 
     ids: np.ndarray
-    words: np.ndarray
+    pretokens: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
+    text: str = ""
+    segmenter: Segmenter | None = None
 
     def part(self, begin: int, end: int) -> Encoded:
-        """The tokens [begin, end); offsets and word numbers stay those of the whole text."""
-        return Encoded(*(column[begin:end] for column in self.columns))
+        """The tokens [begin, end); offsets and numbers stay those of the whole text."""
+        ids, pretokens, starts, ends = (column[begin:end] for column in self.columns)
+        return Encoded(ids, pretokens, starts, ends, self.text, self.segmenter)
 
     @property
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """ids, words, starts, ends."""
-        return self.ids, self.words, self.starts, self.ends
+        """ids, pretokens, starts, ends."""
+        return self.ids, self.pretokens, self.starts, self.ends
+
+    @property
+    def words(self) -> np.ndarray:
+        """The number of each token's word [tokens]: what the pre-tokenizer separates, and in Chinese and Japanese the
+        words of a segmenter: the chosen one, or else that of the text's language where it is installed."""
+        seen = (self.ends > self.starts) & (self.pretokens >= 0)
+        if self.text.isascii() or not seen.any():
+            return self.pretokens
+        begin, end = int(self.starts[seen].min()), int(self.ends[seen].max())
+        text = self.text[begin:end]
+        segmenter = self.segmenter or segmenter_for(text)
+        if segmenter is None:
+            return self.pretokens
+        characters = segmenter.words(text)
+        return _numbered(self.pretokens, np.where(seen, characters[np.where(seen, self.starts - begin, 0)], -1))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -79,6 +100,8 @@ class Tokenizer:
         roles: role -> token string, where it is not one of the usual spellings in `ROLES`.
 
     Attributes:
+        segmenter: what finds the words of texts without spaces, where one was chosen (`cut_by`): the words of its
+            sequences are then that one's. Otherwise sequences go by what the pre-tokenizer separates.
         vocab_size: rows that a table of its tokens has, special ones included: one more than the greatest id.
 
     Raises:
@@ -87,6 +110,8 @@ class Tokenizer:
 
     def __init__(self, backend: tokenizers.Tokenizer, roles: dict[str, str] | None = None) -> None:
         self._setup(backend.to_str(), dict(roles or {}))
+
+    segmenter: Segmenter | None = None
 
     def _setup(self, definition: str, roles: dict[str, str]) -> None:
         self.backend = tokenizers.Tokenizer.from_str(definition)
@@ -133,6 +158,12 @@ class Tokenizer:
         made.backend.add_tokens([tokenizers.AddedToken(token, normalized=False) for token in tokens])
         return Tokenizer(made.backend, self.roles)
 
+    def cut_by(self, segmenter: Segmenter) -> Tokenizer:
+        """This tokenizer, with the words of a segmenter."""
+        made = copy.copy(self)
+        made.segmenter = segmenter
+        return made
+
     @property
     def identity(self) -> str:
         """A checksum of the definition and the roles, the same for every copy and layout."""
@@ -151,10 +182,11 @@ class Tokenizer:
         return target
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"definition": self.backend.to_str(), "roles": self.roles}
+        return {"definition": self.backend.to_str(), "roles": self.roles, "segmenter": self.segmenter}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._setup(state["definition"], state["roles"])
+        self.segmenter = state["segmenter"]
 
     @property
     def vocabulary(self) -> dict[str, int]:
@@ -215,13 +247,13 @@ class Tokenizer:
         ids = np.array(encoding.ids, np.int64)
         n = len(ids)
         offsets = np.fromiter(chain.from_iterable(encoding.offsets), np.int64, 2 * n).reshape(n, 2)
-        words = np.array([-1 if w is None else w for w in encoding.word_ids], np.int64)
+        pretokens = np.array([-1 if w is None else w for w in encoding.word_ids], np.int64)
         starts, ends = offsets[:, 0], offsets[:, 1]
         if self.vocabulary_spaces:
             starts = _after_space(text, starts, ends)
         if n and self._spelled_special[ids].any():
             ids = np.where(self._spelled_special[ids], self.id("unk"), ids)
-        return Encoded(ids, words, starts, ends)
+        return Encoded(ids, pretokens, starts, ends, text, self.segmenter)
 
     @cached_property
     def _spelled_special(self) -> np.ndarray:
@@ -239,6 +271,21 @@ class Tokenizer:
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The token strings of ids, for people to read."""
         return [self.backend.id_to_token(int(i)) or f"<{int(i)}?>" for i in ids]
+
+
+def _numbered(pretokens: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Word numbers of tokens, of which a segmenter `found` the word, or none (0); of white space (-1) none was asked,
+    and it belongs to the token after it."""
+    blank = np.flatnonzero(found < 0)
+    follows = blank[(blank + 1 < len(found)) & (pretokens[np.minimum(blank + 1, len(found) - 1)] == pretokens[blank])]
+    found[follows] = found[follows + 1]
+    found = np.maximum(found, 0)
+    if not found.any():
+        return pretokens
+    cut = (found[1:] > 0) | (found[:-1] > 0)
+    begins = np.where(cut, np.diff(found) != 0, np.diff(pretokens) != 0)
+    numbers = np.cumsum(np.append(0, begins))
+    return np.where(pretokens < 0, -1, numbers)
 
 
 def _after_space(text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

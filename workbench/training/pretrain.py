@@ -37,6 +37,7 @@ from workbench.tasks.fitting import check_fields, tell_unused_memory
 from workbench.tasks.linked import check_links
 from workbench.tasks.root import Root
 from workbench.tasks.taught import taught
+from workbench.tasks.words import cut_by
 from workbench.terminal import Terminal
 from workbench.text.tokenizer import Tokenizer
 from workbench.training.arithmetic import arithmetic_of, computing
@@ -169,7 +170,7 @@ def _tokenizer(recipe: Recipe, run: Path, world: World) -> Tokenizer | None:
     world.barrier()
     if tokenizer is not None and world.is_main and not saved.is_file():
         tokenizer.save(saved)
-    return tokenizer
+    return None if tokenizer is None else cut_by(recipe, tokenizer)
 
 
 def _command() -> str:

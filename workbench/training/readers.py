@@ -15,6 +15,7 @@ from workbench.tasks.building import tasks_of
 from workbench.tasks.corpora_facts import as_corpora_say
 from workbench.tasks.task import Task
 from workbench.tasks.windows import window_of
+from workbench.tasks.words import cut_by
 from workbench.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class First(NamedTuple):
 def first_batches(recipe: Recipe) -> First:
     """The first micro-batch of each task as the model would see it; nothing is written."""
     recipe = as_corpora_say(recipe)
-    tokenizer = None if recipe.tokenizer is None else Tokenizer.load(recipe.tokenizer)
+    tokenizer = None if recipe.tokenizer is None else cut_by(recipe, Tokenizer.load(recipe.tokenizer))
     tasks, batches = tasks_of(recipe, tokenizer), {}
     for name, task in tasks.items():
         samples = reader_of(recipe, task).micro_batch(0, 0)

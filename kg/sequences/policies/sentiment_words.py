@@ -18,6 +18,8 @@ class SentimentWords(Policy):
         sentiment: the share of the tokens of words with a polarity; that of the others is the objective's rate.
     """
 
+    by_words = True
+
     def __init__(self, sentiment: SomeShare = 0.3) -> None:
         self.sentiment = sentiment
 

@@ -28,6 +28,7 @@ class SingleSense(Policy):
     """
 
     controls = ("no-kg", "shuffled-kg")
+    by_words = True
 
     def __init__(
         self,

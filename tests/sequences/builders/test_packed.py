@@ -33,7 +33,7 @@ def test_full_sentences_follow_each_other_with_a_separator_between(tokenizer: To
             encoded = tokenizer.encode(samples[number]["text"])
             assert document["row"] == (len(expected) if len(expected) > 1 else 0)
             expected += [*encoded.ids.tolist(), tokenizer.id("sep")]
-            words += len(np.unique(encoded.words))
+            words += len(np.unique(encoded.pretokens))
         assert text["input_ids"].tolist() == expected
         assert len(expected) <= 60
         assert text["position_ids"].tolist() == list(range(len(expected)))

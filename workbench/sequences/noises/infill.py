@@ -26,6 +26,8 @@ class Infill(Noise):
         mean_span: the mean of the Poisson distribution of their lengths, in words.
     """
 
+    by_words = True
+
     def __init__(self, tokenizer: Tokenizer, rate: SomeShare, mean_span: MeanSpan = 3.0) -> None:
         self.rate, self.mean_span = rate, mean_span
         self.mask_id = tokenizer.id("mask")

@@ -7,7 +7,7 @@ other; where there is none the n-gram is shorter. So the lengths keep their shar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Len
@@ -38,6 +38,11 @@ class Ngram(Policy):
             raise WorkbenchError(f"lengths = {lengths}; allowed: weights of which one at least is above 0")
         self.cumulative = np.cumsum(lengths) / sum(lengths)
         self.words = unit == "word"
+
+    @classmethod
+    def goes_by_words(cls, **options: Any) -> bool:
+        """Where its unit is a word."""
+        return options.get("unit") == "word"
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, one per n-gram, in the order selected."""

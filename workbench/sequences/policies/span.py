@@ -36,6 +36,8 @@ class Span(Policy):
         longest: greatest length in words.
     """
 
+    by_words = True
+
     def __init__(self, p: PartShare = 0.2, longest: Longest = 10) -> None:
         self.cumulative = np.cumsum(length_distribution(p, longest))
 

@@ -10,7 +10,10 @@ from workbench.sequences.sequence import Sequence
 
 
 class WholeWord(Policy):
-    """A word is what the tokenizer's pre-tokenizer separates (`word_ids`)."""
+    """A word is what the tokenizer's pre-tokenizer separates; in Chinese and Japanese, what a segmenter finds
+    (`segmenter` of the recipe)."""
+
+    by_words = True
 
     def __call__(self, sequence: Sequence, stream: str, rate: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Groups of token rows, one per word, in the order selected."""
