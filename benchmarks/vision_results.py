@@ -120,7 +120,7 @@ def cell(name: str, task: str, seed: int, steps: int, budget: Budget, output: Pa
     call("finetune", *begun, *tuned, *own, *control, *loop, f"train.precision={budget.precision}")
     call("evaluate", chosen.command, str(run), str(test), *chosen.scoring)
     if task == RETRIEVAL and steps:
-        rank(name, run, output, "--control", "shuffled-captions")
+        rank(name, run, output, "--control", "same-features")
     drop_weights(run)
 
 
@@ -146,7 +146,7 @@ def columns() -> list[Column]:
         if of.blind:
             found.append(Column(f"{task}, no image", tuned.replace("-", f"{BLIND}-", 1), of.shown[0]))
         if task == RETRIEVAL:
-            found.append(Column("shuffled captions, image r10", tuned, RECALLS[2], "shuffled-captions"))
+            found.append(Column("same features, image r10", tuned, RECALLS[2], "same-features"))
             found.append(Column("before fine-tuning, image r10", "{name}-{steps}-seed-{seed}", RECALLS[2]))
     return found
 

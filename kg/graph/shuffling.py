@@ -1,11 +1,15 @@
-"""False facts that look like the true ones: the shuffled-kg control.
+"""False facts that look like the true ones: the controls shuffled-kg and permuted-kg.
 
-Two triples of a relation exchange their tails, where that makes two false triples that are not there yet, until hardly
-a true one is left (degree-preserving rewiring; Maslov and Sneppen, Science 296, 2002). Every head keeps its number of
-triples of every relation, every tail too, so that degrees, relation counts and the kinds of answers stay; only which
-tail belongs to which head is gone. Where most heads of a relation share a tail (the gender of people), no arrangement
-makes all of them false; nor does this way find the arrangement that makes the most so (on CoDEx-S 7.9 % stay true, of
-which 4.2 must). The share that stayed true is told.
+Under permuted-kg the tails of a relation are permuted at random: nothing is left but how frequent each tail is, and as
+many triples are true as chance has it; a head may get the same tail twice.
+
+Under shuffled-kg two triples of a relation exchange their tails, where that makes two false triples that are not there
+yet, until hardly a true one is left (degree-preserving rewiring; Maslov and Sneppen, Science 296, 2002). Every head
+keeps its number of triples of every relation, every tail too, so that degrees, relation counts and the kinds of answers
+stay; only which tail belongs to which head is gone. Where most heads of a relation share a tail (the gender of people),
+no arrangement makes all of them false; nor does this way find the arrangement that makes the most so (on CoDEx-S 7.9 %
+stay true, of which 4.2 must). Where a relation has few tails, the false one is a code for the true one:
+`kg.graph.remaining` measures that. The share that stayed true is told.
 """
 
 from __future__ import annotations
@@ -41,6 +45,25 @@ def shuffle_tails(heads: np.ndarray, relations: np.ndarray, tails: np.ndarray, s
     shuffled = np.empty_like(tails)
     shuffled[order] = rewiring.tails
     return Shuffled(shuffled, 1.0 - float(rewiring.false.mean()))
+
+
+def permute_tails(heads: np.ndarray, relations: np.ndarray, tails: np.ndarray, seed: int) -> Shuffled:
+    """As `shuffle_tails`, with the tails of each relation in a random order."""
+    if not len(tails):
+        return Shuffled(np.array(tails), 0.0)
+    order = np.argsort(relations, kind="stable")
+    drawn = generator("permuted graph", seed).random(len(tails))
+    permuted = np.empty_like(tails)
+    permuted[order] = tails[np.lexsort((drawn, relations))]  # relation by relation, like `order`
+    heads, relations = heads.astype(np.int64), relations.astype(np.int64)
+    size = int(tails.max()) + 1
+    asked = np.unique(heads * (int(relations.max()) + 1) + relations, return_inverse=True)[1].reshape(-1)
+    true = _among(asked * size + permuted, np.sort(asked * size + tails))
+    return Shuffled(permuted, float(true.mean()))
+
+
+FALSE_FACTS = {"shuffled-kg": shuffle_tails, "permuted-kg": permute_tails}
+"""By control, what makes the false facts."""
 
 
 class _Rewiring:

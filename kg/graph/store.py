@@ -12,7 +12,6 @@ by all workers of a machine. Triples are (h, r, t). The arrays, in rows of the t
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -23,13 +22,13 @@ import numpy as np
 
 from kg.graph.builder import META, GraphBuilder, Texts, by_tail, texts_by_id
 from kg.graph.facts import Direction, Facts
+from kg.graph.remaining import Remaining, remaining, tell
+from kg.graph.shuffling import FALSE_FACTS
 from kg.graph.strings import open_array, open_strings
 from workbench.errors import WorkbenchError, unknown
 from workbench.files.identities import note
 from workbench.files.sealed import open_sealed
 from workbench.sequences.missing import how_to_prepare
-
-log = logging.getLogger(__name__)
 
 Pairs = list[tuple[str, str]]
 IN_CORPUS = "graph"
@@ -54,8 +53,10 @@ class GraphStore:
             again="build the graph again (the `workbench prepare triples` that made it does)",
         )
         note("graph", path, self.identity)
-        self.seed: int | None = None  # of a shuffled graph
+        self.control: str | None = None  # of a graph of false facts
+        self.seed: int | None = None
         self.true_share = 1.0
+        self.left: Remaining | None = None
         self.ids = open_strings(self.path, "entity_ids")
         self.relation_ids = open_strings(self.path, "relation_ids")
         self._labels = open_strings(self.path, "labels")
@@ -136,7 +137,7 @@ class GraphStore:
         return str(self.meta["digest"])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (str(self.path), self.seed, self.identity)
+        return _reopen, (str(self.path), self.control, self.seed, self.identity)
 
     @property
     def num_entities(self) -> int:
@@ -343,20 +344,24 @@ class GraphStore:
         row = self.relation_ids.find(relation)
         return (self._relation_labels[row] if row >= 0 else "") or relation
 
-    def shuffled(self, seed: int) -> GraphStore:
-        """A graph of false facts for the shuffled-kg control: see `kg.graph.shuffling`. The texts are the same.
+    def under(self, control: str | None, seed: int) -> GraphStore:
+        """A graph of false facts under the controls shuffled-kg and permuted-kg (`kg.graph.shuffling`); itself under
+        others. The texts are the same.
 
-        `true_share` says how many of them are true all the same; it is noted with what was read.
+        `true_share` says how many triples are true all the same. That, and how well a true tail is guessed from the
+        false one (`left`), is told and noted with what was read.
         """
-        from kg.graph.shuffling import shuffle_tails
-
-        view = GraphStore(self.path)
-        found = shuffle_tails(view._heads, view._relations, view._tails, seed)
-        view.seed, view._tails, view.true_share = seed, found.tails, found.true_share
-        view._in_order, view._in_offsets = by_tail(view._tails, self.num_entities)
-        log.info("%s with other tails: %.2f %% of its triples are still true", self.path, 100 * found.true_share)
-        note("shuffled graph", self.path, f"seed {seed}, {100 * found.true_share:.2f} % of the triples are still true")
+        if control not in FALSE_FACTS:
+            return self
+        view = _false(self.path, control, seed)
+        view.left = remaining(self._relations, self._tails, view._tails)
+        tell(control, self.path, self._relation_names, view.left, view.true_share, seed)
         return view
+
+    def tell_blank(self, control: str, seed: int) -> None:
+        """Note what is left under a control that shows the same in place of every tail: the majority."""
+        left = remaining(self._relations, self._tails, np.zeros_like(self._tails))
+        tell(control, self.path, self._relation_names, left, None, seed)
 
     @cached_property
     def _relation_names(self) -> list[str]:
@@ -367,7 +372,7 @@ class GraphStore:
         return [(names[r], ids[e]) for r, e in zip(relations.tolist(), entities.tolist(), strict=True)]
 
 
-def _reopen(path: str, seed: int | None, identity: str) -> GraphStore:
+def _reopen(path: str, control: str | None, seed: int | None, identity: str) -> GraphStore:
     """In another process.
 
     Raises:
@@ -376,4 +381,13 @@ def _reopen(path: str, seed: int | None, identity: str) -> GraphStore:
     store = GraphStore(path)
     if store.identity != identity:
         raise WorkbenchError(f"the graph {path} was replaced while it was in use; put it back, or start again")
-    return store if seed is None else store.shuffled(seed)
+    return store if control is None or seed is None else _false(path, control, seed)
+
+
+def _false(path: str | Path, control: str, seed: int) -> GraphStore:
+    """The graph with the tails that a control gives its triples."""
+    view = GraphStore(path)
+    found = FALSE_FACTS[control](view._heads, view._relations, view._tails, seed)
+    view.control, view.seed, view._tails, view.true_share = control, seed, found.tails, found.true_share
+    view._in_order, view._in_offsets = by_tail(view._tails, view.num_entities)
+    return view

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kg.graph.shuffling import FALSE_FACTS
 from kg.graph.store import GraphStore
 from kg.lexicons.base_forms import base_forms
 from kg.linking.common_words import ENGLISH
@@ -38,18 +39,23 @@ class Supersenses(NamedTuple):
     allowed: np.ndarray
 
     def under(self, control: str | None, seed: int) -> Supersenses:
-        """What a control leaves of them: `no-kg` nothing, `shuffled-kg` those of other words at each word.
+        """What a control leaves of them: `no-kg` nothing, `shuffled-kg` those of other words at each word, and
+        `permuted-kg` those of any word at each.
 
         Words exchange theirs, so that as many have each of them, and single ones, as before; none keeps its own where
-        there are enough others. The same seed gives the same exchange.
+        there are enough others (`shuffled-kg`). The same seed gives the same exchange.
         """
         if control == "no-kg":
             return Supersenses(self.classes, np.zeros_like(self.allowed))
-        if control != "shuffled-kg":
+        if control not in FALSE_FACTS:
             return self
         words = np.flatnonzero(self.allowed.any(1))
         allowed = self.allowed.copy()
-        allowed[words] = self.allowed[words[_exchanged(self.allowed[words], seed)]]
+        rows = self.allowed[words]
+        order = (
+            _exchanged(rows, seed) if control == "shuffled-kg" else np.random.default_rng(seed).permutation(len(rows))
+        )
+        allowed[words] = rows[order]
         return Supersenses(self.classes, allowed)
 
 

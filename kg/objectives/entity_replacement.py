@@ -45,7 +45,7 @@ class EntityReplacement(Objective):
     """
 
     reads_spans = True
-    unaffected_by = ("shuffled-kg",)  # it reads the types and names of a graph, and none of its triples
+    unaffected_by = ("shuffled-kg", "permuted-kg")  # it reads the types and names of a graph, and none of its triples
 
     def __init__(self, graph: Location, rate: SomeShare = 0.5, stream: Word = "text") -> None:
         self.peers = Peers(GraphStore.open(graph))

@@ -27,6 +27,7 @@ import numpy as np
 
 from kg.graph.facts import Direction
 from kg.graph.negatives import right_entities, stated_entities, wrong_entities
+from kg.graph.shuffling import FALSE_FACTS
 from kg.graph.store import GraphStore
 from kg.objectives._descriptions import encoded
 from kg.objectives._translation import FALSE, NOBODY, TEXTS, TranslationHead
@@ -71,10 +72,10 @@ class KnowledgeEmbedding(Objective):
         relations: a vector of each is learnt (`vectors`), or read from its text (`texts`, KEPLER-Rel).
         conditioned: entities are also read with the relation behind them (KEPLER-Cond).
         stream: of the descriptions.
-        control: the recipe's; `shuffled-kg` has tails from `graph.shuffled(seed)`.
+        control: the recipe's; `shuffled-kg` and `permuted-kg` have the tails of `graph.under(control, seed)`.
     """
 
-    controls = ("shuffled-kg",)
+    controls = tuple(FALSE_FACTS)
     reads = ("triples",)
 
     def __init__(
@@ -90,7 +91,7 @@ class KnowledgeEmbedding(Objective):
         seed: Seed = 0,
     ) -> None:
         self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
-        self.stated = self.graph.shuffled(seed) if control == "shuffled-kg" else self.graph
+        self.stated = self.graph.under(control, seed)
         self.others = stated_entities(self.graph)
         self.margin, self.norm = margin, norm
         self.negatives = negatives or Negatives()

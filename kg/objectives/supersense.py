@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kg.graph.shuffling import FALSE_FACTS
 from kg.lexicons.supersenses import Supersenses, read_supersenses
 from kg.models.embeddings.sense_token import SenseToken
 from kg.objectives._hidden import hidden_tokens
@@ -42,7 +43,7 @@ class Supersense(Objective):
         control, seed: as for the embedding. Under `no-kg` no word has a supersense, and nothing is predicted.
     """
 
-    controls = ("no-kg", "shuffled-kg")
+    controls = ("no-kg", *FALSE_FACTS)
     predicts = "tokens"
     measured = ("predicted", "allowed")
 

@@ -71,8 +71,12 @@ class Triples:
 class BranchMaker:
     """Makes the branches of entities; what depends on no draw is kept."""
 
-    def __init__(self, graph: Graph, tokenizer: Tokenizer, triples: Triples) -> None:
-        self.graph, self.tokenizer, self.triples = graph, tokenizer, triples
+    def __init__(self, graph: Graph, tokenizer: Tokenizer, triples: Triples, blank: int | None = None) -> None:
+        """
+        Args:
+            blank: a token that is all that is read of an entity with triples, in one branch.
+        """
+        self.graph, self.tokenizer, self.triples, self.blank = graph, tokenizer, triples, blank
         self._keep()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -108,6 +112,8 @@ class BranchMaker:
             spelt[text] = None
             if len(spelt) == self.triples.most:
                 break
+        if spelt and self.blank is not None:
+            return Branches(((self.blank,),), unnamed)
         return Branches(tuple(map(self._encoded, spelt)), unnamed)
 
     def _texts(self, facts: Iterable[Fact]) -> Iterator[str | None]:

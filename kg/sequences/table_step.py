@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from kg.graph.shuffling import FALSE_FACTS
 from kg.sequences.linked_step import LinkedStep
 from kg.sequences.mentions import hidden
 from kg.sequences.table_rows import TableRows
@@ -21,16 +22,23 @@ class TableStep(LinkedStep):
     Args:
         table: the file of entity vectors (`kg.vectors.vectors`).
         min_score: of links with a linker's score, those above it count.
+        control: the recipe's; under `no-kg` nothing is `linked`, under `mentions-only` every entity that has a vector
+            has that of the table's first one.
     """
 
-    unaffected_by: tuple[str, ...] = ("shuffled-kg", "random-entities")  # which entities the table has stays as it is
+    controls: tuple[str, ...] = ("no-kg", "mentions-only")
+    unaffected_by: tuple[str, ...] = (*FALSE_FACTS, "random-entities")  # which entities the table has stays as it is
     scored: ClassVar[str] = "mentions"
     """What a score is of, as it is counted."""
 
-    def __init__(self, table: Location | Mapping[Name, CountOrZero], min_score: Share) -> None:
+    def __init__(
+        self, table: Location | Mapping[Name, CountOrZero], min_score: Share, control: Name | None = None
+    ) -> None:
         super().__init__()
         self.rows = TableRows(table)
         self.min_score = min_score
+        self.linked = control != "no-kg"
+        self.alike = control == "mentions-only"
 
     def known_entities(self) -> Entities:
         return self.rows.entities()
@@ -45,5 +53,5 @@ class TableStep(LinkedStep):
         elif row is None:
             self.dropped[WITHOUT_VECTOR] += 1
         else:
-            return row
+            return 0 if self.alike else row
         return None

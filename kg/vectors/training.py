@@ -126,7 +126,8 @@ class _Run:
         about = {
             **dataclasses.asdict(options),
             "graph": store.identity,
-            "shuffled": store.seed,
+            "control": store.control,
+            "control_seed": store.seed,
             "valid": valid and sha256(np.concatenate([*valid]).tobytes()).hexdigest(),
             "pykeen": version("pykeen"),
             "torch": str(torch.__version__),
@@ -145,9 +146,17 @@ class _Run:
 def _provenance(store: GraphStore, options: VectorOptions, fitted: Fitted) -> dict[str, Any]:
     return {
         **dataclasses.asdict(options),
-        "graph": {"path": str(store.path), "shuffled": store.seed, "true_share": store.true_share, **store.meta},
+        "graph": {"path": str(store.path), **_false_facts(store), **store.meta},
         "pykeen": version("pykeen"),
         "torch": str(torch.__version__),
         "final_loss": fitted.final_loss,
         **({"best": fitted.best._asdict()} if fitted.best else {}),
     }
+
+
+def _false_facts(store: GraphStore) -> dict[str, Any]:
+    """What a graph of false facts is recorded with; nothing of a true one."""
+    if store.control is None or store.left is None:
+        return {}
+    left = {"guessed": store.left.overall.right, "majority": store.left.overall.majority}
+    return {"control": store.control, "seed": store.seed, "true_share": store.true_share, "true_tails": left}

@@ -60,9 +60,10 @@ class Vectors:
         return {entity: row for row, entity in enumerate(self.ids)}
 
     @property
-    def of_shuffled_graph(self) -> bool:
-        """Whether they were trained on the false facts of a shuffled graph."""
-        return (self.provenance.get("graph") or {}).get("shuffled") is not None
+    def control(self) -> str | None:
+        """The control under whose false facts they were trained: shuffled-kg, permuted-kg, or none."""
+        graph = self.provenance.get("graph") or {}
+        return graph.get("control") or ("shuffled-kg" if graph.get("shuffled") is not None else None)
 
 
 def save_vectors(vectors: Vectors, path: str | Path) -> None:
@@ -117,7 +118,11 @@ def load_vectors(path: str | Path) -> Vectors:
             f"{path} has vectors {list(found.vectors.shape)} and {len(ids)} entity ids; allowed: [entities, size] and "
             "an id for each"
         )
-    note("vectors of a shuffled graph" if found.of_shuffled_graph else "vectors", path, identity)
+    note(
+        "vectors" if found.control is None else f"vectors of a {found.control.removesuffix('-kg')} graph",
+        path,
+        identity,
+    )
     return found
 
 

@@ -44,6 +44,9 @@ def vectors(
     shuffled: Annotated[
         bool, typer.Option("--shuffled", help="Of the graph with its tails exchanged: for the control shuffled-kg.")
     ] = False,
+    permuted: Annotated[
+        bool, typer.Option("--permuted", help="Of the graph with its tails permuted: for the control permuted-kg.")
+    ] = False,
     seeds: Annotated[
         Repeats, typer.Option(help="Trainings whose ranks are compared, from --seed on; the first one's are written.")
     ] = 1,
@@ -55,7 +58,8 @@ def vectors(
     keeps the weights of the best time. With --held-out, prints the filtered ranks of triples that the graph does not
     have (realistic ranks, both sides), with --seeds their mean and deviation over several trainings. By convention all
     true triples filter: the graph's, the ranked ones, and with --known those of the other parts.
-    --shuffled trains on false facts instead, drawn with the seed; kg.entity_table takes such vectors as `shuffled`.
+    --shuffled and --permuted train on false facts instead, drawn with the seed; kg.entity_table takes such vectors
+    under these names. How well the true tails are guessed from the false ones is told.
 
     --from takes pretrained vectors over, those of the graph's entities: a folder with entity2vec.vec (ERNIE-THU's
     kg_embed), OpenKE's JSON, .npy (DGL-KE, OpenKE), PyTorch-BigGraph's .tsv, word2vec's text or binary. Keys that begin
@@ -77,10 +81,12 @@ def vectors(
     """
     if source is not None:
         ranked = held_out or valid or known or seeds > 1
-        if options != VectorOptions() or shuffled or ranked:
+        if options != VectorOptions() or shuffled or permuted or ranked:
             raise WorkbenchError("--from takes vectors over as they are: leave out the options of training and ranking")
         _take_over(graph, source, output, importing)
         return
+    if shuffled and permuted:
+        raise WorkbenchError("--shuffled and --permuted: vectors are those of one graph; name one of them")
     if importing != ImportOptions():
         raise WorkbenchError("--format, --ids, --keys and --map-to are for --from: name the vectors to take over")
     import torch
@@ -90,9 +96,8 @@ def vectors(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     store = GraphStore.open(graph)
-    if shuffled:
-        store = store.shuffled(options.seed)
-        log.info("of the shuffled graph, %.1f %% of the triples are still true", 100 * store.true_share)
+    if shuffled or permuted:
+        store = store.under("shuffled-kg" if shuffled else "permuted-kg", options.seed)
     trained = train_vectors(
         store,
         output,

@@ -176,7 +176,7 @@ def _evaluations() -> list[Job]:
     answers = [_evaluation("vqa", f"joint-vqa{part}", "easy-vqa-test-grid", 5) for part in ("", "-question-only")]
     retrieval = [
         _evaluation("retrieval", "joint", "scenes-heldout-grid", 4),
-        _evaluation("retrieval", "joint", "scenes-heldout-grid", 4, "--control", "shuffled-captions"),
+        _evaluation("retrieval", "joint", "scenes-heldout-grid", 4, "--control", "same-features"),
     ]
     return [*answers, *retrieval, *types, *facts]
 

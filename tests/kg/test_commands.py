@@ -108,13 +108,17 @@ def test_vectors_are_there_when_ranking_is_interrupted(corpus, invoke, tmp_path,
 
 def test_vectors_of_the_shuffled_graph(corpus, invoke, tmp_path):
     pytest.importorskip("pykeen")
-    for number, flags in enumerate(([], ["--shuffled"])):
+    for number, flags in enumerate(([], ["--shuffled"], ["--permuted"])):
         invoke("vectors", corpus, "-o", tmp_path / f"{number}.safetensors", "--dim", 4, "--epochs", 1, *flags)
-    plain, shuffled = (load_vectors(tmp_path / f"{number}.safetensors") for number in range(2))
-    assert (plain.of_shuffled_graph, shuffled.of_shuffled_graph) == (False, True)
-    assert shuffled.provenance["graph"]["true_share"] == 0
-    assert list(plain.ids) == list(shuffled.ids)
-    assert not torch.equal(plain.vectors, shuffled.vectors)
+    plain, *false = (load_vectors(tmp_path / f"{number}.safetensors") for number in range(3))
+    assert [found.control for found in (plain, *false)] == [None, "shuffled-kg", "permuted-kg"]
+    assert false[0].provenance["graph"]["true_share"] == 0
+    for found in false:
+        assert {"guessed", "majority"} == found.provenance["graph"]["true_tails"].keys()
+        assert list(plain.ids) == list(found.ids)
+        assert not torch.equal(plain.vectors, found.vectors)
+    with pytest.raises(WorkbenchError, match="name one of them"):
+        invoke("vectors", corpus, "-o", tmp_path / "3.safetensors", "--shuffled", "--permuted")
 
 
 def test_vectors_from_elsewhere(corpus, invoke, tmp_path, caplog):

@@ -36,7 +36,7 @@ class Graph:
     def relation_label(self, relation):
         return relation
 
-    def shuffled(self, seed):
+    def under(self, control, seed):
         return self
 
 

@@ -22,15 +22,28 @@ from workbench.errors import WorkbenchError, unknown
 from workbench.parts.blame import named
 from workbench.parts.made import made_of
 
-Control = Literal["no-kg", "shuffled-kg", "random-entities", "question-only", "shuffled-captions"]
+Control = Literal[
+    "no-kg",
+    "shuffled-kg",
+    "permuted-kg",
+    "random-entities",
+    "mentions-only",
+    "question-only",
+    "shuffled-captions",
+    "same-features",
+]
 CONTROLS: tuple[str, ...] = get_args(Control)
 LINKS = "linked entities"
+KNOWLEDGE = frozenset({"triples", "graph", "vectors"})
 TAKEN: dict[str, frozenset[str]] = {
-    "no-kg": frozenset({LINKS, "triples", "graph", "vectors", "supersenses"}),
-    "shuffled-kg": frozenset({"triples", "graph", "vectors", "supersenses"}),
-    "random-entities": frozenset({"vectors"}),
+    "no-kg": frozenset({LINKS, *KNOWLEDGE, "supersenses"}),
+    "shuffled-kg": frozenset({*KNOWLEDGE, "supersenses"}),
+    "permuted-kg": frozenset({*KNOWLEDGE, "supersenses"}),
+    "random-entities": KNOWLEDGE,
+    "mentions-only": frozenset({LINKS, *KNOWLEDGE, "supersenses"}),
     "question-only": frozenset({"image"}),
     "shuffled-captions": frozenset({"captions"}),
+    "same-features": frozenset({"image"}),
 }
 """By control: kinds of what is opened, fields of samples, and kinds of parts."""
 OF_SAMPLES = ("builder", "step", "objective", "policy")

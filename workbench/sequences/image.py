@@ -16,7 +16,7 @@ from workbench.sequences.protocols import Image
 from workbench.sequences.returns import FIELDS
 from workbench.sequences.sequence import Fields, Sample, row_count
 
-QUESTION_ONLY, SHUFFLED_CAPTIONS = "question-only", "shuffled-captions"
+QUESTION_ONLY, SHUFFLED_CAPTIONS, SAME_FEATURES = "question-only", "shuffled-captions", "same-features"
 NO_PARTNER = "no other image to take captions from"
 
 
@@ -51,11 +51,19 @@ class ImageStream:
         self.stream = stream
         self.pictures = len(media or "1")
         self._last: tuple[Sample, Fields] | None = None
+        self._same = False
 
     def evaluating(self) -> ImageStream:
         """The same images without augmentation."""
         other = copy.copy(self)
         other.augment, other._last = False, None
+        return other
+
+    def all_like(self, sample: Sample) -> ImageStream:
+        """One that makes of every sample what this one makes of the one given: the control `same-features`."""
+        other = self.evaluating()
+        other.streams(sample, np.random.default_rng(0))
+        other._same = True
         return other
 
     def streams(self, sample: Sample, rng: np.random.Generator) -> dict[str, Fields]:
@@ -64,7 +72,7 @@ class ImageStream:
             return {}
         if self.augment:
             return {self.stream: self._fields(self.part, sample, rng)}
-        if self._last is None or self._last[0] is not sample:
+        if self._last is None or (self._last[0] is not sample and not self._same):
             self._last = (sample, self._fields(self.part, sample, None))
         return {self.stream: dict(self._last[1])}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from kg.graph.shuffling import FALSE_FACTS
 from workbench.errors import WorkbenchError
 from workbench.keyed import normals
 from workbench.options.bounds import Location, Name, Seed, Size
@@ -16,6 +17,7 @@ from workbench.sequences.entities import Entities
 
 BLOCK = 2**16
 """Rows that are drawn at once where the whole table is."""
+UNDER: dict[str | None, str] = {"shuffled-kg": "with its tails shuffled", "permuted-kg": "with its tails permuted"}
 SHARE = 1 / 10
 """Of a GPU's memory, what a frozen table may take there."""
 
@@ -34,14 +36,16 @@ class EntityTable(nn.Module):
         trainable: learn the vectors too.
         hidden_size: what the recipe expects the vectors' size to be; a table of another size is refused.
         shuffled: file of vectors of the shuffled graph (`prepare vectors --shuffled`), for the control shuffled-kg.
+        permuted: the same of the permuted graph (`--permuted`), for the control permuted-kg.
         control: the recipe's; `random-entities` replaces each vector by a random one of the same length, which depends
-            on its row and the seed alone; `shuffled-kg` takes the vectors of the shuffled graph.
+            on its row and the seed alone; `shuffled-kg` takes the vectors of the shuffled graph, `permuted-kg`
+            those of the permuted one.
         seed: of those random vectors.
     """
 
     keeps_values = True
-    controls = ("random-entities", "shuffled-kg")
-    unaffected_by = ("no-kg",)  # it is who makes the rows that names entities
+    controls = ("random-entities", *FALSE_FACTS)
+    unaffected_by = ("no-kg", "mentions-only")  # it is who makes the rows that names entities
 
     def __init__(
         self,
@@ -51,11 +55,12 @@ class EntityTable(nn.Module):
         shuffled: Location | None = None,
         control: Name | None = None,
         seed: Seed = 0,
+        permuted: Location | None = None,
     ) -> None:
         super().__init__()
         self.path = path if isinstance(path, str) else None
-        if control == "shuffled-kg":
-            vectors = _of_shuffled(path, shuffled)
+        if control in FALSE_FACTS:
+            vectors = _of_false(path, control, {"shuffled-kg": shuffled, "permuted-kg": permuted}[control])
         else:
             vectors = _read(path) if isinstance(path, str) else path
         if hidden_size is not None and vectors.shape[1] != hidden_size:
@@ -133,24 +138,26 @@ def _read(path: str) -> Tensor:
     return load_vectors(path).vectors
 
 
-def _of_shuffled(path: str | Tensor, shuffled: str | None) -> Tensor:
-    """The vectors of the shuffled graph, once they are known to be that, for the entities of `path` in its order."""
+def _of_false(path: str | Tensor, control: str, false: str | None) -> Tensor:
+    """The vectors of a control's graph, once they are known to be that, for the entities of `path` in its order."""
     from kg.vectors.vectors import load_vectors
 
-    advice = "`workbench prepare vectors GRAPH --shuffled --output FILE` trains them"
-    if shuffled is None:
+    kind = control.removesuffix("-kg")
+    advice = f"`workbench prepare vectors GRAPH --{kind} --output FILE` trains them"
+    if false is None:
         raise WorkbenchError(
-            "the control shuffled-kg needs vectors of the shuffled graph: name their file as `shuffled` of "
+            f"the control {control} needs vectors of the {kind} graph: name their file as `{kind}` of "
             f"kg.entity_table; {advice}"
         )
-    found = load_vectors(shuffled)
-    if not found.of_shuffled_graph:
+    found = load_vectors(false)
+    if found.control != control:
         raise WorkbenchError(
-            f"the vectors of {shuffled} are those of a graph as it is, not of a shuffled one; {advice}"
+            f"the vectors of {false} are those of a graph {UNDER.get(found.control, 'as it is')}, not of a {kind} one; "
+            f"{advice}"
         )
-    if isinstance(path, str) and not _listed(path).same(_listed(shuffled)):
+    if isinstance(path, str) and not _listed(path).same(_listed(false)):
         raise WorkbenchError(
-            f"the vectors of {shuffled} are of other entities than those of {path}, or in another order; train both on "
+            f"the vectors of {false} are of other entities than those of {path}, or in another order; train both on "
             "one graph"
         )
     return found.vectors

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from kg.graph.shuffling import FALSE_FACTS
 from kg.lexicons.supersenses import Supersenses, read_supersenses
 from workbench.models.embeddings.token import Token
 from workbench.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
@@ -27,11 +28,12 @@ class SenseToken(Token):
         max_positions: rows of the table of positions.
         token_types: rows of the segment table; 0 leaves it out.
         norm_eps: of the norm that follows.
-        control: the recipe's; under `no-kg` no word has a supersense, under `shuffled-kg` each has those of another.
+        control: the recipe's; under `no-kg` no word has a supersense, under `shuffled-kg` each has those of another,
+            under `permuted-kg` those of any.
         seed: of that exchange.
     """
 
-    controls = ("no-kg", "shuffled-kg")
+    controls = ("no-kg", *FALSE_FACTS)
 
     def __init__(
         self,

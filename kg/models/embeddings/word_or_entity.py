@@ -26,8 +26,8 @@ class WordOrEntity(Token):
     Args:
         path: file of the vectors, of the size `hidden_size`.
         hidden_size, vocab_size, max_positions, token_types, dropout, norm, norm_eps: as for `token`.
-        shuffled: file of vectors of the shuffled graph, for the control shuffled-kg.
-        control: the recipe's; `random-entities` and `shuffled-kg` as for `kg.entity_table`.
+        shuffled, permuted: files of vectors of the shuffled and the permuted graph, for the controls of these names.
+        control: the recipe's, as for `kg.entity_table`.
         seed: of random vectors.
     """
 
@@ -47,11 +47,12 @@ class WordOrEntity(Token):
         shuffled: Location | None = None,
         control: Name | None = None,
         seed: Seed = 0,
+        permuted: Location | None = None,
     ) -> None:
         super().__init__(hidden_size, vocab_size, max_positions, token_types, dropout, norm, norm_eps)
         if isinstance(path, str):
             note_space(path)
-        self.entities = EntityTable(path, False, hidden_size, shuffled, control, seed)
+        self.entities = EntityTable(path, False, hidden_size, shuffled, control, seed, permuted)
 
     def known_entities(self) -> Entities | None:
         return self.entities.known_entities()

@@ -48,7 +48,7 @@ class DescribedTriple(Builder):
     """
 
     unit = "triples"
-    unaffected_by = ("shuffled-kg",)  # the texts of a graph are those of its entities, whatever the triples are
+    unaffected_by = ("shuffled-kg", "permuted-kg")  # the texts are those of entities, whatever the triples are
 
     def __init__(self, tokenizer: Tokenizer, max_length: Count, graph: Location | Described) -> None:
         super().__init__(tokenizer, max_length, segments=2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kg.graph.shuffling import FALSE_FACTS
 from kg.lexicons.supersenses import read_supersenses
 from workbench.options.bounds import Location, Name, Seed, Share
 from workbench.sequences.protocols import Policy
@@ -27,7 +28,7 @@ class SingleSense(Policy):
         control, seed: as for the embedding `kg.sense_token`. Under `no-kg` all tokens are selected at random.
     """
 
-    controls = ("no-kg", "shuffled-kg")
+    controls = ("no-kg", *FALSE_FACTS)
     by_words = True
 
     def __init__(

@@ -37,7 +37,8 @@ class Candidates(TableStep):
         most: how many candidates of a mention count, the best.
         min_score: candidates need a score above it.
         tokens: the stream whose mentions are read.
-        control: the recipe's; `no-kg` leaves all mentions out.
+        control: the recipe's; `no-kg` leaves all mentions out; under `mentions-only` all
+            entities have the vector of the table's first one.
     """
 
     scored = "candidates"
@@ -52,11 +53,10 @@ class Candidates(TableStep):
         tokens: Word = "text",
         control: Name | None = None,
     ) -> None:
-        super().__init__(table, min_score)
+        super().__init__(table, min_score, control)
         self.stream, self.mentions, self.tokens = stream, mentions, tokens
         self.entity_stream = stream
         self.most = most
-        self.linked = control != "no-kg"
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The same sequences, each with both streams (possibly of no rows); nothing here is drawn."""

@@ -33,7 +33,8 @@ class EntityStream(TableStep):
 
     `tokens` is the stream whose mentions are read, `stream` the one that is made.
 
-    `control` is the recipe's: `no-kg` links no mention.
+    `control` is the recipe's: `no-kg` links no mention; under `mentions-only` all entities
+    have the vector of the table's first one.
     """
 
     def __init__(
@@ -45,11 +46,10 @@ class EntityStream(TableStep):
         stream: Word = "entity",
         control: Name | None = None,
     ) -> None:
-        super().__init__(table, min_score)
+        super().__init__(table, min_score, control)
         self.cls_row = cls_row
         self.tokens, self.stream = tokens, stream
         self.entity_stream = stream
-        self.linked = control != "no-kg"
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The same sequences, each with an entity stream (possibly of no rows); nothing here is drawn."""

@@ -41,8 +41,11 @@ class EntityTokens(LinkedStep):
             these: nothing of a graph is in them.
         tokens: the stream whose mentions are read.
         stream: the one that is made.
-        control: the recipe's: `no-kg` links no mention.
+        control: the recipe's: `no-kg` links no mention; under `mentions-only` all entities are the mask, and none of
+            these is predicted.
     """
+
+    controls: tuple[str, ...] = ("no-kg", "mentions-only")
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class EntityTokens(LinkedStep):
         self.tokens, self.stream = tokens, stream
         self.entity_stream = stream
         self.linked = control != "no-kg"
+        self.alike = control == "mentions-only" and not marks
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "vocabulary"}
@@ -95,14 +99,13 @@ class EntityTokens(LinkedStep):
             elif (span.start, span.end) in found:
                 self.dropped["further candidates for a mention"] += 1
             else:
-                found[span.start, span.end] = _Token(span.start, span.end, row)
+                found[span.start, span.end] = _Token(span.start, span.end, MASK if self.alike else row)
         self.used["mentions"] += len(found)
         return list(found.values())
 
     def _fields(self, text: Fields, tokens: list[_Token]) -> Fields:
         first = np.array([token.start for token in tokens], np.int64)
         last = np.array([token.end - 1 for token in tokens], np.int64)
-        flags = np.zeros(len(tokens), np.bool_)
         return {
             "entity_ids": np.array([token.entity for token in tokens], np.int64),
             "token": Rows(self.tokens, first, bound=True),
@@ -110,7 +113,7 @@ class EntityTokens(LinkedStep):
             "last_position_ids": text["position_ids"][last],
             "token_type_ids": text["token_type_ids"][first],
             "word_ids": np.arange(len(tokens)),
-            "special": flags,
-            "taken": flags.copy(),
+            "special": np.zeros(len(tokens), np.bool_),
+            "taken": np.full(len(tokens), self.alike),
             **{name: text[name][last] for name in ("doc", "rank", "until") if name in text},
         }

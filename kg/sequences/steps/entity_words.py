@@ -57,7 +57,8 @@ class EntityWords(TableStep):
         separator: what stands between an entity and its mention; a single token of the vocabulary.
         min_score: of mentions with a linker's score, those above it count.
         stream: of the text.
-        control: the recipe's; `no-kg` leaves all mentions as they are.
+        control: the recipe's; `no-kg` leaves all mentions as they are; under `mentions-only` all
+            entities have the vector of the table's first one.
     """
 
     def __init__(
@@ -71,10 +72,9 @@ class EntityWords(TableStep):
         stream: Word = "text",
         control: Name | None = None,
     ) -> None:
-        super().__init__(table, min_score)
+        super().__init__(table, min_score, control)
         self.max_length, self.form, self.stream = max_length, form, stream
         self.entity_stream = stream
-        self.linked = control != "no-kg"
         self.unknown = tokenizer.id("unk") if tokenizer.has("unk") else tokenizer.id("mask")
         self.separator = _single(separator, tokenizer)
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kg.graph.shuffling import FALSE_FACTS
 from kg.sequences.branches import BranchMaker, Graph, Triples
 from kg.sequences.linked_step import LinkedStep
 from kg.sequences.mentions import hidden
@@ -45,10 +46,12 @@ class SentenceTree(LinkedStep):
         overflow: a tree longer than `max_length` loses whole `branches` from the last mention on, never a token of the
             sentence; `cut` is the release's rule, which cuts the tree and with it the sentence's tail.
         stream: the stream of the sentence.
-        control: the recipe's; `no-kg` injects nothing, `shuffled-kg` draws from `graph.shuffled(seed)`.
+        control: the recipe's; `no-kg` injects nothing; `shuffled-kg` and `permuted-kg` draw from a graph of false facts
+            (`kg.graph.shuffling`), `random-entities` gives each entity the triples of another (`kg.graph.exchanging`);
+            under `mentions-only` one branch of the mask token hangs where triples would.
     """
 
-    controls = ("no-kg", "shuffled-kg")
+    controls = ("no-kg", *FALSE_FACTS, "random-entities", "mentions-only")
 
     def __init__(
         self,
@@ -66,7 +69,8 @@ class SentenceTree(LinkedStep):
         triples = triples or Triples()
         self.branches = None
         if control != "no-kg":
-            self.branches = BranchMaker(_open(graph, control, seed, triples.relations or ()), tokenizer, triples)
+            blank = tokenizer.id("mask") if control == "mentions-only" else None
+            self.branches = BranchMaker(_open(graph, control, seed, triples), tokenizer, triples, blank)
         self.drawn = triples.sampling == "random"
         self.max_length = max_length
         self.stream = stream
@@ -93,9 +97,11 @@ class SentenceTree(LinkedStep):
         return grown
 
     def known_entities(self) -> Entities | None:
+        from kg.graph.exchanging import ExchangedGraph
         from kg.graph.store import GraphStore
 
         graph = None if self.branches is None else self.branches.graph
+        graph = graph.graph if isinstance(graph, ExchangedGraph) else graph
         return Entities(str(graph.path), graph.ids) if isinstance(graph, GraphStore) else None
 
     def _kept(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> list[Mention]:
@@ -143,20 +149,27 @@ class SentenceTree(LinkedStep):
         return found
 
 
-def _open(graph: str | Graph, control: str | None, seed: int, relations: Ordered[str]) -> Graph:
-    """
+def _open(graph: str | Graph, control: str | None, seed: int, triples: Triples) -> Graph:
+    """The graph that a control leaves.
+
     Raises:
         WorkbenchError: there is no graph, or it lacks one of the relations.
     """
-    if isinstance(graph, str):
-        from kg.graph.store import GraphStore
+    from kg.graph.exchanging import ExchangedGraph
+    from kg.graph.store import GraphStore
 
-        store: Any = GraphStore.open(graph)
-        for relation in relations:
+    store: Any = graph
+    if isinstance(graph, str):
+        store = GraphStore.open(graph)
+        for relation in triples.relations or ():
             store.relation_row(relation)
-    else:
-        store = graph
-    return store.shuffled(seed) if control == "shuffled-kg" else store
+    if not isinstance(store, GraphStore):
+        return store.under(control, seed) if control in SentenceTree.controls else store
+    if control == "random-entities":
+        return ExchangedGraph(store, triples.direction, seed)
+    if control == "mentions-only":
+        store.tell_blank(control, seed)
+    return store.under(control, seed)
 
 
 def _branch_count(mentions: Ordered[Mention]) -> int:

@@ -162,6 +162,9 @@ def with_part(world: Path, kind: str, part: str, control: str) -> dict[str, Any]
         ("step", "Linked", "no-kg", "linked entities"),
         ("step", "Reading", "no-kg", "graph"),
         ("step", "Reading", "shuffled-kg", "graph"),
+        ("step", "Reading", "permuted-kg", "graph"),
+        ("step", "Reading", "random-entities", "graph"),
+        ("step", "Linked", "mentions-only", "linked entities"),
         ("builder", "LinkedDocument", "no-kg", "linked entities"),
         ("policy", "LinkedTokens", "no-kg", "linked entities"),
         ("layer", "Layer", "shuffled-kg", "graph"),
@@ -179,11 +182,11 @@ def test_a_part_that_brings_it_and_heeds_nothing_is_named(
 def test_what_a_control_takes_nothing_of_may_stand_beside(world: Path) -> None:
     recipe = with_part(world, "step", "Linked", "shuffled-kg")
     checked(recipe)
-    with pytest.raises(WorkbenchError, match="Allowed as it is: shuffled-kg"):
+    with pytest.raises(WorkbenchError, match="Allowed as it is: permuted-kg, random-entities, shuffled-kg"):
         checked({**recipe, "control": "no-kg"})
 
 
-@pytest.mark.parametrize("control", ["no-kg", "random-entities"])
+@pytest.mark.parametrize("control", ["no-kg", "random-entities", "mentions-only"])
 def test_links_and_vectors_are_taken_by_the_part_that_brings_them(world: Path, control: str) -> None:
     checked(tree(world, control, "entities"))
 
@@ -201,7 +204,9 @@ def test_objectives_are_asked(world: Path, tmp_path: Path) -> None:
         "objectives": [{"objective": "kg.knowledge_embedding", "graph": graph}],
     }
     checked(recipe)
-    with pytest.raises(WorkbenchError, match=r"'kg\.knowledge_embedding' reads graph, triples and .* is: shuffled-kg"):
+    with pytest.raises(
+        WorkbenchError, match=r"'kg\.knowledge_embedding' reads graph, triples and .* is: permuted-kg, shuffled-kg"
+    ):
         checked({**recipe, "control": "no-kg"})
 
 

@@ -118,7 +118,7 @@ def test_an_empty_graph(tmp_path):
     assert store.num_entities == store.num_triples == 0
     assert list(store.triples()) == []
     assert "Q1" not in store
-    assert store.shuffled(0).num_triples == 0
+    assert store.under("shuffled-kg", 0).num_triples == 0
 
 
 def test_subgraph(store):
@@ -139,7 +139,7 @@ def test_subgraph(store):
 @pytest.mark.parametrize("seed", range(3))
 def test_shuffled_keeps_degrees_and_relations(tmp_path, seed):
     store = GraphStore.build(random_triples(np.random.default_rng(seed), entities=200), tmp_path / "g")
-    false = store.shuffled(7)
+    false = store.under("shuffled-kg", 7)
     for column in ([0, 1], [1, 2]):
         before = Counter(map(tuple, store.triple_rows[:, column].tolist()))
         assert Counter(map(tuple, false.triple_rows[:, column].tolist())) == before
@@ -150,22 +150,22 @@ def test_shuffled_keeps_degrees_and_relations(tmp_path, seed):
     assert (r, t) in false.neighbours(h)
     assert (r, h) in false.incoming(t)
     assert np.array_equal(false.degrees, store.degrees)
-    assert np.array_equal(store.shuffled(7).triple_rows, false.triple_rows)
-    assert not np.array_equal(store.shuffled(8).triple_rows, false.triple_rows)
+    assert np.array_equal(store.under("shuffled-kg", 7).triple_rows, false.triple_rows)
+    assert not np.array_equal(store.under("shuffled-kg", 8).triple_rows, false.triple_rows)
 
 
 def test_shuffling_ends_where_only_one_arrangement_exists(tmp_path):
     every_pair = [(f"h{i}", "r", f"t{j}") for i in range(4) for j in range(4)]
     store = GraphStore.build(every_pair, tmp_path / "g")
-    assert store.shuffled(0).num_triples == 16
+    assert store.under("shuffled-kg", 0).num_triples == 16
 
 
 def test_pickles_as_its_path(store):
     data = pickle.dumps(store)
     assert len(data) < 500
     assert pickle.loads(data).neighbours("Q90") == store.neighbours("Q90")
-    again = pickle.loads(pickle.dumps(store.shuffled(3)))
-    assert list(again.triples()) == list(store.shuffled(3).triples())
+    again = pickle.loads(pickle.dumps(store.under("shuffled-kg", 3)))
+    assert list(again.triples()) == list(store.under("shuffled-kg", 3).triples())
 
 
 def test_a_graph_that_was_replaced_is_not_opened_in_its_place(tmp_path):

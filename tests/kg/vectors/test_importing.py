@@ -101,7 +101,7 @@ def test_each_format_is_known_by_its_look(write, store, tmp_path):
     assert found.provenance["relations"] == {"found": int(with_relations), "missing": int(not with_relations)}
     if with_relations:
         np.testing.assert_array_equal(found.relations, RELATION)
-    assert not found.of_shuffled_graph
+    assert found.control is None
 
 
 def test_gensim_writes_what_is_read(store, tmp_path):

@@ -47,13 +47,13 @@ class RetrievalTuning(Tuning):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalScoring(Scoring):
-    """Recall at 1, 5 and 10 and median rank of image and text retrieval, beside chance and shuffled captions.
+    """Recall at 1, 5 and 10 and median rank of image and text retrieval, beside chance and same features.
 
     CORPUS holds images or films with one or more `captions`; RUN has an itc, an itm or the like among its objectives.
     Without --rerank a run is ranked by its itc where it has one, and else by its itm: a forward pass for every pair. Of
-    films with `caption_times` a caption is to find the clips of its time among those of all captions. Shuffled
-    captions, where every image has another's, are ranked by the same scores; as a --control they stand in the place of
-    the right ones. COCO's 1k protocol is the mean over five parts of its 5,000 test images.
+    films with `caption_times` a caption is to find the clips of its time among those of all captions. Beside it
+    the first images are ranked as if all had the same features (with --control same-features all of them): what is
+    better than chance there is a leak. COCO's 1k protocol is the mean over five parts of its 5,000 test images.
 
     Examples:
 

@@ -5,6 +5,7 @@ What is said of images here holds of films: of each the segments that captions a
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from workbench.sequences.batch import Batch, collate
 from workbench.sequences.builders.image_caption import ImageCaption
 from workbench.sequences.sequence import Rows, Sample, Sequence, row_count
 from workbench.tasks.forward import read
+from workbench.tasks.task import Task
 from workbench.terminal import Terminal
 
 _FEW = 8  # batches that need no progress bar
@@ -60,11 +62,13 @@ class Part:
     Attributes:
         first, limit: from this image on so many; None: all.
         captions: the first ones of each image (COCO's protocol takes 5); None: all.
+        image: all images have the features of this one, so that nothing tells them apart; None: their own.
     """
 
     first: int = 0
     limit: int | None = None
     captions: int | None = None
+    image: Sample | None = None
 
 
 EVERYTHING = Part()
@@ -125,13 +129,14 @@ def pairs_of(run: Evaluated, number: int, group: ImageGroup, part: Part) -> Pair
         WorkbenchError: the run reads no images.
     """
     found = Pairs()
+    task = run.task if part.image is None else _all_like(run.task, part.image)
     media = {
         str(medium["key"]): (group.first + place, medium)
         for place, sample in enumerate(group.samples)
-        for medium in media_of(run.task, [sample])
+        for medium in media_of(task, [sample])
     }
     known: dict[str, int] = {}
-    for sequence in run.task.sequences([medium for _, medium in media.values()], (number,)):
+    for sequence in task.sequences([medium for _, medium in media.values()], (number,)):
         record, medium = media[sequence.key]
         if part.captions is not None and sequence.meta["caption"] >= part.captions:
             continue
@@ -143,6 +148,22 @@ def pairs_of(run: Evaluated, number: int, group: ImageGroup, part: Part) -> Pair
         found.owner.append(known[sequence.key])
         found.captions.append(medium["captions"][sequence.meta["caption"]])
     return found
+
+
+def with_same_features(run: Evaluated, corpus: Corpus, part: Part) -> Part:
+    """The part with all images as the first one of it."""
+    check_pairs(run, corpus)
+    (first,) = next(image_groups(corpus, replace(part, limit=1), 1)).samples
+    return replace(part, image=media_of(run.task, [first])[0])
+
+
+def _all_like(task: Task, image: Sample) -> Task:
+    """The task with the same image in place of every one; what else is known of a sample stays."""
+    other, builder = copy.copy(task), copy.copy(task.builder)
+    assert isinstance(builder, ImageCaption)
+    builder.image = builder.image.all_like(image)
+    other.builder = builder
+    return other
 
 
 def image_of(run: Evaluated, sequence: Sequence) -> Sequence:

@@ -8,7 +8,7 @@ the segments that its captions are of.
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from vision.choices import Way
 from vision.evaluation.retrieval.examples import examples, failures, query_lines
 from vision.evaluation.retrieval.options import RetrievalScoring, RetrievalTuning
-from vision.evaluation.retrieval.pairs import Part
+from vision.evaluation.retrieval.pairs import Part, with_same_features
 from vision.evaluation.retrieval.scores import WAYS, Scored, find_comparing, score
 from vision.metrics.retrieval import chance, rank_images, rank_metrics, rank_tallies, rank_texts, retrieval_metrics
 from vision.objectives.itm import Itm
@@ -29,16 +29,17 @@ from workbench.evaluation.opening import Evaluated
 from workbench.evaluation.result import Result
 from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.interop.opening import load
-from workbench.keyed import generator
 from workbench.metrics.tallies import Tally
 from workbench.parts.building import find
 from workbench.recipe.spec import Recipe, Spec
 from workbench.runs.folder import trust_run
 from workbench.runs.loading import Loaded
-from workbench.sequences.image import SHUFFLED_CAPTIONS
+from workbench.sequences.image import SAME_FEATURES, SHUFFLED_CAPTIONS
 from workbench.tasks.task import objective_name
 
 OBJECTIVES = {"itc": "vision.itc", "itm": "vision.itm"}
+FEW = 25
+"""Images whose ranks with the same features stand beside a result: every pair of them is scored once more."""
 FOLDS = 6  # so many numbers of folds are offered, those nearest to what was asked for
 
 
@@ -60,10 +61,14 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         return Setup(sequence, spec, unit="captions", poolers=poolers, sees=sees)
 
     def open(self, scoring: RetrievalScoring) -> Evaluated:
-        """The run for its itc, or where it has none, or one re-ranks, its itm. Its parts don't get the control: who
-        owns which caption changes, not what the model reads."""
-        if scoring.control not in (None, SHUFFLED_CAPTIONS):
-            raise WorkbenchError(f"--control {scoring.control}: retrieval knows the control {SHUFFLED_CAPTIONS}")
+        """The run for its itc, or where it has none, or one re-ranks, its itm. Its parts don't get the control: all
+        images are made like one where the pairs are read."""
+        if scoring.control not in (None, SAME_FEATURES):
+            mend = f"; `workbench finetune {self.name} --control {SHUFFLED_CAPTIONS}` trains a run without the pairing"
+            raise WorkbenchError(
+                f"--control {scoring.control}: an evaluation of retrieval knows the control {SAME_FEATURES}"
+                f"{mend if scoring.control == SHUFFLED_CAPTIONS else ''}"
+            )
         if not scoring.rerank and scoring.first_stage is not None:
             raise WorkbenchError("--first-stage names the run that finds candidates; say how many with --rerank")
         loaded = load(scoring.run, scoring.overrides, trust=scoring.trust)
@@ -76,12 +81,36 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
 
     def score(self, run: Evaluated, corpus: Corpus, scoring: RetrievalScoring) -> Result:
         results = []
-        for part in parts_of(corpus, scoring.folds, scoring.limit, scoring.captions):
-            stages: dict[str, Any] = {"k": scoring.rerank, "first_stage": scoring.first_stage, "trust": scoring.trust}
-            found = score(run, corpus, part, size=scoring.batch_size, **stages)
-            told: dict[str, Any] = {"control": scoring.control, "shown": run.world.is_main}
-            results.append(retrieval_result(found, corpus, run.folder, scoring.ties, **told))
+        parts = parts_of(corpus, scoring.folds, scoring.limit, scoring.captions)
+        stages: dict[str, Any] = {"k": scoring.rerank, "first_stage": scoring.first_stage, "trust": scoring.trust}
+        stages["size"] = scoring.batch_size
+        controls: list[dict[str, dict[str, float]]] = [{} for _ in parts]
+        if scoring.control == SAME_FEATURES:
+            parts = [with_same_features(run, corpus, part) for part in parts]
+        else:
+            controls = [_same_features(run, corpus, part, scoring.ties, stages) for part in parts]
+            run.task.take_used(), run.task.take_dropped()  # which are counted when the images are read as they are
+        for part, control in zip(parts, controls, strict=True):
+            found = score(run, corpus, part, **stages)
+            result = retrieval_result(found, corpus, run.folder, scoring.ties, shown=run.world.is_main)
+            result.baselines |= control
+            results.append(result)
         return mean_of(results)
+
+
+def _same_features(
+    run: Evaluated, corpus: Corpus, part: Part, ties: str, stages: dict[str, Any]
+) -> dict[str, dict[str, float]]:
+    """The first images of a part as if all had the features of one, beside chance: what is better than that was not
+    found by what the images show."""
+    few = min(part.limit or FEW, FEW)
+    if few < 2:
+        return {}
+    made = with_same_features(run, corpus, replace(part, limit=few))
+    found = score(run, corpus, made, **stages)
+    of = "" if few == part.limit else f", {few} images"
+    numbers = retrieval_metrics(found.scores, found.owner, ties=ties, text_scores=found.text_scores)
+    return {f"same features{of}": numbers, **({f"chance{of}": chance(found.owner, found.scores.images)} if of else {})}
 
 
 def parts_of(corpus: Corpus, folds: int, limit: int | None, captions: int | None) -> list[Part]:
@@ -187,20 +216,13 @@ def retrieval_result(
     corpus: Corpus,
     run: Path,
     ties: str = "realistic",
-    control: str | None = None,
     shown: bool = True,
 ) -> Result:
     """Recalls (0..1) and ranks of the scores of a part, beside those of a random order.
 
-    Under `shuffled-captions` every image is held to own the captions of another one; without it this is a baseline, of
-    the same scores. Examples, whose images are kept in the run, are `shown` or not.
+    Examples, whose images are kept in the run, are `shown` or not.
     """
-    told = partial(retrieval_metrics, found.scores, ties=ties, text_scores=found.text_scores)
     owner, baselines = found.owner, {"chance": chance(found.owner, found.scores.images)}
-    if control == SHUFFLED_CAPTIONS:
-        owner = exchanged(found.scores.images)[owner]
-    elif found.scores.images > 1:
-        baselines["shuffled captions"] = told(exchanged(found.scores.images)[owner])
     ranks = [
         rank_images(found.scores, owner, ties=ties),
         rank_texts(found.text_scores or found.scores, owner, ties=ties),
@@ -217,20 +239,6 @@ def retrieval_result(
         failures=failures(found, owner, corpus, run) if shown else [],
         predictions=Items([*query_lines(found, owner, *ranks)], rank_tallies(*ranks)) if shown else Items(),
     )
-
-
-def exchanged(images: int) -> np.ndarray:
-    """A permutation [images] in which no image keeps its place.
-
-    Raises:
-        WorkbenchError: there is one image only.
-    """
-    if images < 2:
-        raise WorkbenchError(f"{SHUFFLED_CAPTIONS} needs two or more images; found {images}")
-    order = generator(SHUFFLED_CAPTIONS, images).permutation(images)
-    given = np.empty(images, np.int64)
-    given[order] = np.roll(order, 1)
-    return given
 
 
 def _has(loaded: Loaded, objective: type) -> bool:

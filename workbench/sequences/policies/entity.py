@@ -18,6 +18,7 @@ class Entity(Policy):
     """
 
     controls = ("no-kg",)
+    unaffected_by = ("mentions-only",)  # where the names are stays
     reads_spans = True
 
     def __init__(self, control: Name | None = None) -> None:

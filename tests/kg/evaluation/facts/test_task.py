@@ -128,15 +128,17 @@ def test_facts_without_links_are_no_measure_of_a_model_that_reads_the_graph(
 
 
 def test_controls(world: Path, make_run: Callable[..., Path]) -> None:
-    for control in ("no-kg", "shuffled-kg"):
+    left = "truth that is left under "
+    for control in ("no-kg", "permuted-kg", "random-entities", "mentions-only", "shuffled-kg"):
         found = run_evaluate(make_run("tree"), world / "facts", control=control)
         assert found["control"] == control
-        assert ("shuffled graph" in found["inputs"]["read"]) == (control == "shuffled-kg")
-    (share,) = found["inputs"]["read"]["shuffled graph"].values()
-    assert re.fullmatch(r"seed \d+, \d+\.\d\d % of the triples are still true", share)
+        assert (left + control in found["inputs"]["read"]) == (control != "no-kg")
+    (share,) = found["inputs"]["read"][left + "shuffled-kg"].values()
+    guessed = r"the true tail is guessed from what is shown in \d+\.\d %, without it in \d+\.\d %"
+    assert re.match(rf"seed \d+, \d+\.\d\d % of the triples are still true; {guessed}", share)
     assert {"graph", "tokenizer", "candidates"} <= found["inputs"]["read"].keys()
-    with pytest.raises(WorkbenchError, match="its parts heed no-kg, shuffled-kg"):
-        run_evaluate(make_run("tree"), world / "facts", control="random-entities")
+    with pytest.raises(WorkbenchError, match="its parts heed mentions-only, no-kg, permuted-kg, random-entities, shuf"):
+        run_evaluate(make_run("tree"), world / "facts", control="question-only")
     with pytest.raises(WorkbenchError, match="its parts heed none"):
         run_evaluate(make_run("none"), world / "facts", control="no-kg")
 
@@ -149,7 +151,10 @@ def test_a_control_changes_what_the_model_sees(world: Path, make_run: Callable[.
         return [s.streams["text"]["input_ids"].tolist() for s in task.sequences(samples)]
 
     plain, without, shuffled = tokens(None), tokens("no-kg"), tokens("shuffled-kg")
-    assert all(len(w) < len(p) for w, p in zip(without, plain, strict=True))
+    mentions, mask = tokens("mentions-only"), open_run(make_run("tree"), Mlm, "").tokenizer.id("mask")
+    assert all(len(w) < len(m) <= len(p) for w, m, p in zip(without, mentions, plain, strict=True))
+    for bare, marked in zip(without, mentions, strict=True):
+        assert sorted(marked) == sorted([*bare, *[mask] * (len(marked) - len(bare))])
     assert shuffled != plain
     assert tokens("shuffled-kg") == shuffled
 

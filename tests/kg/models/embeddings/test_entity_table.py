@@ -34,9 +34,11 @@ CASES = {
 }
 
 
-def saved(path: Path, value: float, seed: int | None, ids: tuple[str, ...] = ("a", "b")) -> str:
+def saved(
+    path: Path, value: float, seed: int | None, ids: tuple[str, ...] = ("a", "b"), control: str = "shuffled-kg"
+) -> str:
     vectors = torch.full((len(ids), 3), value)
-    provenance = {"graph": {"shuffled": seed, "true_share": 0.1}}
+    provenance = {"graph": {} if seed is None else {"control": control, "seed": seed, "true_share": 0.1}}
     save_vectors(Vectors(list(ids), vectors, ["r"], torch.zeros(1, 3), provenance), path)
     return str(path)
 
@@ -47,6 +49,10 @@ def test_the_control_reads_the_vectors_of_the_shuffled_graph(tmp_path: Path) -> 
     with noted() as read:
         assert EntityTable(true, shuffled=false, control="shuffled-kg").vectors.unique().tolist() == [2]
     assert list(read["vectors of a shuffled graph"]) == [false]
+    permuted = saved(tmp_path / "p.safetensors", 3, 0, control="permuted-kg")
+    assert EntityTable(true, permuted=permuted, control="permuted-kg").vectors.unique().tolist() == [3]
+    with pytest.raises(WorkbenchError, match="a graph with its tails permuted, not of a shuffled one"):
+        EntityTable(true, shuffled=permuted, control="shuffled-kg")
 
 
 def test_vectors_that_would_be_no_control_are_refused(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_controls_change_whose_supersenses_are_added() -> None:
 
 def test_all_parts_of_a_run_read_what_the_control_leaves() -> None:
     """The embedding, the objective and the policy exchange alike; a run without knowledge predicts no supersense."""
-    for control, some in (("shuffled-kg", True), ("no-kg", False)):
+    for control, some in (("shuffled-kg", True), ("permuted-kg", True), ("no-kg", False)):
         embedding = SenseToken(8, tokenizer().vocab_size, supersenses(), control=control, seed=5)
         objective = Supersense(supersenses(), control=control, seed=5)
         policy = SingleSense(tokenizer(), sense_file(), control=control, seed=5)
@@ -67,4 +67,4 @@ def test_all_parts_of_a_run_read_what_the_control_leaves() -> None:
         assert policy.single.tolist() == (objective.senses.allowed.sum(1) == 1).tolist()
         assert bool(embedding.allowed.any()) is some
         for part in (embedding, objective, policy):
-            assert part.controls == ("no-kg", "shuffled-kg")
+            assert part.controls == ("no-kg", "shuffled-kg", "permuted-kg")

@@ -58,6 +58,8 @@ def test_spans_of_the_same_rows_are_candidates_of_one_mention_the_best_first() -
     assert step.take_dropped() == {"entities without a vector": 1, "candidates below min_score": 1}
     assert rows(made(Candidates(ROWS, most=1), sequence(9, SPANS))) == ([[1, 1], [4, 6]], [[0, 2], [1, 6]])
     assert rows(made(Candidates(ROWS, control="no-kg"), sequence(9, SPANS))) == ([], [])
+    alike = made(Candidates(ROWS, control="mentions-only"), sequence(9, SPANS))
+    assert rows(alike) == ([[1, 1], [4, 6]], [[0, 1], [0, 1], [1, 1]])
 
 
 def test_two_graphs_have_streams_of_their_own() -> None:

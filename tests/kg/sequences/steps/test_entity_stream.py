@@ -39,6 +39,7 @@ def test_first_tokens_carry_table_rows_and_cls_a_zero_row() -> None:
     source = sequence(9, [(5, 6, "Q3"), (2, 4, "Q1")])
     assert entity(EntityStream(ROWS), source.copy()) == ([0, 2, 5], [0, 1, 6])
     assert entity(EntityStream(ROWS, cls_row=False), source.copy()) == ([2, 5], [1, 6])
+    assert entity(EntityStream(ROWS, control="mentions-only"), source.copy()) == ([0, 2, 5], [0, 1, 1])
 
 
 def test_a_million_ids_would_cost_no_memory(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kg.objectives.mep import Mep
 from kg.sequences.entity_vocabulary import MASK, save_entity_vocabulary
 from kg.sequences.steps.entity_tokens import EntityTokens
 from tests.contracts.cases import StepCase
@@ -68,6 +69,14 @@ def test_what_cannot_be_had_is_counted() -> None:
 
 def test_without_knowledge_there_are_no_rows() -> None:
     assert made(sequence(5, [(1, 2, "Q1")]), control="no-kg")[1]["entity_ids"] == []
+
+
+def test_under_mentions_only_all_are_the_mask_and_none_is_predicted() -> None:
+    found, entity, _ = made(sequence(9, [(1, 2, "Q1"), (4, 6, "Q2"), (7, 8, "Q9")]), control="mentions-only")
+    assert (entity["entity_ids"], entity["token"]) == ([MASK, MASK], [1, 4])
+    Mep(rate=1.0).corrupt([found], Draws("t", number=(0,)))
+    (targets,) = found.targets.values()
+    assert len(targets["labels"]) == 0
 
 
 def test_marked_stretches_become_masks_that_are_marked_too() -> None:

@@ -105,6 +105,13 @@ def test_without_knowledge_the_text_is_as_it_was() -> None:
     assert not found.streams["text"]["entity_ids"].any()
 
 
+def test_under_mentions_only_all_entities_have_one_vector() -> None:
+    (full,), (alike,) = step()([sequence()], draws()), step(control="mentions-only")([sequence()], draws())
+    rows = full.streams["text"]["entity_ids"]
+    assert len(np.unique(rows)) > 2
+    assert np.array_equal(alike.streams["text"]["entity_ids"], rows > 0)
+
+
 def test_it_travels_to_workers_and_refuses_a_separator_of_several_tokens() -> None:
     (found,) = pickle.loads(pickle.dumps(step()))([sequence()], draws())
     assert found.streams["text"]["entity_ids"].any()

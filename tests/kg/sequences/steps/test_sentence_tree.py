@@ -62,6 +62,9 @@ TRIPLES = {
 }
 
 
+MASK = 99
+
+
 class Words:
     """A tokenizer whose tokens are the blank-separated words."""
 
@@ -70,6 +73,9 @@ class Words:
 
     def encode(self, text: str) -> list[int]:
         return [self.vocabulary.setdefault(word, 100 + len(self.vocabulary)) for word in text.split()]
+
+    def id(self, role: str) -> int:
+        return {"mask": MASK}[role]
 
     def encode_batch(self, texts: list[str]) -> list[SimpleNamespace]:
         return [SimpleNamespace(ids=np.array(self.encode(text))) for text in texts]
@@ -90,8 +96,8 @@ class Graph:
 
     relation_label = name_of
 
-    def shuffled(self, seed):
-        return Graph(self.triples, shift=f"shuffled{seed}")
+    def under(self, control, seed):
+        return Graph(self.triples, shift=f"shuffled{seed}") if control == "shuffled-kg" else self
 
 
 def sequence(length: int, spans: list[tuple[int, int, str]]) -> Sequence:
@@ -211,12 +217,31 @@ def test_controls() -> None:
     words = Words()
     (shuffled,) = grown(SentenceTree(Graph(), words, 64, control="shuffled-kg", seed=3), source.copy())
     assert "Q1shuffled3" in words.vocabulary
-    (plain,) = grown(SentenceTree(Graph(), Words(), 64, control="random-entities"), source.copy())
+    (plain,) = grown(SentenceTree(Graph(), Words(), 64, control="question-only"), source.copy())
     assert plain.length("text") == shuffled.length("text") == 8
     (flat,) = grown(SentenceTree(Graph(), Words(), 64, visible_matrix=False), source.copy())
     assert not flat.streams["text"].get("branch", np.zeros(1)).any()
     assert np.array_equal(flat.streams["text"]["position_ids"], plain.streams["text"]["position_ids"])
     assert flat.streams["text"]["taken"].sum() == 4
+    for spans, added in (([(1, 2, "Q2")], 1), ([(1, 2, "Q9")], 0)):
+        (empty,) = grown(SentenceTree(Graph(), Words(), 64, control="mentions-only"), sequence(4, spans))
+        assert empty.streams["text"]["input_ids"].tolist() == [1, 2, *[MASK] * added, 3, 4]
+
+
+def test_every_entity_has_the_triples_of_another(tmp_path: Path) -> None:
+    """Whole, so that not even its relations are its own; what has none gets none."""
+    triples = [(f"Q{i}", f"P{i}", f"Q{i + 10}") for i in range(5)]
+    store = GraphStore.build(triples, tmp_path / "graph")
+    step = SentenceTree(store, Words(), 64, control="random-entities", seed=1)
+    assert step.branches is not None
+    told = {e: [(fact.relation, fact.other) for fact in step.branches.graph.facts(e, "out", None)] for e in store.ids}
+    facts = [*map(tuple, told.values())]
+    assert sorted(sum(facts, ())) == sorted((r, t) for _, r, t in triples)
+    assert not any((r, t) in told[h] for h, r, t in triples)
+    assert not any(told[f"Q{i + 10}"] for i in range(5))
+    again = pickle.loads(pickle.dumps(step)).branches.graph
+    assert [(fact.relation, fact.other) for fact in again.facts("Q3", "out", None)] == told["Q3"]
+    assert step.known_entities().same(SentenceTree(store, Words(), 64).known_entities())
 
 
 def test_overlapping_and_unknown_mentions_are_counted() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from tests.contracts.test_releases import made
 from tests.interop.worlds import tokenizer
 from tests.vision.evaluation.conftest import make_squares, tree
 from vision.evaluation.retrieval.options import RetrievalScoring, RetrievalTuning
-from vision.evaluation.retrieval.pairs import Matcher, Pairs, Part, all_pairs, dual_scores
+from vision.evaluation.retrieval.pairs import Matcher, Pairs, Part, all_pairs, dual_scores, with_same_features
 from vision.evaluation.retrieval.scores import Scored, score
-from vision.evaluation.retrieval.task import OBJECTIVES, Retrieval, exchanged, objective_spec, retrieval_result
+from vision.evaluation.retrieval.task import OBJECTIVES, Retrieval, objective_spec, retrieval_result
 from vision.evaluation.vqa.options import VqaScoring
 from vision.evaluation.vqa.task import Vqa
 from vision.metrics.retrieval import rank_images
@@ -184,29 +185,48 @@ def test_reranking_reads_only_the_candidates(
     assert sum(counted) == 3 * 20 + 3 * 10
 
 
-def test_exchanged_captions_never_stay(contrast: Path, test_corpus: Corpus) -> None:
-    for images in (2, 3, 10):
-        given = exchanged(images)
-        assert sorted(given) == list(range(images))
-        assert not (given == np.arange(images)).any()
-    found = scored(contrast, test_corpus, size=8)
-    control = retrieval_result(found, test_corpus, contrast, control="shuffled-captions")
-    check(control, matrix(found), exchanged(10)[found.owner].tolist())
-    assert control.baselines.keys() == {"chance"}
-
-
-def test_shuffled_captions_are_a_baseline_of_the_same_scores(
-    contrast: Path, matching: Path, test_corpus: Corpus
+@pytest.mark.parametrize("way", ["contrast", "matching", "rerank"])
+def test_images_of_the_same_features_are_not_found(
+    contrast: Path, matching: Path, squares: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for run in (contrast, matching):
-        found = scored(run, test_corpus, size=8)
-        told = retrieval_result(found, test_corpus, run)
-        control = retrieval_result(found, test_corpus, run, control="shuffled-captions")
-        assert told.baselines["shuffled captions"] == control.numbers != told.numbers
-        assert told.baselines["chance"] == control.baselines["chance"]
-    options = RetrievalScoring(run=contrast, corpus=str(test_corpus.place))
-    alone = score(Retrieval().open(options), test_corpus, Part(0, 1), size=8)
-    assert retrieval_result(alone, test_corpus, contrast).baselines.keys() == {"chance"}  # nothing to exchange with
+    """Every caption gives all images the middle rank; of many images the first ones stand beside the result."""
+    corpus = str(squares / "test")
+    stages: dict[str, Any] = {"rerank": 4, "first_stage": contrast} if way == "rerank" else {}
+    options = RetrievalScoring(run=contrast if way == "contrast" else matching, corpus=corpus, batch_size=3, **stages)
+    told = evaluate(Retrieval(), options)
+    control = evaluate(Retrieval(), replace(options, control="same-features"))
+    for numbers in (control.numbers, told.baselines["same features"]):
+        # of equal scores the first stage takes any four, which are then re-ranked
+        assert numbers["image_retrieval/mean_rank"] == pytest.approx(5.5, abs=0.8 if way == "rerank" else 1e-6)
+    assert control.numbers != told.numbers
+    assert control.baselines.keys() == {"chance"}
+    monkeypatch.setattr("vision.evaluation.retrieval.task.FEW", 4)
+    few = evaluate(Retrieval(), options)
+    assert few.baselines.keys() == {"chance", "same features, 4 images", "chance, 4 images"}
+    assert few.baselines["same features, 4 images"]["image_retrieval/mean_rank"] == pytest.approx(2.5, abs=1e-6)
+    assert (few.numbers, few.used, few.counts) == (told.numbers, told.used, told.counts)
+    assert evaluate(Retrieval(), replace(options, limit=1, rerank=0, first_stage=None)).baselines.keys() == {"chance"}
+
+
+class Numbered(Step):
+    """Writes which image it is into its rows."""
+
+    def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
+        for sequence in sequences:
+            rows = sequence.streams["image"]
+            floats = {n: v for n, v in rows.items() if isinstance(v, np.ndarray) and v.dtype.kind == "f"}
+            rows |= {name: values + int(sequence.key[-1]) for name, values in floats.items()}
+        return sequences
+
+
+def test_a_leak_shows_where_all_features_are_the_same(contrast: Path, test_corpus: Corpus) -> None:
+    """What a step brings beside the features: the control can fail."""
+    run = Retrieval().open(RetrievalScoring(run=contrast, corpus=str(test_corpus.place)))
+    part = with_same_features(run, test_corpus, Part(0, 10))
+    same = matrix(score(run, test_corpus, part))
+    assert np.ptp(same, axis=1).max() < 1e-5
+    run.task.steps.append(Numbered())
+    assert np.ptp(matrix(score(run, test_corpus, part)), axis=1).min() > 1e-3
 
 
 def test_learning_beats_its_controls(train: Callable[..., Path], squares: Path, test_corpus: Corpus) -> None:
@@ -215,7 +235,7 @@ def test_learning_beats_its_controls(train: Callable[..., Path], squares: Path, 
     run = train("contrast-long", [{**itc, "apart": True}], **options)
     found = scored(run, test_corpus, size=8)
     trained = retrieval_result(found, test_corpus, run)
-    control = retrieval_result(found, test_corpus, run, control="shuffled-captions")
+    control = evaluate(Retrieval(), RetrievalScoring(run=run, corpus=str(squares / "test"), control="same-features"))
     chance = trained.baselines["chance"]["image_retrieval/r1"]
     assert chance == pytest.approx(0.1)
     # equal descriptions: at best 1.2 (r1 0.8); five seeds of 60 steps gave 1.2 to 1.65, their controls 4.45 to 5.7
@@ -245,9 +265,9 @@ def test_finetuning_goes_on_with_the_runs_objective(contrast: Path, matching: Pa
 
 def test_the_command_writes_a_result(contrast: Path, squares: Path) -> None:
     corpus = str(squares / "test")
-    evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="shuffled-captions", batch_size=4))
-    result = json.loads((contrast / "evaluations" / "retrieval-test-shuffled-captions.json").read_text())
-    assert result["control"] == "shuffled-captions"
+    evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="same-features", batch_size=4))
+    result = json.loads((contrast / "evaluations" / "retrieval-test-same-features.json").read_text())
+    assert result["control"] == "same-features"
     assert result["counts"] == {"texts": 20, "images": 10}
     assert len(result["examples"]) == 12
     for example in result["examples"]:
@@ -259,8 +279,12 @@ def test_wrong_inputs(
     contrast: Path, matching: Path, squares: Path, test_corpus: Corpus, train: Callable[..., Path]
 ) -> None:
     corpus = str(squares / "test")
-    with pytest.raises(WorkbenchError, match="retrieval knows the control shuffled-captions"):
+    with pytest.raises(WorkbenchError, match=r"retrieval knows the control same-features$"):
         evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="question-only"))
+    with pytest.raises(WorkbenchError, match="finetune retrieval --control shuffled-captions` trains a run without"):
+        evaluate(Retrieval(), RetrievalScoring(run=contrast, corpus=corpus, control="shuffled-captions"))
+    with pytest.raises(WorkbenchError, match="control same-features would not be one in"):
+        fine_tune(Retrieval(), RetrievalTuning(run=contrast, corpus=corpus, control="same-features"))
     with pytest.raises(WorkbenchError, match="say how many with --rerank"):
         evaluate(Retrieval(), RetrievalScoring(run=matching, corpus=corpus, first_stage=contrast))
     with pytest.raises(WorkbenchError, match="--first-stage"):
