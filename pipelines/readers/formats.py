@@ -12,6 +12,7 @@ from typing import Any
 
 from pipelines.readers.reader import Match, Peek, RawReader, peek
 from pipelines.readers.several import Several
+from pipelines.sources.columnar import is_columnar
 from pipelines.sources.files import inside, is_media
 from workbench.errors import WorkbenchError, unknown
 from workbench.parts.blame import Blame, mark
@@ -69,7 +70,7 @@ def sorted_inputs(kind: str, paths: Sequence[Path]) -> Inputs:
     if not groups:
         raise _unclear(kind, peek(paths[0], paths), [])
     only = peek(paths[0]) if len(paths) == 1 and not paths[0].is_dir() else None
-    if only is not None and not only.text.strip():
+    if only is not None and only.is_empty:
         raise WorkbenchError(f"{paths[0]} is empty; there is nothing to prepare")
     return groups
 
@@ -126,7 +127,7 @@ def _match(reader: type[RawReader], source: Peek) -> Match:
 
 def _unclear(kind: str, source: Peek, matching: Sequence[str]) -> WorkbenchError:
     found = f"it looks like {' and '.join(matching)}" if matching else f"it looks like none; {_describe(source)}"
-    if not source.is_folder and not source.text.strip():
+    if not source.is_folder and source.is_empty:
         return WorkbenchError(f"{source.path} is empty; there is nothing to prepare")
     return WorkbenchError(
         f"cannot tell the {kind} format of {source.path}: {found}. Say which with --format: {', '.join(formats(kind))}"
@@ -185,4 +186,6 @@ def _describe(source: Peek) -> str:
     if source.is_folder:
         names = sorted(source.names)
         return f"the folder has {', '.join(names[:8])}{' ...' if len(names) > 8 else ''}"
+    if is_columnar(source.path):
+        return f"its columns are {', '.join(source.row) or 'none'}"
     return f"it begins with {source.text.strip()[:80]!r}"

@@ -1,25 +1,43 @@
-"""Files of JSON rows, whatever these say: a line for each, or all in one list."""
+"""Files of rows, whatever these say: JSON, a line for each or all in one list, or tables of Parquet and Arrow."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipelines.readers.reader import Record
+from pipelines.sources import columnar
 from pipelines.sources.files import files, lines, stem
 from pipelines.sources.json_list import elements, is_list
 
-SUFFIXES = (".jsonl", ".json", ".ndjson")
+log = logging.getLogger(__name__)
+SUFFIXES = (".jsonl", ".json", ".ndjson", *columnar.SUFFIXES)
 
 
 def row_records(paths: Sequence[Path]) -> Iterator[Record]:
-    """One record per line that is not blank, or per element of a list: (file's stem, its number, undecoded row)."""
+    """One record per line that is not blank, element of a list or row of a table: (file's stem, its number, the row).
+
+    `parse_row` parses the row. Columns that hold bytes (images) are left out, and named.
+    """
     for path in files(paths, SUFFIXES):
-        for number, row in _rows(path):
-            yield Record((stem(path), number, row), len(row), f"{path.name}:{number}")
+        in_table = columnar.is_columnar(path)
+        name = columnar.called(path) if in_table else stem(path)
+        for number, row, size in _table_rows(path) if in_table else _rows(path):
+            yield Record((name, number, row), size, f"{path.name}:{number}")
 
 
-def _rows(path: Path) -> Iterator[tuple[int, bytes]]:
-    if is_list(path):
-        return enumerate((row.encode() for row in elements(path)), 1)
-    return ((number, line) for number, line in lines(path) if line.strip())
+def _rows(path: Path) -> Iterator[tuple[int, bytes, int]]:
+    listed = enumerate((row.encode() for row in elements(path)), 1) if is_list(path) else lines(path)
+    return ((number, row, len(row)) for number, row in listed if row.strip())
+
+
+def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
+    told: set[str] = set()
+    for number, row, size in columnar.rows(path):
+        binary = {name for name, value in row.items() if columnar.holds_bytes(value)}
+        if not binary <= told:
+            told |= binary
+            log.warning("%s: the columns %s hold bytes; they are not read", path.name, ", ".join(sorted(binary)))
+        yield number, {name: value for name, value in row.items() if name not in binary}, max(1, size)

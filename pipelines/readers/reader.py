@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from pipelines.sources.columnar import first_row, is_columnar
 from pipelines.sources.files import encoding_advice, files, lines, plain_suffix
 from workbench.errors import WorkbenchError
 from workbench.files.json_values import parse_json
@@ -114,9 +115,19 @@ class Peek:
     def text(self) -> str:
         return "\n".join(self.head)
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.path.stat().st_size if is_columnar(self.path) else not self.text.strip()
+
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The first line, or the first element of a list, as a JSON object; empty where it is none."""
+        """The first line, element of a list or row of a table as a JSON object; empty where it is none.
+
+        Raises:
+            WorkbenchError: a table of Parquet or Arrow that cannot be read.
+        """
+        if not self.is_folder and is_columnar(self.path):
+            return {} if self.is_empty else first_row(self.path)
         text = self.text.lstrip()
         try:
             if text.startswith("["):
@@ -138,6 +149,8 @@ def peek(path: Path, inputs: Sequence[Path] = ()) -> Peek:
         return Peek(path, frozenset(p.name for p in path.iterdir()), tuple(inputs))
     head: list[str] = []
     size = 0
+    if is_columnar(path):
+        return Peek(path, inputs=tuple(inputs))
     for number, line in lines(path):
         head.append(line[: PEEK_BYTES if head else PEEK_FIRST_LINE].decode("utf-8", errors="replace"))
         size += len(line)
@@ -232,12 +245,14 @@ def parse_text(raw: bytes, where: str) -> str:
         raise MalformedError("not valid UTF-8", where, found) from error
 
 
-def parse_row(raw: bytes | str, where: str) -> dict[str, Any]:
-    """A line of a JSON lines file.
+def parse_row(raw: bytes | str | dict[str, Any], where: str) -> dict[str, Any]:
+    """A line of a JSON lines file; a row of a table as it is.
 
     Raises:
         MalformedError: not UTF-8, not JSON, not an object, or half a character (an unpaired surrogate).
     """
+    if isinstance(raw, dict):
+        return raw
     try:
         row = parse_json(raw)
     except UnicodeDecodeError as error:

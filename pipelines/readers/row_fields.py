@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pipelines.readers.reader import MalformedError
@@ -22,6 +22,16 @@ _INTEGER, _NUMBER = re.compile(r"[+-]?\d{1,18}"), re.compile(r"[+-]?\d*\.?\d+(e[
 _WORD = re.compile(r"\S+")
 GOLD, UNDECIDED = "gold_label", "-"
 """SNLI and MNLI: the label of a pair on which the annotators did not agree is none."""
+
+
+KNOWN = {
+    "text": ("text", "text_a", "sentence", "sentence1", "premise", "question1"),
+    "second": ("second", "text_b", "sentence2", "hypothesis", "question2"),
+    "labels": ("label", "labels", "gold_label", "score", "is_duplicate"),
+}
+"""What columns are called in published sets, by the field that they are."""
+QUESTION = {"text": "question", "second": "sentence"}
+"""QNLI: a question and the sentence that may answer it."""
 
 
 def fillable(kind: str) -> dict[str, Field]:
@@ -48,6 +58,20 @@ def with_own(row: Mapping[str, Any], kind: str, sources: Mapping[str, Source]) -
     """The sources, and the columns that are called as a field of the kind."""
     used = columns_of(sources)
     return {**{name: name for name in fillable(kind) if name in row and name not in used}, **sources}
+
+
+def usual_sources(columns: Collection[str], fields: Mapping[str, Source]) -> dict[str, Source]:
+    """`fields`, and the columns that are called as those of published sets are: text, second text and label."""
+    sources = dict(fields)
+    for name, usual in KNOWN.items():
+        taken = columns_of(sources)
+        found = [column for column in usual if column in columns and column not in taken]
+        if name not in sources and found:
+            sources[name] = [found[0]] if name == "labels" else found[0]
+    found_alone = sources.get("text") == QUESTION["second"] and not QUESTION.keys() & fields.keys()
+    if found_alone and "second" not in sources and QUESTION["text"] in set(columns) - columns_of(sources):
+        sources |= QUESTION
+    return sources
 
 
 def no_consensus(row: Mapping[str, Any], sources: Mapping[str, Source]) -> bool:

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import zstandard
 
+from pipelines.sources.columnar import SUFFIXES, is_listed
 from workbench.errors import WorkbenchError, nearest
 from workbench.files.checksums import matches
 from workbench.files.drafts import sha256_of
@@ -32,6 +33,17 @@ ENCODINGS = {  # by the byte order mark; that of UTF-32 begins as that of UTF-16
     codecs.BOM_UTF16_BE: "utf-16",
 }
 NOT_DATA = (".", "README", "LICENSE", "LICENCE")
+ABOUT = (
+    "dataset_info.json",
+    "dataset_infos.json",
+    "dataset_dict.json",
+    "state.json",
+    "_SUCCESS",
+    "MD5SUMS",
+    "SHA256SUMS",
+)
+"""What `datasets`, Spark and people who check sums put beside the data."""
+CHECKSUMS = (".md5", ".sha1", ".sha256", ".sha512", ".crc", ".lock")
 IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 FILMS = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".mpeg")
 SOUNDS = (".wav", ".flac", ".ogg", ".mp3", ".m4a", ".opus")
@@ -98,7 +110,10 @@ def _what_it_is(path: Path, folder: Path) -> str | None:
     """What kind of file it is that is no data; None of others."""
     if any(part.startswith(".") for part in path.relative_to(folder).parts):
         return "hidden"
-    return "about the data" if path.name.startswith(NOT_DATA) else None
+    about = path.name.startswith(NOT_DATA) or path.name in ABOUT or path.suffix.lower() in CHECKSUMS
+    if path.suffix.lower() in SUFFIXES and not is_listed(path):
+        return "cached"
+    return "about the data" if about else None
 
 
 def passed_over(paths: Iterable[Path], read: Iterable[Path], named: Callable[[Path], bool]) -> dict[str, list[str]]:

@@ -74,8 +74,12 @@ class ImageReader(RawReader):
 
 
 def image_sample(name: str, ref: ImageRef, fields: Mapping[str, Any], where: str) -> Sample:
-    """A sample with the image's bytes and their SHA-256."""
-    data = ref.read()
+    """A sample with the bytes of an image that lies somewhere."""
+    return described_image(ref.read(), fields, name, where)
+
+
+def described_image(data: bytes, fields: Mapping[str, Any], name: str, where: str) -> Sample:
+    """A sample with an image's bytes and their SHA-256."""
     meta = {"source": where.rpartition(":")[0] or where, "image": name, "sha256": hashlib.sha256(data).hexdigest()}
     key = record_key(str(fields.get("key") or name.rpartition(".")[0] or name))
     return {**fields, "key": key, "image": data, "meta": {**fields.get("meta", {}), **meta}}

@@ -21,7 +21,7 @@ class VqaJsonl(ImageReader):
 
     @classmethod
     def detect(cls, source: Peek) -> Match:
-        return cls.likely(source, {"image", "question"} <= source.row.keys())
+        return cls.likely(source, isinstance(source.row.get("image"), str) and "question" in source.row)
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         asked = Asked[str]()

@@ -1,20 +1,21 @@
-"""JSON lines: one document per line, its text in one field."""
+"""JSON lines, a JSON list, Parquet or Arrow: one document a row, its text in one field."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.json_rows import SUFFIXES, row_records
 from pipelines.readers.reader import Drop, MalformedError, Match, Peek, RawReader, Record, parse_row
-from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, with_own
+from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, usual_sources, with_own
 from pipelines.sources.files import record_key
 from workbench.corpora.schema import fields_of
 from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
+TEXT_FIELD = "text"
 IN_PLACE = tuple(field.name for field in fields_of("text").values() if field.instead_of == "text")
 """What a record may have in place of a text: its translations, the turns of a dialogue."""
 
@@ -23,16 +24,17 @@ IN_PLACE = tuple(field.name for field in fields_of("text").values() if field.ins
 class JsonLines(RawReader):
     """`text_field` holds the text (a string, or a list of words), `id_field` (or `key`) the document's name if any.
 
-    The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are taken over. `fields` says
-    which come from fields of other names, one or several (`fields={second: question, labels: [relation], choices:
-    [a, b], translations: {en: english}, tags: null}`); null leaves a field to `meta`. Of what is left those in
-    `meta_fields` go to the sample's `meta`, by default all.
+    The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are taken over, and texts and
+    labels that are called as in published sets (`sentence1`, `premise`, `label`, ...). `fields` says which come from
+    fields of other names, one or several (`fields={second: question, labels: [relation], choices: [a, b], translations:
+    {en: english}, tags: null}`); null leaves a field to `meta`. Of what is left those in `meta_fields` go to the
+    sample's `meta`, by default all.
     """
 
     kind: ClassVar[str] = "text"
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
-    text_field: Name = "text"
+    text_field: Name = TEXT_FIELD
     id_field: Name = "id"
     fields: dict[Name, Source] = field(default_factory=dict)
     meta_fields: list[Name] | None = None
@@ -51,11 +53,8 @@ class JsonLines(RawReader):
     def sample(self, record: Record) -> Sample | Drop:
         name, number, line = record.data
         row = parse_row(line, record.where)
-        other = any(name in row or name in self.fields for name in IN_PLACE)
-        sources = {"text": self.text_field, **self.fields}
-        if other and self.text_field not in row:
-            sources.pop("text")
-        elif self.text_field not in row and "text" not in self.fields:
+        sources = self.sources(row)
+        if "text" not in sources and not self.in_place(row):
             listed = ", ".join(row) or "none"
             raise MalformedError(
                 f"no field {self.text_field!r}", record.where, f"fields: {listed}; choose with --option text_field=NAME"
@@ -71,6 +70,23 @@ class JsonLines(RawReader):
             **self._meta(row, taken.keys() | columns_of(sources)),
         }
         return {"key": key, **taken, "meta": meta}
+
+    def sources(self, row: Mapping[str, Any]) -> dict[str, Source]:
+        """Which fields of a row the fields of a sample come from; what the options leave open, usual names decide.
+
+        What is called `label` is one where it is a word or a number, as a list of tags is not. A `score` is none: of
+        web pages it is their quality.
+        """
+        fields = {"text": self.text_field, **self.fields} if self.text_field in row else dict(self.fields)
+        columns = [name for name, value in row.items() if isinstance(value, str | int | float) and name != "score"]
+        found = usual_sources(columns, fields)
+        if "text" not in fields and (self.text_field != TEXT_FIELD or self.in_place(row)):
+            found.pop("text", None)
+        return found
+
+    def in_place(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row has what a record may have in place of a text."""
+        return any(name in row or name in self.fields for name in IN_PLACE)
 
     def _meta(self, row: dict[str, Any], used: set[str]) -> dict[str, Any]:
         own = {self.id_field, "key", "meta"} | used

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipelines.readers.reader import Drop, Malformed, MalformedError, Match, Peek, RawReader, Record
-from pipelines.readers.row_fields import Source, check_sources, columns_of, fill, no_consensus, word_places
+from pipelines.readers.row_fields import (
+    KNOWN,
+    Source,
+    check_sources,
+    columns_of,
+    fill,
+    no_consensus,
+    usual_sources,
+    word_places,
+)
 from pipelines.readers.table_rows import SUFFIXES, Separator, cells_by_column, table
 from pipelines.sources.files import files, record_key, stem
 from workbench.errors import WorkbenchError
@@ -17,14 +26,6 @@ from workbench.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
 log = logging.getLogger(__name__)
-KNOWN = {
-    "text": ("text", "text_a", "sentence", "sentence1", "premise", "question1"),
-    "second": ("second", "text_b", "sentence2", "hypothesis", "question2"),
-    "labels": ("label", "labels", "gold_label", "score", "is_duplicate"),
-}
-"""What columns are called in published sets, by the field that they are."""
-QUESTION = {"text": "question", "second": "sentence"}
-"""QNLI: a question and the sentence that may answer it."""
 
 
 @dataclass(frozen=True)
@@ -91,15 +92,7 @@ class Table(RawReader):
         Raises:
             WorkbenchError: no column is the text.
         """
-        sources = dict(self.fields)
-        for name, usual in KNOWN.items():
-            taken = columns_of(sources)
-            found = [column for column in usual if column in columns and column not in taken]
-            if name not in sources and found:
-                sources[name] = [found[0]] if name == "labels" else found[0]
-        found_alone = sources.get("text") == QUESTION["second"] and not QUESTION.keys() & self.fields.keys()
-        if found_alone and "second" not in sources and QUESTION["text"] in set(columns) - columns_of(sources):
-            sources |= QUESTION
+        sources = usual_sources(columns, self.fields)
         if "text" not in sources and "translations" not in sources:
             raise WorkbenchError(
                 f"{where} is a table with the columns {', '.join(columns)}; none of them is called "

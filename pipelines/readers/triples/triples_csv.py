@@ -1,17 +1,19 @@
-"""Triples as a table with a header, as spreadsheets write it: CSV with quoted cells."""
+"""Triples as a table with a header: CSV as spreadsheets write it, JSON rows, Parquet or Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pipelines.readers.reader import Malformed, MalformedError, Match, Peek
+from pipelines.readers.json_rows import SUFFIXES as ROWS
+from pipelines.readers.json_rows import row_records
+from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, parse_row
 from pipelines.readers.table_rows import Separator, cells_by_column, header_of, table
 from pipelines.readers.triples.graph import Found, GraphReader
 from pipelines.readers.triples.triples_tsv import column_place
-from pipelines.sources.files import files
+from pipelines.sources.files import files, plain_suffix
 from pipelines.sources.triple_lines import PLACES, what_is_wrong
 from workbench.errors import WorkbenchError
 from workbench.options.bounds import Name
@@ -24,7 +26,7 @@ class TriplesCsv(GraphReader):
     Without `header` the first three columns are head, relation and tail. Other columns are not read.
     """
 
-    suffixes: ClassVar[tuple[str, ...]] = (".csv",)
+    suffixes: ClassVar[tuple[str, ...]] = (".csv", *ROWS)
 
     head_column: Name | None = None
     relation_column: Name | None = None
@@ -34,29 +36,46 @@ class TriplesCsv(GraphReader):
 
     @classmethod
     def detect(cls, source: Peek) -> Match:
-        named = header_of(source.head[0]) if source.head and source.suffix in cls.suffixes else set()
+        named: Collection[str] = source.row
+        if source.head and source.suffix == ".csv":
+            named = header_of(source.head[0])
         return cls.likely(source, len({column_place(name) for name in named} - {None}) == len(PLACES))
 
     def triples(self, paths: Sequence[Path]) -> Iterator[Found]:
         malformed = Malformed()
         for path in files(paths, self.suffixes):
-            found = table(path, malformed, self.separator, header=self.header)
-            if found is None:
-                continue
-            layout, rows = found
-            chosen = self._columns(layout.columns, path.name)
-            for row in rows:
-                where = f"{path.name}:{row.number}"
+            columns, chosen = None, list[str]()
+            for number, row in self._rows(path, malformed):
+                where = f"{path.name}:{number}"
+                while malformed:
+                    yield malformed.pop(0)
+                if columns != row.keys():
+                    columns, chosen = row.keys(), self._columns(tuple(row), path.name)
                 with malformed:
-                    cells = cells_by_column(row.cells, layout.columns, where)
-                    head, relation, tail = triple = [cells[name].strip() for name in chosen]
+                    triple = [_cell(row[name], name, where) for name in chosen]
                     if wrong := what_is_wrong(triple):
                         raise MalformedError("expected head, relation and tail", where, wrong)
+                    head, relation, tail = triple
                     yield head, relation, tail
                 while malformed:
                     yield malformed.pop(0)
             while malformed:
                 yield malformed.pop(0)
+
+    def _rows(self, path: Path, malformed: Malformed) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(number, cells by column) of the rows of a file."""
+        if plain_suffix(path) in ROWS:
+            for record in row_records([path]):
+                with malformed:
+                    yield record.data[1], parse_row(record.data[2], record.where)
+            return
+        found = table(path, malformed, self.separator, header=self.header)
+        if found is None:
+            return
+        layout, rows = found
+        for row in rows:
+            with malformed:
+                yield row.number, cells_by_column(row.cells, layout.columns, f"{path.name}:{row.number}")
 
     def _columns(self, columns: Sequence[str], where: str) -> list[str]:
         """
@@ -64,7 +83,7 @@ class TriplesCsv(GraphReader):
             WorkbenchError: a column is missing, or none has a usual name.
         """
         named = dict(zip(PLACES, (self.head_column, self.relation_column, self.tail_column), strict=True))
-        if not self.header:
+        if not self.header and columns == tuple(map(str, range(len(columns)))):
             named = {place: name or str(number) for number, (place, name) in enumerate(named.items())}
         chosen = []
         for place, name in named.items():
@@ -78,3 +97,13 @@ class TriplesCsv(GraphReader):
                 )
             chosen.append(found[0])
         return chosen
+
+
+def _cell(value: Any, name: str, where: str) -> str:
+    """
+    Raises:
+        MalformedError: neither a text nor a number.
+    """
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise MalformedError(f"the column {name!r} holds {type(value).__name__}", where, "an id is a text or a number")
+    return str(value).strip()

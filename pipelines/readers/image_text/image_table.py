@@ -1,0 +1,129 @@
+"""Images inside a table of Parquet or Arrow, with captions, questions or classes, as `datasets` has them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+from pipelines.readers.image_text.captions_table import CAPTION
+from pipelines.readers.image_text.images import ImageReader, described_image
+from pipelines.readers.image_text.questions import question_of
+from pipelines.readers.reader import Drop, MalformedError, Match, Peek, Record
+from pipelines.readers.row_fields import KNOWN, Source, check_sources, columns_of, fill, with_own
+from pipelines.sources.columnar import SUFFIXES, called, holds_bytes, rows
+from pipelines.sources.files import files, record_key
+from pipelines.sources.image_store import ImageStore, open_store
+from workbench.options.bounds import Name
+from workbench.sequences.sequence import Sample
+
+log = logging.getLogger(__name__)
+QUESTION = "question"
+IDENTIFIERS = ("question_id", "questionId", "id")
+
+
+@dataclass(frozen=True)
+class ImageTable(ImageReader):
+    """A row is a record. Its image is a column of bytes, or of {bytes, path}; a path alone is looked for in --images.
+
+    The columns are found by their usual names, or named: captions (a text, or a list), a question with its answers, a
+    label (the class's name where the file tells it). `fields` says which columns are other fields of a sample
+    (docs/samples.md). What is left goes to `meta`. The questions of an image that several rows have stay records of
+    their own.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
+
+    image_column: Name | None = None
+    caption_column: Name | None = None
+    fields: dict[Name, Source] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_sources(self.kind, self.fields)
+
+    @classmethod
+    def detect(cls, source: Peek) -> Match | bool:
+        return source.suffix in cls.suffixes and not source.is_folder and any(map(_is_image, source.row.values()))
+
+    def inputs(self, paths: Sequence[Path]) -> list[Path]:
+        found = files(paths, self.suffixes)
+        return [*found, *ImageStore(self.images).files] if self.images else found
+
+    def records(self, paths: Sequence[Path]) -> Iterator[Record]:
+        store, told = None, set[str]()
+        for path in files(paths, self.suffixes):
+            for number, row, size in rows(path):
+                where = f"{path.name}:{number}"
+                name = self._image_column(row)
+                if name is None:
+                    found = ", ".join(row)
+                    error = MalformedError("no column has an image", where, f"columns: {found}; --option image_column")
+                    yield Record(error, 0, where)
+                    continue
+                image = row.pop(name)
+                other = {column for column, value in row.items() if holds_bytes(value)} - told
+                if other:
+                    told |= other
+                    log.warning("%s: the columns %s hold bytes, too; they are not read", path.name, ", ".join(other))
+                data, place = (image, None) if isinstance(image, bytes) else (image.get("bytes"), image.get("path"))
+                ref = None
+                if data is None and place:
+                    store = store or open_store(path, self.images)
+                    ref = store.find(place)
+                listed = str(PurePosixPath(place).name) if place else f"{called(path)}-{number}"
+                size += ref.size if ref else 1
+                yield Record((called(path), number, row, data, ref, listed), size, where)
+
+    def sample(self, record: Record) -> Sample | Drop:
+        name, number, row, data, ref, listed = record.data
+        data = ref.read() if data is None and ref is not None else data
+        if data is None:
+            return Drop("image not found")
+        key, fields = f"{name}-{number}", dict[str, Any]()
+        used = {"image"} if "image" in row else set()
+        if isinstance(row.get(QUESTION), str):
+            asked, own = _question(row, key, record.where)
+            fields["questions"] = [asked]
+            used |= own
+        sources = self._sources({column: value for column, value in row.items() if column not in used})
+        fields |= fill(row, sources, record.where)
+        used |= columns_of(sources)
+        meta = {column: v for column, v in row.items() if column not in used and not holds_bytes(v) and v is not None}
+        return described_image(data, {**fields, "key": record_key(key), "meta": meta}, listed, record.where)
+
+    def _image_column(self, row: Mapping[str, Any]) -> str | None:
+        if self.image_column is not None:
+            return self.image_column if _is_image(row.get(self.image_column)) else None
+        return next((name for name, value in row.items() if _is_image(value)), None)
+
+    def _sources(self, row: Mapping[str, Any]) -> dict[str, Source]:
+        """Which columns the fields come from: by the options, as fields are called, or by their usual names."""
+        sources = with_own(row, self.kind, self.fields)
+        if self.caption_column is not None:
+            sources["captions"] = self.caption_column
+        said = next((name for name in CAPTION if isinstance(row.get(name), str | list)), None)
+        if "captions" not in sources and said is not None:
+            sources["captions"] = said
+        named = next((name for name in KNOWN["labels"][:3] if isinstance(row.get(name), str | int)), None)
+        if "labels" not in self.fields and named is not None:
+            sources["labels"] = [named]
+        return {name: source for name, source in sources.items() if name not in ("questions", "meta")}
+
+
+def _is_image(value: Any) -> bool:
+    """Whether a cell is an image: bytes, or as `datasets` keeps one."""
+    return isinstance(value, bytes) or (isinstance(value, dict) and value.keys() == {"bytes", "path"})
+
+
+def _question(row: Mapping[str, Any], key: str, where: str) -> tuple[dict[str, Any], set[str]]:
+    """The question of a row, and the columns that it is made of; without an id it has the record's key."""
+    named = next((name for name in IDENTIFIERS if isinstance(row.get(name), str | int)), None)
+    answers = row.get("answers", row.get("answer", []))
+    told = {**row, "question_id": key if named is None else row[named]}
+    told["answers"] = [answers] if isinstance(answers, str) else list(answers or [])
+    told.pop("answer", None)
+    used = {QUESTION, "answers", "answer", *([named] if named else [])}
+    question = question_of({name: value for name, value in told.items() if value is not None}, where)
+    return question, used | question.keys()

@@ -1,0 +1,217 @@
+"""Rows of Parquet and Arrow files, some at a time: as `datasets` and its hub have them, as pandas writes them.
+
+A folder of `datasets.save_to_disk` holds Arrow streams and a state.json that lists them; one of the hub has
+`train-00000-of-00002.parquet`. Both say what the numbers of a class stand for, in the metadata of their schema (the key
+`huggingface`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import WorkbenchError
+
+log = logging.getLogger(__name__)
+
+SUFFIXES = (".parquet", ".arrow", ".feather")
+STATE = "state.json"
+DICT = "dataset_dict.json"
+BATCH_BYTES, BATCH_ROWS = 4 << 20, 1024
+"""So many bytes of a table become rows at once, about, and so many rows at most."""
+PAGES = 1 << 20
+"""Bytes of a column that are read at once; without, pyarrow reads a whole row group's."""
+_SPLIT = re.compile(r"(train|training|test|validation|valid|val|dev)", re.IGNORECASE)
+_SHARD = re.compile(r"(\w+)-\d+-of-\d+")
+
+
+def is_columnar(path: Path) -> bool:
+    """Whether a file is called as one of Parquet or Arrow."""
+    return path.suffix.lower() in SUFFIXES
+
+
+def is_listed(path: Path) -> bool:
+    """Whether a file is of its data set: beside a state.json may lie caches, which that does not list."""
+    listed = _listed(path.parent)
+    return listed is None or path.name in listed
+
+
+def first_row(path: Path) -> dict[str, Any]:
+    """The first row; empty where there is none.
+
+    Raises:
+        WorkbenchError: as `rows`.
+    """
+    return next((row for _, row, _ in rows(path)), {})
+
+
+def rows(path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
+    """(number from 1, values by column, bytes) of each row; bytes stay bytes, else values are those of JSON.
+
+    Numbers that are none (NaN) are null, as is the class -1; classes have their names where the file says them; moments
+    are ISO 8601. Where the file's name says its split and no column does, the row has it as `split`.
+
+    Raises:
+        WorkbenchError: no pyarrow; a file that is missing, damaged or cut off, or lacks a shard beside it.
+    """
+    _check_shards(path)
+    split, number = split_of(path), 0
+    for table, classes in _batches(path):
+        for row in table.to_pylist():
+            number += 1
+            values = {name: _plain(value, classes.get(name)) for name, value in row.items()}
+            if split is not None:
+                values.setdefault("split", split)
+            yield number, values, sum(map(_size, values.values()))
+
+
+def split_of(path: Path) -> str | None:
+    """What the names of a file, or its folder, say of its split."""
+    shard, in_set = _SHARD.match(path.name), (path.parent.parent / DICT).is_file()
+    if shard and (shard[1] != "data" or in_set):
+        return path.parent.name if in_set else shard[1]
+    if in_set:
+        return path.parent.name
+    named = next((_SPLIT.fullmatch(name) for name in (path.stem, path.parent.name) if _SPLIT.fullmatch(name)), None)
+    return named[1].lower() if named else None
+
+
+def called(path: Path) -> str:
+    """What the keys of a file's rows begin with: its name without suffixes, and the split that its folder says."""
+    name, split = path.name.split(".")[0] or path.name, split_of(path)
+    return name if split is None or name.lower().startswith(split) else f"{split}-{name}"
+
+
+def _batches(path: Path) -> Iterator[tuple[Any, dict[str, list[str]]]]:
+    """Some rows at a time, and the names of classes by column."""
+    with _readable(path) as pyarrow:
+        if path.suffix.lower() == ".parquet":
+            from pyarrow import parquet
+
+            with parquet.ParquetFile(path, buffer_size=PAGES, pre_buffer=False) as file:
+                about = file.metadata
+                size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+                count = _rows_at_once(size, about.num_rows)
+                for batch in file.iter_batches(count, use_threads=False):
+                    yield batch, _classes(file.schema_arrow)
+            return
+        with pyarrow.memory_map(str(path)) as source:
+            named = source.read(6) == b"ARROW1"
+            source.seek(0)
+            for batch in _arrow(pyarrow, source, named):
+                count = _rows_at_once(batch.nbytes, batch.num_rows)
+                for start in range(0, batch.num_rows, count):
+                    yield batch.slice(start, count), _classes(batch.schema)
+
+
+def _arrow(pyarrow: Any, source: Any, named: bool) -> Iterator[Any]:
+    """The record batches of an Arrow file, or of a stream."""
+    if not named:
+        yield from pyarrow.ipc.open_stream(source)
+        return
+    file = pyarrow.ipc.open_file(source)
+    for number in range(file.num_record_batches):
+        yield file.get_batch(number)
+
+
+def _rows_at_once(size: int, count: int) -> int:
+    return max(1, min(BATCH_ROWS, BATCH_BYTES * max(count, 1) // max(size, 1)))
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[Any]:
+    """Within, what pyarrow finds wrong is told with the file."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ModuleNotFoundError as error:
+        raise WorkbenchError(
+            f"{path.name}: Parquet and Arrow need the package {error.name!r}: pip install 'pretraining-workbench[web]'"
+        ) from error
+    if not path.is_file() or not path.stat().st_size:
+        raise WorkbenchError(f"{path} is {'empty' if path.is_file() else 'not there'}; there is nothing to prepare")
+    try:
+        yield pyarrow
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        said = str(error).partition("\n")[0]
+        raise WorkbenchError(
+            f"{path} cannot be read as {path.suffix.lower().removeprefix('.')}: {said}. Is it cut off? Fetch it again"
+        ) from error
+
+
+def _classes(schema: Any) -> dict[str, list[str]]:
+    """The names of classes by column, as `datasets` notes them."""
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        return {n: f["names"] for n, f in features.items() if isinstance(f, dict) and f.get("_type") == "ClassLabel"}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _plain(value: Any, classes: list[str] | None = None) -> Any:
+    """A value as JSON has it; bytes stay."""
+    if classes is not None and isinstance(value, int):
+        return classes[value] if 0 <= value < len(classes) else None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def holds_bytes(value: Any) -> bool:
+    """Whether a value is bytes, or has some inside."""
+    if isinstance(value, dict):
+        return any(map(holds_bytes, value.values()))
+    return isinstance(value, bytes) or (isinstance(value, list) and any(map(holds_bytes, value)))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(_size, value.values()))
+    return sum(map(_size, value)) if isinstance(value, list) else 8
+
+
+def _listed(folder: Path) -> list[str] | None:
+    """The files that the state.json of a folder lists; None where there is none."""
+    place = folder / STATE
+    if not place.is_file():
+        return None
+    try:
+        state = json.loads(place.read_bytes())
+        if state.get("_indices_data_files"):
+            raise WorkbenchError(
+                f"{folder} has rows in another order than its files (an index of `datasets`). Save it again: "
+                "datasets.load_from_disk(FOLDER).flatten_indices().save_to_disk(OTHER)"
+            )
+        return [file["filename"] for file in state["_data_files"]]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _check_shards(path: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: a file that the state.json beside lists is not there.
+    """
+    missing = [name for name in _listed(path.parent) or () if not (path.parent / name).is_file()]
+    if missing:
+        raise WorkbenchError(
+            f"{path.parent} lacks {missing[0]}, which its {STATE} lists ({len(missing)} missing); fetch it again"
+        )
