@@ -51,6 +51,7 @@ COMMANDS = {
     "evaluate": Entry(
         "workbench.cli.evaluation:evaluate", "Evaluate a run on a task; its JSON goes into evaluations/."
     ),
+    "compare": Entry("workbench.cli.comparison:compare_sides", "Whether runs differ on the same items: a paired test."),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "tasks": Entry("workbench.cli.tasks:list_tasks", "List the tasks of finetune and evaluate, and their options."),
     "encode": Entry("workbench.cli.encoding:encode", "Vectors of texts or images from a trained model."),

@@ -16,6 +16,50 @@ from workbench.evaluation.options import Scoring, Tuning
 from workbench.options.command import spelling, typer_info
 from workbench.options.values import described, without_null
 
+COMPARING = """\
+## Items, intervals, and whether two runs differ
+
+An evaluation keeps what it made of each item in a file beside its result, and in a second one with `--predictions
+FILE`: a line of JSON for each text, question, query, mention, triple or document.
+
+- `key` is the record's; several items may be of one.
+- `gold` and `prediction` are what is right, and what the run says.
+- `scores`, `score`, `rank`, `head_rank`, `tail_rank` and `first` stand there as the task has them: of all classes, of
+  the prediction, the rank of what is right, the first candidates with their scores.
+- `adds` has by number what the item adds to it: of a `mean` a value and its weight, of an `f1` how many are right,
+  found and gold ([all kinds](../workbench/metrics/tallies.py)).
+
+The table that `evaluate` prints has a 95 % interval beside each number that its items add up to, and the result has
+them too (`intervals`, with `items` and `seed`). A share of independent items has Wilson's interval. Every other
+number has that of a bootstrap: 1,000 times, as many records are drawn as there are, and the number is computed of
+these. Items of one record (the questions on one image) are drawn together. An interval says nothing of other seeds of
+training.
+
+`workbench compare` tells whether two runs differ, where both were evaluated on the same items. Here one reads whole
+texts, the other eight tokens of each:
+
+```bash
+workbench prepare text labelled.jsonl --output corpora/hours --split test=0.4
+workbench prepare tokenizer corpora/hours --output corpora/tokenizer.json --vocab-size 300
+workbench pretrain tiny-text tasks.text.corpora=[corpora/hours] train.max_steps=10
+workbench finetune classify runs/tiny-text corpora/hours --epochs 2 --output runs/whole
+workbench finetune classify runs/tiny-text corpora/hours --epochs 2 --max-length 8 --output runs/eight
+workbench evaluate classify runs/whole corpora/hours-test --predictions whole.jsonl
+workbench evaluate classify runs/eight corpora/hours-test
+workbench compare runs/eight runs/whole --output difference.json
+```
+
+It prints a table with each number of both, their difference with its 95 % interval, and p. Both sides get the same
+draws of records, 10,000 of them (`--samples`), so that what is hard for both does not count as a difference. p is how
+often a draw's difference lies as far from the one observed as that lies from 0; runs that say the same have p = 1. It
+is no probability that they are equal, and of many comparisons some have a small p by chance.
+
+A side is a run, one of its results, a file of `--predictions`, the table that `finetune --seeds` writes, or several
+of these joined by commas: seeds. Of several seeds the means are compared, and each draw takes seeds anew as well:
+pairs of them, in their order, where both sides have as many. Other corpora, items, right answers or variants of a
+metric are refused, by name.
+"""
+
 
 class Option(NamedTuple):
     """An option of a command as it is typed, what it may be, its default ("" where it must be given), and its help."""
@@ -95,6 +139,7 @@ def markdown() -> Iterator[str]:
     for verb, kind in (("finetune", Tuning), ("evaluate", Scoring)):
         yield from ("", f"## {verb}", "", f"What `workbench {verb} TASK` is told whatever the task:")
         yield from _table(_options(kind))
+    yield from ("", *COMPARING.splitlines())
     for task in listed:
         yield from ("", f"## {task.name}", "", task.line)
         for command in task.commands:

@@ -1,0 +1,57 @@
+"""The command `workbench compare`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from annotated_types import Ge, Le, MinLen
+
+from workbench.errors import WorkbenchError
+from workbench.evaluation.comparing import SAMPLES, compare
+from workbench.files.drafts import write_text
+from workbench.options.bounds import Location, Seed, Word
+from workbench.runs.outputs import OutputFile
+from workbench.terminal import Terminal
+
+
+def compare_sides(
+    sides: Annotated[
+        list[Location],
+        MinLen(1),
+        typer.Argument(
+            metavar="FIRST OTHER...",
+            help="Runs, results (evaluations/NAME.json), files of --predictions, NAME-seeds.json; seeds by commas.",
+        ),
+    ],
+    samples: Annotated[
+        int, Ge(100), Le(1_000_000), typer.Option(help="How often the items are drawn anew, with replacement.")
+    ] = SAMPLES,
+    seed: Annotated[Seed, typer.Option(help="Of these draws.")] = 0,
+    task: Annotated[Word | None, typer.Option(help="Of runs, this task's results alone.")] = None,
+    across_variants: Annotated[
+        bool, typer.Option("--across-variants", help="Also where the variants of the metric differ.")
+    ] = False,
+    output: Annotated[OutputFile | None, typer.Option("--output", "-o", help="Write the tables as JSON too.")] = None,
+) -> None:
+    """Whether runs differ on the items that they were evaluated on: each other one less the first.
+
+    A paired bootstrap: records are drawn with replacement, each task's own numbers are computed of what was drawn, and
+    both sides get the same draw. The table has the difference, its 95 % interval (percentiles), and p: how often a
+    draw lies as far from the difference as that lies from 0. Several seeds of a side are drawn too, in pairs where both
+    sides have as many.
+
+    Examples:
+
+      workbench compare runs/plain-classify runs/ernie-classify
+
+      workbench compare runs/plain-classify-seeds.json runs/ernie-classify-seeds.json --output difference.json
+    """
+    if len(sides) < 2:
+        raise WorkbenchError(f"compare takes two sides or more; found {sides[0]} alone")
+    found = compare(sides, samples=samples, seed=seed, task=task, across_variants=across_variants)
+    for comparison in found:
+        Terminal().print(comparison.table())
+    if output is not None:
+        write_text(output, json.dumps([each.record() for each in found], indent=1, ensure_ascii=False) + "\n")
