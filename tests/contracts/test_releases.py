@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,29 @@ def test_what_reads_no_text_is_refused_as_a_run(name: str, tmp_path: Path) -> No
     tokenizer(tmp_path / "tokenizer.json")
     with pytest.raises(WorkbenchError, match="reads no text"):
         load(tmp_path)
+
+
+@over("release")
+def test_a_layer_that_the_configuration_does_not_tell_of_is_refused(name: str, tmp_path: Path) -> None:
+    """Its weights belong to the network, which would compute something else without them."""
+    release, config, network = made(name)
+    part = cases_of("release")[name].part
+    written = exported(part, network, release.network(config), torch.nn.ModuleDict(), {})
+    heads = {"mine.head.weight": torch.ones(2), "pooler.mine.weight": torch.ones(2)}
+    write_release(tmp_path / "heads", written._replace(tensors={**written.tensors, **heads}))
+    files = find_files(tmp_path / "heads")
+    assert files is not None
+    if part == "vision.timm_vit":  # it leaves nothing at all, and its layers are as many as there are weights of
+        return
+    assert {*read_release(files, part).unused} <= {*heads, *(f"{release.prefix}{head}" for head in heads)}
+    numbered = [tensor for tensor in written.tensors if re.search(r"\.0\.", tensor)]
+    more = {re.sub(r"\.0\.", ".99.", tensor, count=1): written.tensors[tensor] for tensor in numbered}
+    assert more
+    write_release(tmp_path / "more", written._replace(tensors={**written.tensors, **more}))
+    files = find_files(tmp_path / "more")
+    assert files is not None
+    with pytest.raises(WorkbenchError, match=r"tensors belong to the network.*\.99\..*correct the configuration"):
+        read_release(files, part)
 
 
 @over("release", "text")

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from workbench.errors import unknown
+from workbench.interop.families import family_of
 from workbench.interop.files import check_place, check_release_folder
 from workbench.options.bounds import PartName, Word
 from workbench.options.command import Trust, WhichNetwork
-from workbench.parts.building import short_names
 from workbench.parts.trust import allow
 from workbench.terminal import Terminal
 
@@ -37,8 +36,7 @@ def export(
       workbench export runs/two-encoders --stream text --as bert --output exported/text
     """
     check_release_folder(output)
-    if ":" not in family and family not in short_names("release"):
-        raise unknown("release", family, [*short_names("release"), "package.module:Class"])
+    family = family_of(family)
     check_place(run)
     allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
     from workbench.interop.exporting import exported, write_release

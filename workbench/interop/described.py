@@ -47,14 +47,23 @@ class Described(NamedTuple):
     visibilities: frozenset[str] = frozenset()
 
 
-def described(spec: NetworkSpec, heads: Mapping[str, Spec] | None = None, **given: Any) -> Described:
+def described(
+    spec: NetworkSpec,
+    heads: Mapping[str, Spec] | None = None,
+    widths: Mapping[str, int] | None = None,
+    **given: Any,
+) -> Described:
     """A network as a recipe says it, spelt out.
 
     Args:
         heads: what the recipe says of the objectives that read it, by their names.
+        widths: the sizes of its streams, once it is made: those that a recipe leaves to a file are in that file.
         given: what parts are given where the recipe does not state it (vocab_size, ...).
     """
     streams = {name: _embedding(part, given) for name, part in spec.streams.items()}
+    for name, width in (widths or {}).items():
+        if streams.get(name, {}).get("hidden_size", width) is None:
+            streams[name]["hidden_size"] = width
     sizes = {name: int(part.get("hidden_size") or 0) for name, part in streams.items()}
     layers = [_layer(part, share, sizes, given) for part, share in counted_out(spec.layers)]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] in streams}

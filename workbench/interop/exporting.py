@@ -66,7 +66,7 @@ def exported(
     """
     release = make_release(family)
     state = _state(network)
-    ours = described(spec, objectives, **given)._replace(visibilities=visibilities)
+    ours = described(spec, objectives, network.sizes, **given)._replace(visibilities=visibilities)
     if stream is not None:
         ours, state = alone(network, ours, state, stream)
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor
 
 from workbench.errors import WorkbenchError
+from workbench.interop.families import KIND, family_of
 from workbench.interop.files import Files, read_config, read_tensors
 from workbench.interop.numbers import check_numbers
 from workbench.interop.release import Config, Release, checked_heads
@@ -18,8 +21,6 @@ from workbench.models.network import Network
 from workbench.parts.building import find, short_names
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.layout import Visibility
-
-KIND = "release"
 
 
 class Read(NamedTuple):
@@ -57,7 +58,7 @@ def read_release(files: Files, family: str | None = None) -> Read:
     """
     config, state = Config(read_config(files.config)), read_tensors(files.weights)
     where = ", ".join(map(str, files.weights))
-    name = family or recognised(config, state, where)
+    name = family_of(family) if family else recognised(config, state, where)
     release = make_release(name)
     try:
         config = release.completed(config, state)
@@ -65,6 +66,7 @@ def read_release(files: Files, family: str | None = None) -> Read:
         spelt = _spelt(release, state, rules)
         check_numbers(spelt, [name for name in weights_of(rules) if name in spelt])
         tensors, unused = to_ours(spelt, rules)
+        _check_body(release, rules, unused)
         network, missing = _completed(spec, tensors)
     except WorkbenchError as error:
         raise WorkbenchError(f"{where}, as a release of the family {name}: {error}") from error
@@ -72,6 +74,43 @@ def read_release(files: Files, family: str | None = None) -> Read:
     heads = {head: part for head, part in heads.items() if _is_there(head, tensors, rules)}
     seen, sequence = release.visibility(config), release.sequence(config)
     return Read(name, spec, heads, seen, sequence, network, unused, missing)
+
+
+def _check_body(release: Release, rules: list[Rule], unused: list[str]) -> None:
+    """What is left of the weights may be heads, or what the family says that it leaves.
+
+    Raises:
+        WorkbenchError: it belongs to the network's body; the network would compute something else without it.
+    """
+    weights = [rule for rule in rules if not isinstance(rule, Buffer | Copy)]
+    body = {_stem(name) for rule in weights if any(map(_of_body, rule.ours)) for name in rule.theirs}
+    heads = {_stem(name) for rule in weights if not any(map(_of_body, rule.ours)) for name in rule.theirs}
+    left = [
+        name
+        for name in unused
+        if _longest(name, body) > _longest(name, heads - body)
+        and not any(fnmatchcase(name, pattern) for pattern in release.leaves)
+    ]
+    if left:
+        raise WorkbenchError(
+            f"{len(left)} of its tensors belong to the network, and have no place in what its configuration says: "
+            f"{', '.join(left[:5])}{', ...' * (len(left) > 5)}. The network would compute something else without them: "
+            "correct the configuration (how many layers, of which kinds), or name a family of your own that knows them"
+        )
+
+
+def _of_body(ours: str) -> bool:
+    return ours.startswith(("embeddings.", "layers."))
+
+
+def _longest(name: str, stems: set[str]) -> int:
+    return max((len(stem) for stem in stems if name.startswith(stem)), default=0)
+
+
+def _stem(name: str) -> str:
+    """What a tensor's name and those of its like begin with: up to the first number, or to two modules above."""
+    numbered = re.match(r"(.*?\.)\d+\.", f".{name}")
+    return numbered[1][1:] if numbered else "".join(f"{part}." for part in name.split(".")[:-2])
 
 
 def recognised(config: Mapping[str, Any], tensors: Iterable[str], where: str) -> str:
@@ -95,12 +134,12 @@ def recognised(config: Mapping[str, Any], tensors: Iterable[str], where: str) ->
 
 
 def make_release(name: str) -> Release:
-    """The family of a name: a short one, or an import path.
+    """The family of a name: a short one, as a recipe of it is called, or an import path.
 
     Raises:
         WorkbenchError: there is none, or its code is not trusted.
     """
-    release = find(KIND, name)()
+    release = find(KIND, family_of(name))()
     assert isinstance(release, Release)
     return release
 

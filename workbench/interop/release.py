@@ -40,6 +40,8 @@ class Release:
     """Weights of other people's code, both ways.
 
     Attributes:
+        leaves: patterns of names of a body's tensors that have no place in our parts, and are knowingly left: the rest
+            of a body must have one, or its states would differ. What is outside of the body (heads) may be left.
         prefix: in front of the names of a body that was saved with heads, and missing where it was saved alone.
         free: options of ours that its configuration need not hold.
         counts_padding: whether their code counts positions from the id of the padding, so that this id is the family's
@@ -48,6 +50,7 @@ class Release:
             behind it.
     """
 
+    leaves: ClassVar[tuple[str, ...]] = ("*position_ids", "*.attn.bias", "*.masked_bias", "*inv_freq", "*pooler.*")
     prefix: ClassVar[str] = ""
     free: ClassVar[frozenset[str]] = DROPOUT
     counts_padding: ClassVar[bool] = False

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workbench.errors import WorkbenchError
 from workbench.interop import bert_config, bert_names
 from workbench.interop.described import Described
 from workbench.interop.release import Config, Release
@@ -35,7 +36,7 @@ class ErnieThu(Release):
     def network(self, config: Config) -> NetworkSpec:
         size = config.get("ent_hidden_size", ENTITY_SIZE)
         entity = {"embedding": "kg.entity_table", "path": torch.zeros(1, size), "hidden_size": size}
-        layers = [_layer(config, kind) for kind in config["layer_types"]]
+        layers = [_layer(config, kind) for kind in _kinds(config)]
         return NetworkSpec({"text": bert_config.text_stream(config), "entity": entity}, layers, ["text"])
 
     def heads(self, config: Config) -> dict[str, Spec]:
@@ -48,13 +49,13 @@ class ErnieThu(Release):
     def rules(self, config: Config) -> list[Rule]:
         layers = [
             rule
-            for i, kind in enumerate(config["layer_types"])
+            for i, kind in enumerate(_kinds(config))
             if kind != PLAIN
             for rule in _entities(f"bert.encoder.layer.{i}", f"layers.{i}", attention=kind == FUSED)
         ]
         return [
             *bert_names.embeddings("bert.embeddings"),
-            *bert_names.layers("bert.encoder.layer", len(config["layer_types"])),
+            *bert_names.layers("bert.encoder.layer", len(_kinds(config))),
             *layers,
             *bert_names.both("bert.pooler.dense", "poolers.text.dense"),
             *bert_names.word_head("bert.embeddings.word_embeddings.weight"),
@@ -75,24 +76,35 @@ class ErnieThu(Release):
         }
 
     def adapted(self, described: Described, state: dict[str, Tensor]) -> tuple[Described, dict[str, Tensor]]:
-        """The last layer's new entities, which nobody reads, as ones that are always zero."""
-        last = described.layers[-1] if described.layers else {}
-        if last.get("entity_output") is not False:
+        """The new entities of the last layer that makes any, which nobody reads, as ones that are always zero."""
+        place = max((i for i, layer in enumerate(described.layers) if _kind(layer) != PLAIN), default=None)
+        if place is None or described.layers[place]["entity_output"] is not False:
             return described, state
+        last = described.layers[place]
         size, inner = described.streams["entity"]["hidden_size"], last["intermediate_size"]
-        ours = f"layers.{len(described.layers) - 1}"
+        ours = f"layers.{place}"
         added = {
             f"{ours}.entity_outer.weight": torch.zeros(size, inner),
             f"{ours}.entity_outer.bias": torch.zeros(size),
             f"{ours}.entity_residual.norm.weight": torch.ones(size),
             f"{ours}.entity_residual.norm.bias": torch.zeros(size),
         }
-        layers = [*described.layers[:-1], {**last, "entity_output": True}]
+        layers = [*described.layers[:place], {**last, "entity_output": True}, *described.layers[place + 1 :]]
         return described._replace(layers=layers), {**state, **added}
 
     def spelt(self, name: str) -> str:
         """The released file says gamma and beta."""
         return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def _kinds(config: Config) -> list[str]:
+    """The kind of each layer: the stack goes on with text alone where `layer_types` names fewer than there are, as the
+    authors' code builds it."""
+    named = list(config["layer_types"])
+    wrong = sorted({kind for kind in named if kind not in (PLAIN, FIRST, FUSED)}, key=str)
+    if wrong:
+        raise WorkbenchError(f"layer_types has {wrong[0]!r}; allowed: {PLAIN}, {FIRST}, {FUSED}")
+    return [*named, *[PLAIN] * (config.get("num_hidden_layers", len(named)) - len(named))]
 
 
 def _layer(config: Config, kind: str) -> Spec:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import tokenizers
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tokenizers.models import WordLevel
 
 from kg.models.embeddings.entity_table import EntityTable
 from kg.objectives.dea import Dea
 from kg.objectives.relations import Relations
 from kg.objectives.types import Types
+from workbench.errors import WorkbenchError
 from workbench.interop.files import find_files
 from workbench.interop.reading import read_release
 from workbench.models.network import Network
@@ -113,7 +114,8 @@ class Golden:
             "max_positions": c["max_position_embeddings"],
         }
         entity = {"embedding": "kg.entity_table", "path": self.inputs["entity_table"][1:]}
-        layers = [kinds[kind] for kind in c["layer_types"]]
+        text_only = c["num_hidden_layers"] - len(c["layer_types"])
+        layers = [kinds[kind] for kind in [*c["layer_types"], *["sim"] * text_only]]
         return Network(NetworkSpec({"text": text, "entity": entity}, layers, ["text"])).eval()
 
     def rows(self, padded: torch.Tensor) -> torch.Tensor:
@@ -163,6 +165,43 @@ def test_states_of_every_layer(golden: Golden) -> None:
         )
     pooled = golden.network.pool(states, golden.batch)
     torch.testing.assert_close(pooled, golden.outputs["pooled_output"], **CLOSE)
+
+
+@torch.no_grad()
+def test_layers_beyond_the_list_are_of_text_alone(golden: Golden, shared: Path, tmp_path: Path) -> None:
+    """As the release builds them; the reference is Hugging Face's layer on the released states. Without their weights
+    the folder is refused."""
+    transformers, c = pytest.importorskip("transformers"), golden.config
+    names = ("hidden_size", "num_attention_heads", "intermediate_size", "hidden_act")
+    options = transformers.BertConfig(**{name: c[name] for name in names}, attn_implementation="eager")
+    torch.manual_seed(0)
+    layers = [transformers.models.bert.modeling_bert.BertLayer(options).eval() for _ in range(2)]
+    count, weights = c["num_hidden_layers"], load_file(shared / "golden/ernie_thu/pretraining/weights.safetensors")
+    for i, layer in enumerate(layers):
+        weights |= {f"bert.encoder.layer.{count + i}.{name}": tensor for name, tensor in layer.state_dict().items()}
+    save_file(weights, tmp_path / "weights.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({**c, "num_hidden_layers": count + 2}))
+    files = find_files(tmp_path)
+    assert files is not None
+    read = read_release(files)
+    assert read.unused == []
+    network = Network(read.network).eval()
+    network.embeddings["entity"] = golden.network.embeddings["entity"]
+    network.load_state_dict(
+        {n: t for n, t in read.tensors.items() if n.startswith(("embeddings", "layers", "poolers"))}
+    )
+    states = network(golden.batch)
+    wanted = golden.outputs[f"hidden_tokens.{count - 1}"]
+    mask = (1 - golden.inputs["attention_mask"][:, None, None].float()) * torch.finfo(torch.float32).min
+    for layer in layers:
+        found = layer(wanted, mask)
+        wanted = found[0] if isinstance(found, tuple) else found
+    torch.testing.assert_close(states["text"], golden.rows(wanted), **CLOSE)
+    entities = golden.entity_rows(golden.outputs[f"hidden_entities.{count - 1}"])
+    torch.testing.assert_close(states["entity"], entities, **CLOSE)
+    (tmp_path / "config.json").write_text(json.dumps(c))
+    with pytest.raises(WorkbenchError, match="32 of its tensors belong to the network"):
+        read_release(files)
 
 
 @torch.no_grad()

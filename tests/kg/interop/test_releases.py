@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -17,15 +18,18 @@ def task_of(tmp_path: Path, *objectives: str) -> tuple[dict[str, Any], str]:
     return text_task(texts(tmp_path / "texts"), *objectives), str(tokenizer(tmp_path / "tokenizer.json"))
 
 
-def test_ernie_thu(shared: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("left_to_the_file", [False, True])
+def test_ernie_thu(left_to_the_file: bool, shared: Path, tmp_path: Path) -> None:
     golden = shared / "golden/ernie_thu/pretraining"
     config = json.loads((golden / "config.json").read_text())
     size = config["ent_hidden_size"]
     save_vectors(Vectors(["a", "b"], torch.randn(2, size), ["r"], torch.randn(1, size)), tmp_path / "v.safetensors")
     model = model_of("kg.ernie_thu", config, entity={"path": str(tmp_path / "v.safetensors")})
+    if left_to_the_file:
+        del model["streams"]["entity"]["hidden_size"]
     task, words = task_of(tmp_path, "mlm", "nsp")
     recipe = recipe_file(tmp_path / "r.yaml", {**model, "init_from": str(golden)}, task, tokenizer=words)
-    written = there_and_back(tmp_path, recipe, "kg.ernie_thu")
+    written = there_and_back(tmp_path, recipe, "ernie-thu")
     weights = load_file(golden / "weights.safetensors")
     equal(written, weights)
     assert written.keys() == {name for name in weights if not name.startswith("cls.predictions_ent")}
