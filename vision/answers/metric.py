@@ -32,6 +32,8 @@ from workbench.errors import WorkbenchError, unknown
 
 Variant = Literal["official_2015", "early_script", "always_normalise", "single_answer", "anls"]
 VARIANTS: tuple[str, ...] = get_args(Variant)
+RULE = "vqa_variant"
+"""The fact on a corpus (`Manifest.about`) by which rule its answers are scored."""
 EACH_RIGHT = ("single_answer", "anls")
 """The rules under which answers are no annotators': each of a question's is right."""
 Answer = str | Mapping[str, Any]

@@ -36,6 +36,7 @@ from workbench.corpora.values import (
     NAMES,
     NUMBER,
     OBJECT,
+    PHRASES,
     PLACES,
     QUESTIONS,
     SPOKEN,
@@ -150,10 +151,18 @@ SCHEMA = (
         each_of="captions",
     ),
     Field(
+        "caption_marks",
+        _IMAGE,
+        PHRASES,
+        "phrases of each caption: their type, the number of what they speak of, which is the same in all captions, and "
+        "the boxes where that is seen, as in `caption_boxes`",
+        spans_of="captions",
+    ),
+    Field(
         "questions",
         _IMAGE,
         QUESTIONS,
-        "`{question_id, question, answers: [str], answer_type?, question_type?, answer?}`",
+        "`{question_id, question, answers: [str], answer_type?, question_type?, answer?, answerable?, rationales?}`",
         unit=True,
     ),
     Field("ocr_tokens", _IMAGE, TEXTS, "words that are read in the image, in the order of reading"),

@@ -180,6 +180,12 @@ def boxes(found: Sequence[Any]) -> str | None:
     return None
 
 
+def phrase(found: Any) -> str | None:
+    """The check of a phrase and of the boxes of what it speaks of."""
+    wrong = _PHRASE(found) or named(list(found[:3]))
+    return wrong or boxes(found[4])
+
+
 def spoken(found: Any) -> str | None:
     """The check of a stretch that is said from one second to another."""
     wrong = _SPOKEN(found)
@@ -190,6 +196,7 @@ def _is_from_0(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
+_PHRASE = stretch("[start, end, name, number, boxes]", str, str, list)
 _SPOKEN = stretch("[start, end, from second, to second]", (int, float), (int, float))
 TEXT = Value("text", str)
 TEXTS = Value("list of texts", list, strings)
@@ -204,6 +211,7 @@ MEDIA = Value("encoded bytes by name", dict, media)
 ARRAYS = Value("arrays by name", dict)
 TIMES = Value("list of [from, to] in seconds", list, times)
 BOXES = Value("list of [x1, y1, x2, y2], or []", list, boxes)
+PHRASES = Stretches("[start, end, name, number, boxes]", list, phrase, ordered=True, visible=True)
 SPOKEN = Stretches("[start, end, from second, to second]", list, spoken, ordered=True, visible=True)
 QUESTIONS = Value("list of objects", list, questions)
 TRIPLES = Value("list of objects", list, triples)

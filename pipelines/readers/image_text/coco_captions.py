@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipelines.readers.image_text.images import ImageReader
-from pipelines.readers.reader import Malformed, MalformedError, Peek, as_object, require
+from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, as_object, require
 from pipelines.sources.files import files
 from pipelines.sources.json_file import read_json, rows_of
 
@@ -20,8 +20,8 @@ class CocoCaptions(ImageReader):
     suffixes: ClassVar[tuple[str, ...]] = (".json",)
 
     @classmethod
-    def detect(cls, source: Peek) -> bool:
-        return source.has_key("images") and source.has_key("file_name")
+    def detect(cls, source: Peek) -> Match:
+        return cls.likely(source, source.has_key("images") and source.has_key("file_name"))
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         for path in files(paths, self.suffixes):

@@ -83,3 +83,11 @@ def described_image(data: bytes, fields: Mapping[str, Any], name: str, where: st
     meta = {"source": where.rpartition(":")[0] or where, "image": name, "sha256": hashlib.sha256(data).hexdigest()}
     key = record_key(str(fields.get("key") or name.rpartition(".")[0] or name))
     return {**fields, "key": key, "image": data, "meta": {**fields.get("meta", {}), **meta}}
+
+
+def box_within(box: Sequence[float], width: float, height: float) -> list[float]:
+    """A box's corners x1, y1, x2, y2 in 0..1 of the sides; none where it has no corners, or nothing of it is inside."""
+    if not box or min(width, height) <= 0:
+        return []
+    corners = [min(max(corner / side, 0.0), 1.0) for corner, side in zip(box, (width, height) * 2, strict=True)]
+    return corners if corners[0] < corners[2] and corners[1] < corners[3] else []

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pipelines.readers.reader import MalformedError, check_pairs, require
 
-OPTIONAL = ("answer", "answer_type", "question_type")
+OPTIONAL = ("answer", "answer_type", "question_type", "answerable", "rationales")
 Image = TypeVar("Image", bound=Hashable)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pipelines.readers.image_text.images import ImageReader
+from pipelines.readers.image_text.images import ImageReader, box_within
 from pipelines.readers.image_text.questions import Identifiers, question_of
 from pipelines.readers.json_rows import row_records
 from pipelines.readers.reader import Drop, Malformed, MalformedError, Peek, Record, parse_row, require
@@ -62,7 +62,7 @@ class VisualGenome(ImageReader):
                 width, height = Encoded(sample["image"], record.where).size
             except BadValueError as error:
                 return Drop(error.reason)
-            sample["caption_boxes"] = [_within(box, width, height) for box in sample["caption_boxes"]]
+            sample["caption_boxes"] = [box_within(box, width, height) for box in sample["caption_boxes"]]
         return sample
 
 
@@ -80,14 +80,6 @@ def _box(region: dict[str, Any], where: str) -> list[float]:
         return []
     x, y, width, height = (require(region, name, (int, float), where) for name in ("x", "y", "width", "height"))
     return [x, y, x + width, y + height]
-
-
-def _within(box: list[float], width: int, height: int) -> list[float]:
-    """Corners in 0..1; none where nothing of the box is in the image."""
-    if not box:
-        return []
-    corners = [min(max(corner / side, 0.0), 1.0) for corner, side in zip(box, (width, height) * 2, strict=True)]
-    return corners if corners[0] < corners[2] and corners[1] < corners[3] else []
 
 
 def _questions(row: dict[str, Any], where: str, identifiers: Identifiers, malformed: Malformed) -> list[dict[str, Any]]:

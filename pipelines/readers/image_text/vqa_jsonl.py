@@ -1,7 +1,12 @@
-"""Visual questions as JSON lines: one question per line, `{question_id, image, question, answers, ...}`."""
+"""Visual questions as JSON lines: one question per line, `{question_id, image, question, answers, ...}`.
+
+So VizWiz (Gurari et al., CVPR 2018), whose questions have no ids, and the lists of ALBEF and BLIP, of which `answer` is
+what all annotators said, are published too: their rows in one JSON list.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +15,20 @@ from typing import Any, ClassVar
 from pipelines.readers.image_text.images import ImageReader
 from pipelines.readers.image_text.questions import Asked, question_of
 from pipelines.readers.json_rows import SUFFIXES, row_records
-from pipelines.readers.reader import Malformed, Match, Peek, parse_row, require
+from pipelines.readers.reader import Malformed, Match, Peek, Record, parse_row, require
+from pipelines.sources.files import stem
+
+log = logging.getLogger(__name__)
+
+ANSWERS = frozenset({"answer", "answers"})
 
 
 @dataclass(frozen=True)
 class VqaJsonl(ImageReader):
-    """The questions of an image are gathered in one record. A single `answer` counts as a list of one."""
+    """The questions of an image are gathered in one record. A single `answer` counts as a list of one.
+
+    A question without `question_id` is called by its image and its row. One without answers is that of a test set.
+    """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
@@ -25,9 +38,28 @@ class VqaJsonl(ImageReader):
 
     def annotations(self, paths: Sequence[Path], malformed: Malformed) -> Iterator[tuple[str, Mapping[str, Any], str]]:
         asked = Asked[str]()
+        made = bare = 0
         for record in row_records(paths):
             with malformed:
                 row = parse_row(record.data[2], record.where)
-                asked.add(require(row, "image", str, record.where), question_of(row, record.where), record.where)
+                image = require(row, "image", str, record.where)
+                asked.add(image, question_of(_usual(row, image, record), record.where), record.where)
+                made, bare = made + ("question_id" not in row), bare + ANSWERS.isdisjoint(row)
+        if made or bare:
+            log.warning(
+                "%s questions have no question_id and are called by image and row; %s have no answers",
+                f"{made:,}",
+                f"{bare:,}",
+            )
         for name, questions, where in asked:
             yield name, {"questions": questions}, where
+
+
+def _usual(row: dict[str, Any], image: str, record: Record) -> dict[str, Any]:
+    """The row with an id, and with what `answer` lists as its answers."""
+    named = row if "question_id" in row else {**row, "question_id": f"{stem(Path(image))}-{record.data[1]}"}
+    if ANSWERS.isdisjoint(row):
+        return {**named, "answers": []}
+    if isinstance(row.get("answer"), list) and "answers" not in row:
+        return {**{name: value for name, value in named.items() if name != "answer"}, "answers": row["answer"]}
+    return named

@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from vision.answers.metric import EACH_RIGHT, VARIANTS, VqaResult, variant_of
+from vision.answers.metric import EACH_RIGHT, RULE, VARIANTS, VqaResult, variant_of
 from vision.answers.vocabulary import AnswerVocabulary
 from vision.evaluation.vqa.options import VqaScoring, VqaTuning
 from vision.evaluation.vqa.pictures import draw_question
@@ -37,8 +37,6 @@ from workbench.evaluation.task import DownstreamTask, Setup
 from workbench.recipe.spec import Recipe
 
 logger = logging.getLogger(__name__)
-RULE = "vqa_variant"
-"""The fact on a corpus (`Manifest.about`) by which rule its answers are scored."""
 SERVER = ".json"
 """The end of the name of a file for VQA's test server."""
 

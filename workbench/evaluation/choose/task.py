@@ -1,4 +1,4 @@
-"""Multiple choice: SWAG, RACE, CommonsenseQA, COPA; or candidates to be ranked, one of them right."""
+"""Multiple choice: SWAG, RACE, CommonsenseQA, COPA, A-OKVQA; or candidates to be ranked, one of them right."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from workbench.corpora.corpus import Corpus
 from workbench.errors import WorkbenchError
 from workbench.evaluation.choose.options import ChooseScoring, ChooseTuning
+from workbench.evaluation.images import image_sequence
 from workbench.evaluation.inherited import text_sequence
 from workbench.evaluation.items import Items
 from workbench.evaluation.measured import Made, MeasuredTask
@@ -34,11 +35,14 @@ class Choosing(MeasuredTask[ChooseTuning, ChooseScoring]):
     def setup(self, tuning: ChooseTuning, base: Recipe) -> Setup:
         corpus = Corpus.open(tuning.corpus)
         _check_choices(corpus)
+        if corpus.kind == "image-text":
+            sequence = image_sequence(base, "question_choices", max_length=tuning.max_length)
+            return Setup(sequence, {"objective": "choose"}, poolers=("text",), sees=(("text", "image"),))
         sequence = text_sequence(base, "choices", tuning.max_length)
         return Setup(sequence, {"objective": "choose"}, poolers=("text",))
 
     def needs(self, objective: Choose) -> str:
-        return "texts with `choices` and `answer`"
+        return "texts, or questions on images, with `choices` and `answer`"
 
     def counts(self, objective: Choose, made: Made, samples: Iterable[Sample]) -> dict[str, int]:
         return {"questions": len(made["labels"]), "choices": len(made["scores"])}
@@ -63,7 +67,8 @@ class Choosing(MeasuredTask[ChooseTuning, ChooseScoring]):
 
     def example(self, objective: Choose, sample: Sample, made: Made) -> dict[str, Any]:
         told = {"choices": list(sample["choices"]), "prediction": int(made["scores"].argmax())}
-        return {"text": sample["text"], "question": sample.get("second", ""), **told, "answer": int(sample["answer"])}
+        text = sample["text"] if "text" in sample else sample["questions"][0]["question"]
+        return {"text": text, "question": sample.get("second", ""), **told, "answer": int(sample["answer"])}
 
 
 def _check_choices(corpus: Corpus) -> None:

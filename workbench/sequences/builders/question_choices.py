@@ -1,0 +1,60 @@
+"""A question on an image with each of its choices: [CLS] question [SEP] choice [SEP], and the image beside it (VCR's
+and A-OKVQA's multiple choice: Zellers et al., CVPR 2019; Schwenk et al., ECCV 2022)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Unpack
+
+from workbench.keyed import Draws
+from workbench.options.bounds import Count, Name, PartName, PartSpec
+from workbench.sequences.builder import PairOptions
+from workbench.sequences.builders.choices import Choices
+from workbench.sequences.image import QUESTION_ONLY, ImageStream
+from workbench.sequences.missing import missing
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.text.tokenizer import Tokenizer
+
+
+class QuestionChoices(Choices):
+    """A sequence for each of the sample's `choices`, as of `choices`, of which the text is the sample's one question.
+
+    Args:
+        image: the part that makes the image stream, by import path with its options; null asks without the image.
+        control: the recipe's; `question-only` leaves the image out.
+        options: those of builders of pairs, `workbench.sequences.builder.PairOptions`.
+    """
+
+    reads = ("questions", "choices")
+    controls = (QUESTION_ONLY,)
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        image: PartSpec | PartName | None,
+        control: Name | None = None,
+        **options: Unpack[PairOptions],
+    ) -> None:
+        super().__init__(tokenizer, max_length, **options)
+        self.image = ImageStream(image, control)
+
+    def evaluating(self) -> QuestionChoices:
+        """The same questions, without augmentation."""
+        other = copy.copy(self)
+        other.image = self.image.evaluating()
+        return other
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        """All choices of a question stand beside the same stream of its image, augmented once."""
+        for sample in samples:
+            if not sample.get("questions"):
+                raise missing(sample, "questions")
+        asked = [{**sample, "text": sample["questions"][0]["question"]} for sample in samples]
+        sequences = super().__call__(asked, draws)
+        made = iter(sequences)
+        for sample in samples:
+            seen = self.image.streams(sample, draws.of(tuple(sample.get("draw", ()))))
+            for _ in sample["choices"]:
+                next(made).streams.update({name: dict(fields) for name, fields in seen.items()})
+        return sequences
