@@ -7,6 +7,8 @@ import io
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -337,3 +339,25 @@ def test_pictures_of_one_record_have_features_of_one_kind(tmp_path, pairs):
         np.savez(tmp_path / "npz" / f"{name}.npz", features=features(i), boxes=BOXES, **said)
     with pytest.raises(WorkbenchError, match=r"of 'left' there are .* need features of one kind"):
         imported(pairs, "--from", tmp_path / "npz", "--boxes", "pixels")
+
+
+def test_features_of_mmf_have_a_way_out(tmp_path, coco):
+    """They are a pickle with the boxes; the page's own lines make of them what is read."""
+    folder = tmp_path / "mmf"
+    folder.mkdir()
+    for i in range(4):
+        name, boxes = f"COCO_val2014_{i + 9:012d}", np.float32([[0, 0, 4, 4], [2, 2, 8, 8]])
+        np.save(folder / f"{name}.npy", np.full((3, 8), i, np.float32))  # filled up with a row
+        info = {"bbox": boxes, "num_boxes": 2, "image_width": 24, "image_height": 16}
+        np.save(folder / f"{name}_info.npy", info, allow_pickle=True)
+    for place in (folder, folder / f"COCO_val2014_{9:012d}.npy"):
+        with pytest.raises(WorkbenchError, match=r"as mmf writes them: NAME\.npy.*is a pickle.*An \.npz file for each"):
+            imported(coco, "--from", place)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "vision-language.md").read_text("utf-8")
+    code = page.partition("```python title=mmf_to_npz.py\n")[2].partition("```")[0]
+    (tmp_path / "mmf_to_npz.py").write_text(code)
+    subprocess.run([sys.executable, tmp_path / "mmf_to_npz.py", folder, tmp_path / "npz"], check=True)
+    corpus = imported(coco, "--from", tmp_path / "npz", "--boxes", "pixels")
+    regions = corpus.read(0, 0)["regions"]
+    assert regions["features"].shape == (2, 8)
+    assert np.allclose(regions["boxes"], [[0, 0, 4 / 24, 4 / 16], [2 / 24, 2 / 16, 8 / 24, 8 / 16]])

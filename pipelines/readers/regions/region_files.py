@@ -87,6 +87,13 @@ def open_regions(path: Path) -> RegionFiles:
     if not path.exists():
         raise WorkbenchError(f"there is no file or folder {path}")
     fitting = [kind for kind in region_formats().values() if kind.detect(path)]
+    if len(fitting) != 1 and _of_mmf(path):
+        raise WorkbenchError(
+            f"{path} has features as mmf writes them: NAME.npy, and NAME_info.npy with their boxes. The latter is a "
+            "pickle, and to read it is to run what somebody wrote into it. An .npz file for each image is read, with "
+            "`features`, `boxes`, `image_width` and `image_height`; docs/vision-language.md has the lines that make "
+            "these of mmf's where you trust them (Features of other people)"
+        )
     if len(fitting) != 1:
         raise WorkbenchError(
             f"{path} looks like none of the formats of region features: {', '.join(region_formats())} (a .tsv file of "
@@ -94,6 +101,11 @@ def open_regions(path: Path) -> RegionFiles:
             "with data.mdb, or one of .npz files)"
         )
     return fitting[0](str(path))
+
+
+def _of_mmf(path: Path) -> bool:
+    """Whether it is a file of mmf's features, or a folder of them."""
+    return path.suffix == ".npy" if path.is_file() else next(path.rglob("*_info.npy"), None) is not None
 
 
 def named_arrays(found: Mapping[str, Any]) -> ForeignRegions:

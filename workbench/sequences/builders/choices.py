@@ -28,7 +28,7 @@ class Choices(SentencePair):
         options: those of builders of pairs, `workbench.sequences.builder.PairOptions`.
     """
 
-    reads = ("choices",)
+    reads: tuple[str, ...] = ("choices",)
 
     def __init__(self, tokenizer: Tokenizer, max_length: Count, **options: Unpack[PairOptions]) -> None:
         super().__init__(tokenizer, max_length, split=False, **options)
