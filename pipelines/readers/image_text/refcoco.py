@@ -5,6 +5,7 @@ The references come as `refs(unc).p` and the like, which are pickles; as JSON th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from pipelines.readers.reader import Malformed, MalformedError, Match, Peek, as_
 from pipelines.sources.files import files, stem
 from pipelines.sources.json_file import read_json, rows_of
 from workbench.errors import WorkbenchError
+
+log = logging.getLogger(__name__)
 
 REFERENCE = {"ref_id", "ann_id", "sentences"}
 INSTANCES = "instances.json"
@@ -43,7 +46,7 @@ class RefCoco(ImageReader):
     @classmethod
     def detect(cls, source: Peek) -> Match | bool:
         if source.suffix in PICKLES:
-            return cls.likely(source, True)
+            return cls.likely(source, source.path.name.startswith("refs"))
         if source.has_key("images") and source.has_key("file_name"):  # COCO's instances, or other annotations of it
             beside = [path for path in source.path.parent.glob("refs*") if path.is_file()]
             return any(_is_references(path) for path in {*source.inputs, *beside} if path != source.path)
@@ -83,15 +86,17 @@ class RefCoco(ImageReader):
             WorkbenchError: one of both is not there, or the references are a pickle.
         """
         given = files(paths, self.suffixes)
-        for path in given:
-            if path.suffix in PICKLES:
-                raise WorkbenchError(
-                    f"{path} is a pickle: to read it is to run what somebody wrote into it, so it is not read here. "
-                    "Where you trust it, make JSON of it once, and give that: python -c 'import json, pickle, sys; "
-                    f'json.dump(pickle.load(open(sys.argv[1], "rb")), open("refs.json", "w"))\' \'{path.name}\''
-                )
+        pickles = [path for path in given if path.suffix in PICKLES]
         references = [path for path in given if _is_references(path)]
-        others = [path for path in given if path not in references]
+        if pickles and not references:
+            raise WorkbenchError(
+                f"{pickles[0]} is a pickle: to read it is to run what somebody wrote into it, so it is not read here. "
+                "Where you trust it, make JSON of it once, and give that: python -c 'import json, pickle, sys; "
+                f'json.dump(pickle.load(open(sys.argv[1], "rb")), open("refs.json", "w"))\' \'{pickles[0].name}\''
+            )
+        if pickles:
+            log.warning("pickles are not read: %s", ", ".join(path.name for path in pickles))
+        others = [path for path in given if path not in (*references, *pickles)]
         if not references:
             raise WorkbenchError(f"no references among {', '.join(p.name for p in given)}: a list of {{ref_id, ...}}")
         there = others or [path for path in (references[0].parent / INSTANCES,) if path.is_file()]

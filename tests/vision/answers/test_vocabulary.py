@@ -25,6 +25,7 @@ def test_annotators_are_counted_unless_it_is_said() -> None:
     given = ["chair"] * 3 + ["table"] * 7
     assert VOCABULARY.targets(given).tolist() == [np.float32(0.9), 1.0, 0.0]
     assert VOCABULARY.targets(given, all_right=True).tolist() == [1.0, 1.0, 0.0]
+    assert VOCABULARY.targets(["chair"] * 2 + [""] * 8).tolist() == [np.float32(0.6), 0.0, 0.0], "blanks are annotators"
 
 
 def test_one_question_does_not_change_the_rule_of_all() -> None:

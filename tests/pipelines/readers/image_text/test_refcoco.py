@@ -88,3 +88,7 @@ def test_a_pickle_is_not_opened(folder, read):
     path.write_bytes(pickle.dumps([row(0)]))
     with pytest.raises(WorkbenchError, match=r"is a pickle: .*make JSON of it once.*json\.dump\(pickle\.load"):
         read("image-text", path)
+    (folder / "refs.json").write_text(json.dumps([row(0)]))
+    assert len(read("image-text", folder)) == 1, "what was made of it is read in its place"
+    (folder / "cache.pkl").write_bytes(b"")
+    assert len(read("image-text", folder)) == 1, "other pickles are nobody's"
