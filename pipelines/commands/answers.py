@@ -35,10 +35,17 @@ def answers(
     if output.suffix != ".json":
         raise WorkbenchError(f"answers are written to a .json file; {output} has another ending")
     opened = [Corpus.open(place) for place in corpora]
+    from vision.answers.metric import RULE, form_of
     from vision.answers.vocabulary import AnswerVocabulary  # torch takes seconds, a missing corpus needs none
     from vision.evaluation.vqa.predictions import questions_of
 
-    vocabulary = AnswerVocabulary.build(chain.from_iterable(map(questions_of, opened)), min_count)
+    forms = {form_of(str(corpus.manifest.about.get(RULE))) for corpus in opened}
+    if len(forms) > 1:
+        raise WorkbenchError(
+            "the answers of some of these corpora are read in images and scored as they stand (ANLS), those of others "
+            "in VQA's normal form, without punctuation; list them apart"
+        )
+    vocabulary = AnswerVocabulary.build(chain.from_iterable(map(questions_of, opened)), min_count, forms.pop())
     vocabulary.save(output)
     log.info("%s: %s answers", output, f"{len(vocabulary):,}")
 

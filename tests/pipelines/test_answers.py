@@ -40,3 +40,16 @@ def test_a_corpus_without_questions_is_refused(tmp_path: Path, json_lines: Any, 
     prepare("image-text", json_lines("c.jsonl", [{"image": "a.jpg", "captions": ["x"]}]), "-o", tmp_path / "c")
     with pytest.raises(WorkbenchError, match="corpus 'c' has no questions"):
         prepare("answers", tmp_path / "c", "-o", tmp_path / "answers.json")
+
+
+def test_answers_that_are_read_keep_their_signs(questions: Path, tmp_path: Path, tar: Any, picture: Any) -> None:
+    tar("pages.tar", {"7.png": picture(3)})
+    told = {"question": "When?", "image": "documents/7.png", "answers": ["1/8/93"]}
+    rows = [{**told, "questionId": 1}, {**told, "questionId": 2}]
+    (tmp_path / "val_v1.0.json").write_text(json.dumps({"dataset_name": "docvqa", "data": rows}))
+    pages = ("--images", tmp_path / "pages.tar", "-o", tmp_path / "pages", "--workers", 1)
+    prepare("image-text", tmp_path / "val_v1.0.json", *pages)
+    prepare("answers", tmp_path / "pages", "--min-count", 2, "-o", tmp_path / "read.json")
+    assert json.loads((tmp_path / "read.json").read_text()) == ["1/8/93"]
+    with pytest.raises(WorkbenchError, match=r"some of these corpora are read in images .* list them apart"):
+        prepare("answers", tmp_path / "pages", questions, "-o", tmp_path / "both.json")

@@ -21,13 +21,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, get_args
 
-from vision.metrics.anls import similarity
+from vision.metrics.anls import plain, similarity
 from workbench.errors import WorkbenchError, unknown
 
 Variant = Literal["official_2015", "early_script", "always_normalise", "single_answer", "anls"]
@@ -36,6 +36,7 @@ RULE = "vqa_variant"
 """The fact on a corpus (`Manifest.about`) by which rule its answers are scored."""
 EACH_RIGHT = ("single_answer", "anls")
 """The rules under which answers are no annotators': each of a question's is right."""
+Form = Literal["vqa", "plain"]
 Answer = str | Mapping[str, Any]
 
 _MARKS = ';/[]"{}()=+\\_-><@`,?!'
@@ -166,13 +167,16 @@ def normalise(text: str) -> str:
 
 
 def majority_baseline(
-    train: Iterable[Mapping[str, Any]], questions: Iterable[Mapping[str, Any]], by: str | None = None
+    train: Iterable[Mapping[str, Any]],
+    questions: Iterable[Mapping[str, Any]],
+    by: str | None = None,
+    form: Form = "vqa",
 ) -> dict[Any, str]:
     """Predictions of the most frequent training answer, overall or per value of the field `by` (`question_type`)."""
     overall: Counter[str] = Counter()
     groups: dict[Any, Counter[str]] = defaultdict(Counter)
     for question in train:
-        answer = major_answer(question)
+        answer = major_answer(question, form)
         overall[answer] += 1
         if by:
             groups[question.get(by)][answer] += 1
@@ -183,7 +187,7 @@ def majority_baseline(
     return {q["question_id"]: best.get(q.get(by), default) if by else default for q in questions}
 
 
-def major_answer(question: Mapping[str, Any]) -> str:
+def major_answer(question: Mapping[str, Any], form: Form = "vqa") -> str:
     """The normalised answer that stands for a question: its `answer`, else the most frequent (the first of equals).
 
     Blank ones stand for it only where it has no others.
@@ -192,7 +196,16 @@ def major_answer(question: Mapping[str, Any]) -> str:
     if not given.strip():
         texts = [a if isinstance(a, str) else a["answer"] for a in question["answers"]]
         given = Counter([text for text in texts if text.strip()] or texts).most_common(1)[0][0]
-    return normalise(given)
+    return FORMS[form](given)
+
+
+FORMS: dict[Form, Callable[[str], str]] = {"vqa": normalise, "plain": plain}
+"""The normal forms of answers: VQA's takes punctuation and articles away, which are part of what stands in an image."""
+
+
+def form_of(variant: str) -> Form:
+    """In which form a variant's answers are compared."""
+    return "plain" if variant == "anls" else "vqa"
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from vision.answers.metric import accuracy, can_score, major_answer, match_score, normalise
+from vision.answers.metric import FORMS, Form, accuracy, can_score, major_answer, match_score
 from vision.metrics.anls import best_similarities
 from workbench.errors import WorkbenchError, quoted
 from workbench.files.drafts import sha256_of, write_text
@@ -24,12 +24,13 @@ KIND = "answers"
 
 @dataclass(frozen=True)
 class AnswerVocabulary:
-    """The answers a classifier can give, in normal form; an answer's row is its class."""
+    """The answers a classifier can give, in a normal form (`vision.answers.metric.FORMS`); a row is a class."""
 
     answers: tuple[str, ...]
+    form: Form = "vqa"
 
     @classmethod
-    def build(cls, questions: Iterable[Mapping[str, Any]], min_count: int = 9) -> AnswerVocabulary:
+    def build(cls, questions: Iterable[Mapping[str, Any]], min_count: int = 9, form: Form = "vqa") -> AnswerVocabulary:
         """Major answers that at least `min_count` questions have, most frequent first.
 
         The published VQA v2 vocabulary (3,129 answers) is that of train + val with min_count 9. It has a blank one, the
@@ -39,13 +40,13 @@ class AnswerVocabulary:
         Raises:
             WorkbenchError: no answer is that frequent.
         """
-        counts = Counter(filter(None, (major_answer(question) for question in questions if question["answers"])))
+        counts = Counter(filter(None, (major_answer(question, form) for question in questions if question["answers"])))
         kept = sorted((a for a, n in counts.items() if n >= min_count), key=lambda a: (-counts[a], a))
         if not kept:
             most = counts.most_common(1)
             found = f"the most frequent, {most[0][0]!r}, has {most[0][1]}" if most else "there are no questions"
             raise WorkbenchError(f"no answer is the major one of {min_count} questions ({found}); lower min_count")
-        return cls(tuple(kept))
+        return cls(tuple(kept), form)
 
     @classmethod
     def load(cls, path: Path) -> AnswerVocabulary:
@@ -77,7 +78,7 @@ class AnswerVocabulary:
 
     def without_blanks(self) -> AnswerVocabulary:
         """The answers that can be seen, for a new classifier: the published lists of VQA v2 hold a blank one."""
-        return AnswerVocabulary(tuple(answer for answer in self.answers if answer.strip()))
+        return AnswerVocabulary(tuple(answer for answer in self.answers if answer.strip()), self.form)
 
     def save(self, path: Path) -> None:
         """Write the answers as a JSON list."""
@@ -99,7 +100,7 @@ class AnswerVocabulary:
         With `all_right` they are no annotators' but a set, each of which is right (DAQUAR): each scores 1. Answers
         outside the vocabulary give none; a question can so have no label at all.
         """
-        texts = [normalise(a if isinstance(a, str) else a["answer"]) for a in answers]
+        texts = [FORMS[self.form](a if isinstance(a, str) else a["answer"]) for a in answers]
         counts = Counter(text for text in texts if text in self.rows)
         found = {self.rows[text]: 1.0 if all_right else match_score(n, len(texts)) for text, n in counts.items()}
         classes = np.array(sorted(found), np.int64)
@@ -123,5 +124,5 @@ class AnswerVocabulary:
             return float(
                 best_similarities(self.answers, [a if isinstance(a, str) else a["answer"] for a in answers]).max()
             )
-        given = {normalise(answer if isinstance(answer, str) else answer["answer"]) for answer in answers}
+        given = {FORMS[self.form](answer if isinstance(answer, str) else answer["answer"]) for answer in answers}
         return max((accuracy(answer, answers, variant) for answer in given & self.rows.keys()), default=0.0)

@@ -23,10 +23,10 @@ def similarity(prediction: str, answers: Sequence[str]) -> float:
 
 def best_similarities(predictions: Sequence[str], answers: Sequence[str]) -> np.ndarray:
     """The score of each of several predictions to one question, [predictions] in 0..1."""
-    said = [_plain(prediction) for prediction in predictions]
+    said = [plain(prediction) for prediction in predictions]
     lengths = np.array([len(text) for text in said])
     best = np.zeros(len(said))
-    for answer in map(_plain, answers):
+    for answer in map(plain, answers):
         longest = np.maximum(lengths, len(answer))
         best = np.maximum(best, 1 - distances(answer, said) / np.maximum(longest, 1))
     return np.where(best < THRESHOLD, 0.0, best)
@@ -46,5 +46,6 @@ def distances(text: str, others: Sequence[str]) -> np.ndarray:
     return found
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """How answers are compared: without capitals, and with single blanks between words."""
     return " ".join(text.lower().split())

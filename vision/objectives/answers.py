@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vision.answers.metric import Form
 from vision.answers.vocabulary import AnswerVocabulary
 from vision.sequences.pairs import MATCHED
 from workbench.errors import WorkbenchError
@@ -47,6 +48,7 @@ class Answers(Objective):
         loss: see above.
         all_right: a question's answers are a set, each of which is right (DAQUAR), not what annotators said: each of
             them has the score 1.
+        form: the normal form of the answers: VQA's, or `plain`, without capitals alone, of text that is read (DocVQA).
         stream: whose pooled output is read.
         norm_place: where the norm of the classifier's inner states stands: behind the activation (LXMERT, UNITER), or
             before it (ViLT).
@@ -59,6 +61,7 @@ class Answers(Objective):
         answers: list[Name] | Location,
         loss: Loss = "bce",
         all_right: bool = False,
+        form: Form = "vqa",
         stream: Word = "text",
         norm_place: NormPlace = "behind",
         norm_eps: Epsilon = 1e-12,
@@ -70,7 +73,7 @@ class Answers(Objective):
                 f"objective Answers: answers has {len(known)} entries, {len(set(known))} of them different; give "
                 "two or more different answers"
             )
-        self.vocabulary = AnswerVocabulary(tuple(known))
+        self.vocabulary = AnswerVocabulary(tuple(known), form)
         self.loss: Loss = loss
         self.all_right = all_right
         self.stream = stream

@@ -36,6 +36,18 @@ def test_one_question_does_not_change_the_rule_of_all() -> None:
     assert variant_of([*[one] * 99, ten]) == "single_answer"
 
 
+def test_what_is_read_keeps_its_signs() -> None:
+    """VQA's normal form would make 1893 of a date, which ANLS then holds against it."""
+    questions = [{"answers": ["1/8/93", "January  8"]}, {"answers": ["$1,200.50"]}, {"answers": ["The End"]}]
+    read = AnswerVocabulary.build(questions, min_count=1, form="plain")
+    assert set(read.answers) == {"1/8/93", "$1,200.50", "the end"}
+    assert read.ceiling(questions, "anls") == 100
+    assert [read.targets(q["answers"], all_right=True).sum() for q in questions] == [1, 1, 1]
+    spoken = AnswerVocabulary.build(questions, min_count=1)
+    assert spoken.ceiling(questions, "anls") < 90
+    assert read.without_blanks() == read
+
+
 def test_no_class_is_blank(tmp_path: Path) -> None:
     """Older corpora hold blank answers, and of "a" the normal form leaves nothing."""
     given = [{"answers": ["", " ", "dog"]}, {"answer": " ", "answers": ["dog"]}, {"answers": [""]}, {"answers": ["a"]}]

@@ -11,6 +11,7 @@ from vision.answers.metric import (
     accuracy,
     can_score,
     evaluate_vqa,
+    form_of,
     majority_baseline,
     measure_of,
     normalise,
@@ -101,7 +102,7 @@ def baselines(
     typed = all(QUESTION_TYPE in question for question in (*questions, *training))
     kind = QUESTION_TYPE if typed else FIRST_WORDS
     for name, by in (("majority answer", None), (f"majority answer per {kind.replace('_', ' ')}", kind)):
-        predictions = majority_baseline(_opened(training), _opened(questions), by)
+        predictions = majority_baseline(_opened(training), _opened(questions), by, form_of(scorer.variant))
         found[name] = scorer.numbers(predictions, questions)
     return found
 

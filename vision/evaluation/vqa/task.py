@@ -8,10 +8,11 @@ as in the run's pretraining.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vision.answers.metric import EACH_RIGHT, RULE, VARIANTS, VqaResult, variant_of
+from vision.answers.metric import EACH_RIGHT, RULE, VARIANTS, Form, VqaResult, form_of, variant_of
 from vision.answers.vocabulary import AnswerVocabulary
 from vision.evaluation.vqa.options import VqaScoring, VqaTuning
 from vision.evaluation.vqa.pictures import draw_question
@@ -53,11 +54,14 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
     def setup(self, tuning: VqaTuning, base: Recipe) -> Setup:
         questions = list(questions_of(Corpus.open(tuning.corpus)))
         answered = [question for question in questions if question["answers"]]
+        rule = rule_of(Corpus.open(tuning.corpus), answered)
+        form = form_of(rule)
         objective = {
             "objective": "vision.answers",
-            "answers": list(_covering(tuning, answered).answers),
+            "answers": list(_covering(tuning, answered, form).answers),
             "loss": "cross_entropy" if all(len(question["answers"]) == 1 for question in answered) else "bce",
-            "all_right": rule_of(Corpus.open(tuning.corpus), answered) in EACH_RIGHT,
+            "all_right": rule in EACH_RIGHT,
+            **({} if form == "vqa" else {"form": form}),
         }
         sequence = image_sequence(base, "question_image", max_length=tuning.max_length)
         return Setup(sequence, objective, unit="questions", poolers=("text",), sees=(("text", "image"),))
@@ -134,13 +138,13 @@ def _apart(scores: VqaResult, questions: list[dict[str, Any]]) -> dict[str, int]
     return {"of several answers, each right": several} if scores.variant in EACH_RIGHT and several else {}
 
 
-def _covering(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVocabulary:
+def _covering(tuning: VqaTuning, answered: list[dict[str, Any]], form: Form) -> AnswerVocabulary:
     """The vocabulary; it is told how many of the questions have an answer in it: from the others nothing is learnt.
 
     Raises:
         WorkbenchError: none has.
     """
-    vocabulary = _vocabulary(tuning, answered)
+    vocabulary = _vocabulary(tuning, answered, form)
     covered = sum(len(vocabulary.labels(question["answers"])[0]) > 0 for question in answered)
     if tuning.answers and answered and not covered:
         raise WorkbenchError(
@@ -152,7 +156,7 @@ def _covering(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVocabu
     return vocabulary
 
 
-def _vocabulary(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVocabulary:
+def _vocabulary(tuning: VqaTuning, answered: list[dict[str, Any]], form: Form) -> AnswerVocabulary:
     """
     Raises:
         WorkbenchError: both a vocabulary and corpora to make one of are given, or as `AnswerVocabulary` says.
@@ -160,9 +164,9 @@ def _vocabulary(tuning: VqaTuning, answered: list[dict[str, Any]]) -> AnswerVoca
     if tuning.answers and tuning.answers_of:
         raise WorkbenchError("--answers is a whole vocabulary, and --answers-of says what to make one of: give one")
     if tuning.answers:
-        return AnswerVocabulary.load(tuning.answers).without_blanks()
+        return replace(AnswerVocabulary.load(tuning.answers).without_blanks(), form=form)
     others = [question for place in tuning.answers_of or () for question in questions_of(Corpus.open(place))]
-    return AnswerVocabulary.build([*answered, *others], tuning.min_count)
+    return AnswerVocabulary.build([*answered, *others], tuning.min_count, form)
 
 
 def _unscored(task: str, scoring: VqaScoring, counts: dict[str, int]) -> Result:

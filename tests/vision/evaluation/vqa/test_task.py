@@ -276,7 +276,8 @@ def test_a_corpus_may_say_that_its_answers_are_read(answering: Path, tmp_path: P
     assert read == {"anls": 100 * 4 / 5}, "one letter of five is wrong, in every image"
     assert result.baselines["best of the vocabulary"] == {"anls": 100}
     tuning = VqaTuning(run=answering, corpus=str(corpus.place), min_count=1)
-    assert Vqa().setup(tuning, read_recipe(answering)).objective["all_right"] is True
+    objective = Vqa().setup(tuning, read_recipe(answering)).objective
+    assert (objective["all_right"], objective["form"]) == (True, "plain")
     exact = scored(opened(answering), corpus, variant="single_answer")
     assert exact.baselines["best of the words read in the image"] == {"accuracy": 0}
     write_corpus(tmp_path / "wrong", some, vqa_variant="anl")
